@@ -1,0 +1,135 @@
+//! Digests: short names for long things, and fingerprints of a command's facts.
+
+use serde::{Deserialize, Serialize};
+
+/// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
+/// things with one digest would take 2^64 tries to find.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Digest(pub [u8; 16]);
+
+impl Digest {
+    /// The digest of `parts`, each with its length before it, under a label that keeps kinds of
+    /// digests apart.
+    #[must_use]
+    pub fn of<S: AsRef<str>>(label: u16, parts: &[S]) -> Self {
+        // One buffer and one call: hashing in pieces costs more than copying short strings.
+        let mut buffer = [0_u8; 512];
+        let length: usize = 2 + parts.iter().map(|part| 8 + part.as_ref().len()).sum::<usize>();
+        let mut heap;
+        let bytes = if let Some(bytes) = buffer.get_mut(..length) {
+            bytes
+        } else {
+            heap = vec![0; length];
+            heap.as_mut_slice()
+        };
+        bytes[..2].copy_from_slice(&label.to_le_bytes());
+        let mut end = 2;
+        for part in parts {
+            let part = part.as_ref();
+            bytes[end..end + 8].copy_from_slice(&(part.len() as u64).to_le_bytes());
+            end += 8;
+            bytes[end..end + part.len()].copy_from_slice(part.as_bytes());
+            end += part.len();
+        }
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
+        Self(digest)
+    }
+
+    /// Which of `count` shards (a power of two) the digest belongs to.
+    #[must_use]
+    pub fn shard(self, count: usize) -> usize {
+        usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) & (count - 1)
+    }
+
+    /// 64 bits for a hash table; the digest is evenly spread already.
+    #[must_use]
+    pub fn hash64(self) -> u64 {
+        let mut half = [0; 8];
+        half.copy_from_slice(&self.0[8..]);
+        u64::from_le_bytes(half)
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+/// A hasher for tables keyed by [`Digest`]: takes eight of its bytes as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DigestHasher(u64);
+
+impl std::hash::Hasher for DigestHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let mut half = [0; 8];
+        let tail = bytes.len().min(8);
+        half[..tail].copy_from_slice(&bytes[bytes.len() - tail..]);
+        self.0 = u64::from_le_bytes(half);
+    }
+}
+
+/// Builds [`DigestHasher`]s.
+pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
+
+/// SHA-256 over the canonical form of a command's facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// Where there is no command to tell from another: a fact that comes in has no key.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// SHA-256 of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        Self(fingerprint)
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        hex(&self.0)
+    }
+}
+
+/// Lower-case hexadecimal digits of `bytes`.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cannot_run_into_each_other() {
+        assert_ne!(Digest::of(1, &["ab", "c"]), Digest::of(1, &["a", "bc"]));
+        assert_ne!(Digest::of(1, &["abc"]), Digest::of(2, &["abc"]));
+        assert_eq!(Digest::of(1, &["x".repeat(900)]), Digest::of(1, &["x".repeat(900)]));
+    }
+
+    #[test]
+    fn a_fingerprint_is_sha_256() {
+        assert_eq!(
+            Fingerprint::of(b"abc").to_hex(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+}

@@ -1,0 +1,835 @@
+//! JSON as it comes in: read strictly, every fault of a body found at once, each with its place.
+//!
+//! A body is first parsed into a [`Json`] tree that borrows from the bytes and keeps what a map
+//! would hide (repeated members, numbers that are no integers); then a [`Member`] reads itself
+//! from the tree and tells a [`Reader`] of each fault on the way. [`members!`] writes that for a
+//! struct, so that a request's shape stands in one place.
+//!
+//! [`members!`]: crate::members
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::time::Instant;
+
+/// How deep arrays and objects may be nested; the body itself is level 1.
+pub const NESTING_MAX: usize = 32;
+/// How many faults of one body are reported; a body with more is reported with the first ones.
+pub const FAULTS_MAX: usize = 1_000;
+/// How much of an unknown member's name a fault repeats, in characters.
+const NAME_SHOWN_MAX: usize = 128;
+
+/// One value of a JSON text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number without fraction and exponent, within 64 bits.
+    Int(i64),
+    /// A number whose value is outside the signed 64-bit range.
+    TooLarge,
+    /// A number with a fraction or an exponent: its shortest form.
+    Fraction(f64),
+    /// A string, without its escapes.
+    Text(Cow<'a, str>),
+    /// An array.
+    Array(Vec<Json<'a>>),
+    /// An object: its members as they came, the repeated ones too.
+    Object(Vec<(Cow<'a, str>, Json<'a>)>),
+}
+
+/// Why bytes are no JSON text that is read here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'a> Json<'a> {
+    /// Parses one JSON text (RFC 8259, UTF-8, nothing after it).
+    ///
+    /// # Errors
+    /// When the bytes are no JSON text, or nest deeper than [`NESTING_MAX`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let value = Level(0)
+            .deserialize(&mut deserializer)
+            .map_err(|error| Malformed(error.to_string()))?;
+        deserializer.end().map_err(|error| Malformed(error.to_string()))?;
+        Ok(value)
+    }
+}
+
+/// How many arrays and objects stand around the value that comes next.
+#[derive(Clone, Copy)]
+struct Level(usize);
+
+impl Level {
+    fn deeper<E: de::Error>(self) -> Result<Self, E> {
+        if self.0 == NESTING_MAX {
+            return Err(E::custom("nested too deep"));
+        }
+        Ok(Self(self.0 + 1))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Level {
+    type Value = Json<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Level {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(i64::try_from(value).map_or(Json::TooLarge, Json::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        // An integer beyond 64 bits arrives here too; its magnitude tells.
+        const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+        Ok(if value.abs() >= TWO_TO_63 {
+            Json::TooLarge
+        } else {
+            Json::Fraction(value)
+        })
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
+        let level = self.deeper()?;
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(level)? {
+            values.push(value);
+        }
+        Ok(Json::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json<'de>, A::Error> {
+        let level = self.deeper()?;
+        let mut values = Vec::with_capacity(16);
+        while let Some(Name(name)) = members.next_key()? {
+            values.push((name, members.next_value_seed(level)?));
+        }
+        Ok(Json::Object(values))
+    }
+}
+
+/// A member's name, borrowed where it has no escapes.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a member's name")
+            }
+            fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(value)))
+            }
+            fn visit_str<E>(self, value: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(value.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null | Self::TooLarge => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Int(value) => serializer.serialize_i64(*value),
+            Self::Fraction(value) => serializer.serialize_f64(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::Array(items) => {
+                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    sequence.serialize_element(item)?;
+                }
+                sequence.end()
+            }
+            Self::Object(members) => {
+                let mut map = serializer.serialize_map(Some(members.len()))?;
+                for (name, value) in members {
+                    map.serialize_entry(name, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+crate::words! {
+    /// What is wrong with one member.
+    pub enum FaultCode {
+        /// A member that must be there is absent.
+        Required = "required",
+        /// A member that the request does not know.
+        UnknownField = "unknown_field",
+        /// A member given twice.
+        DuplicateField = "duplicate_field",
+        /// Another JSON type than the member's, null where a value is due, a number with a
+        /// fraction where an integer is due.
+        WrongType = "wrong_type",
+        /// Fewer characters or items than the least allowed.
+        TooShort = "too_short",
+        /// More characters or items than the most allowed.
+        TooLong = "too_long",
+        /// White space only.
+        Blank = "blank",
+        /// Not of the form that the member has.
+        Pattern = "pattern",
+        /// A number, day or sum outside its range, or in the wrong order with another.
+        OutOfRange = "out_of_range",
+        /// A value outside the enumeration, or other than what it must equal.
+        NotAllowed = "not_allowed",
+        /// An item, or a key, given more than once.
+        NotUnique = "not_unique",
+        /// The body is no JSON text.
+        MalformedJson = "malformed_json",
+    }
+}
+
+impl FaultCode {
+    /// A sentence for people.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Required => "This member is required.",
+            Self::UnknownField => "This member is not known here.",
+            Self::DuplicateField => "This member is given more than once.",
+            Self::WrongType => "The value has the wrong JSON type.",
+            Self::TooShort => "The value is too short.",
+            Self::TooLong => "The value is too long.",
+            Self::Blank => "The value must not be blank.",
+            Self::Pattern => "The value does not have the required form.",
+            Self::OutOfRange => "The value is out of range.",
+            Self::NotAllowed => "The value is not allowed here.",
+            Self::NotUnique => "The value is given more than once.",
+            Self::MalformedJson => "The body is not a well-formed JSON text.",
+        }
+    }
+}
+
+/// One fault of a request: where, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The member's place: `scope.collection`, `lineAcknowledgements[2].settlementLineKey`,
+    /// `header.Idempotency-Key`; empty for the body itself.
+    pub path: String,
+    /// What is wrong there.
+    pub code: FaultCode,
+}
+
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("fieldPath", &self.path)?;
+        map.serialize_entry("code", self.code.as_str())?;
+        map.serialize_entry("message", self.code.message())?;
+        map.end()
+    }
+}
+
+/// One step of the way from the body to a member.
+#[derive(Clone, Debug)]
+enum Step {
+    Name(&'static str),
+    Item(usize),
+    Entry(String),
+}
+
+/// Where the reading of a request stands, and the faults found so far.
+#[derive(Debug)]
+pub struct Reader {
+    now: Instant,
+    path: Vec<Step>,
+    faults: Vec<Fault>,
+}
+
+impl Reader {
+    /// A reader at the body, which begins to read at `now`.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            now,
+            path: Vec::with_capacity(8),
+            faults: Vec::new(),
+        }
+    }
+
+    /// The time of reading, for rules like "not in the future".
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Whether nothing was found wrong so far.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// The faults found, in the order of their finding.
+    #[must_use]
+    pub fn into_faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
+    /// Notes a fault at the present place. Returns `None`, so that a reading can end with it.
+    pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
+        if self.faults.len() < FAULTS_MAX {
+            let path = self.place();
+            self.faults.push(Fault { path, code });
+        }
+        None
+    }
+
+    /// Notes a fault at the member `name` of the present place.
+    pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
+        self.inside(name, |at| at.fault(code))
+    }
+
+    /// Reads on at the member `name`.
+    pub fn inside<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.step(Step::Name(name), read)
+    }
+
+    /// Reads on at the item numbered `index`.
+    pub fn item<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.step(Step::Item(index), read)
+    }
+
+    /// Reads on at the member `name` of a map, whose names are the sender's.
+    pub fn entry<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let shown = name.chars().take(NAME_SHOWN_MAX).collect();
+        self.step(Step::Entry(shown), read)
+    }
+
+    fn step<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    fn place(&self) -> String {
+        use fmt::Write as _;
+        let mut text = String::new();
+        for step in &self.path {
+            let name = match step {
+                Step::Name(name) => *name,
+                Step::Entry(name) => name,
+                Step::Item(index) => {
+                    let _ = write!(text, "[{index}]");
+                    continue;
+                }
+            };
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(name);
+        }
+        text
+    }
+
+    /// The string at the present place, at least one character long.
+    pub fn text<'v>(&mut self, value: &'v Json<'_>) -> Option<&'v str> {
+        match value {
+            Json::Text(text) if text.is_empty() => self.fault(FaultCode::TooShort),
+            Json::Text(text) => Some(text),
+            _ => self.fault(FaultCode::WrongType),
+        }
+    }
+
+    /// Sorts an object's members into the slots of `names`; faults for what is no object, for
+    /// unknown members and for repeated ones.
+    pub fn slots<'v, 'a, const N: usize>(
+        &mut self,
+        value: &'v Json<'a>,
+        names: &[&'static str; N],
+    ) -> Option<[Option<&'v Json<'a>>; N]> {
+        let Json::Object(members) = value else {
+            return self.fault(FaultCode::WrongType);
+        };
+        let mut slots = [None; N];
+        // Members mostly come in the order in which they are declared: look there first.
+        let mut expected = 0;
+        for (name, value) in members {
+            let index = if names.get(expected).is_some_and(|known| known == name) {
+                expected
+            } else if let Some(index) = names.iter().position(|known| known == name) {
+                index
+            } else {
+                self.entry(name, |at| at.fault::<()>(FaultCode::UnknownField));
+                continue;
+            };
+            expected = index + 1;
+            if slots[index].is_some() {
+                self.fault_at::<()>(names[index], FaultCode::DuplicateField);
+            } else {
+                slots[index] = Some(value);
+            }
+        }
+        Some(slots)
+    }
+}
+
+/// What can be read from a member of a request.
+pub trait Member: Sized {
+    /// Reads the value; `None` after at least one fault was noted.
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// What an absent member stands for: by default, a fault.
+    fn absent(at: &mut Reader) -> Option<Self> {
+        at.fault(FaultCode::Required)
+    }
+}
+
+/// A member's value, or what its absence stands for.
+pub fn member<T: Member>(value: Option<&Json<'_>>, name: &'static str, at: &mut Reader) -> Option<T> {
+    at.inside(name, |at| match value {
+        Some(value) => T::read(value, at),
+        None => T::absent(at),
+    })
+}
+
+impl Member for bool {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Bool(value) => Some(*value),
+            _ => at.fault(FaultCode::WrongType),
+        }
+    }
+}
+
+impl Member for i64 {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Int(value) => Some(*value),
+            Json::TooLarge => at.fault(FaultCode::OutOfRange),
+            _ => at.fault(FaultCode::WrongType),
+        }
+    }
+}
+
+/// An integer that is at least `MIN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AtLeast<const MIN: i64>(pub i64);
+
+impl<const MIN: i64> Member for AtLeast<MIN> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let number = i64::read(value, at)?;
+        if number < MIN {
+            return at.fault(FaultCode::OutOfRange);
+        }
+        Some(Self(number))
+    }
+}
+
+/// An optional member: absent and null mean the same.
+impl<T: Member> Member for Option<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Null => Some(None),
+            value => T::read(value, at).map(Some),
+        }
+    }
+
+    fn absent(_: &mut Reader) -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// A member that must be there and may be null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nullable<T>(pub Option<T>);
+
+impl<T: Member> Member for Nullable<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        Option::read(value, at).map(Self)
+    }
+}
+
+impl<T: Member> Member for Vec<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let Json::Array(items) = value else {
+            return at.fault(FaultCode::WrongType);
+        };
+        let mut values = Self::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            values.extend(at.item(index, |at| T::read(item, at)));
+        }
+        (values.len() == items.len()).then_some(values)
+    }
+}
+
+/// An array of at least one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NonEmpty<T>(pub Vec<T>);
+
+impl<T: Member> Member for NonEmpty<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let items = Vec::read(value, at)?;
+        if items.is_empty() {
+            return at.fault(FaultCode::TooShort);
+        }
+        Some(Self(items))
+    }
+}
+
+/// Notes `not_unique` at each item of the member `name` that equals an earlier one.
+pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) {
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        if !seen.insert(item) {
+            at.inside(name, |at| at.item(index, |at| at.fault::<()>(FaultCode::NotUnique)));
+        }
+    }
+}
+
+/// A map whose names are the sender's; sorted, so that equal maps have equal forms.
+impl<T: Member> Member for BTreeMap<Box<str>, T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let Json::Object(members) = value else {
+            return at.fault(FaultCode::WrongType);
+        };
+        let mut map = Self::new();
+        let mut whole = true;
+        for (name, value) in members {
+            at.entry(name, |at| {
+                let Some(value) = T::read(value, at) else {
+                    whole = false;
+                    return;
+                };
+                if map.insert(name.as_ref().into(), value).is_some() {
+                    whole = false;
+                    at.fault::<()>(FaultCode::DuplicateField);
+                }
+            });
+        }
+        whole.then_some(map)
+    }
+}
+
+/// An object with members of the sender's choice, kept in canonical form (RFC 8785).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyObject(Box<str>);
+
+impl AnyObject {
+    /// The object's text in canonical form.
+    #[must_use]
+    pub fn canonical(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Member for AnyObject {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        if !matches!(value, Json::Object(_)) {
+            return at.fault(FaultCode::WrongType);
+        }
+        let mut text = String::new();
+        canonical_form(value, at, &mut text)?;
+        Some(Self(text.into()))
+    }
+}
+
+impl Serialize for AnyObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            // The text is JSON of our own writing: it parses.
+            let value = Json::parse(self.0.as_bytes()).map_err(serde::ser::Error::custom)?;
+            value.serialize(serializer)
+        } else {
+            serializer.serialize_str(&self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(text.into()))
+    }
+}
+
+/// Writes `value` as RFC 8785 does: members sorted by their UTF-16 code units, no white space,
+/// numbers in their shortest form. Faults for repeated members and for numbers that have none.
+fn canonical_form(value: &Json<'_>, at: &mut Reader, text: &mut String) -> Option<()> {
+    match value {
+        Json::TooLarge => return at.fault(FaultCode::OutOfRange),
+        Json::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                at.item(index, |at| canonical_form(item, at, text))?;
+            }
+            text.push(']');
+        }
+        Json::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            text.push('{');
+            for (index, (name, value)) in sorted.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                    if sorted[index - 1].0 == *name {
+                        return at.entry(name, |at| at.fault(FaultCode::DuplicateField));
+                    }
+                }
+                text.push_str(&json_text(name));
+                text.push(':');
+                at.entry(name, |at| canonical_form(value, at, text))?;
+            }
+            text.push('}');
+        }
+        // RFC 8785 writes numbers as ECMAScript does. Here they are below 2^63, where that is the
+        // shortest decimal form, with an exponent for what is smaller than a millionth.
+        Json::Fraction(number) if *number == 0.0 => text.push('0'),
+        Json::Fraction(number) if number.abs() < 1e-6 => text.push_str(&format!("{number:e}")),
+        Json::Fraction(number) => text.push_str(&format!("{number}")),
+        scalar => text.push_str(&json_text(scalar)),
+    }
+    Some(())
+}
+
+fn json_text<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("scalars and strings are always JSON")
+}
+
+/// Declares a struct together with how it is read from a request and written into JSON: each
+/// member once, with its type and its name in JSON.
+///
+/// ```text
+/// members! {
+///     /// The period that a statement covers.
+///     pub struct Period {
+///         /// Its first day.
+///         pub first: Date = "periodStart",
+///         /// Its last day.
+///         pub last: Date = "periodEnd",
+///     }
+///     rules in_order(first, last)
+/// }
+/// ```
+///
+/// A type says whether its member is required (`T`), may be null (`Nullable<T>`) or may be absent
+/// (`Option<T>`). After `rules` stands the function for faults between members: it is called with
+/// the reader and an `Option<&_>` of each member named, `None` for a faulty one.
+#[macro_export]
+macro_rules! members {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $( $(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty = $json:literal ),+ $(,)?
+        }
+        $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis struct $name {
+            $( $(#[$field_meta])* #[serde(rename = $json)] $field_vis $field: $type ),+
+        }
+
+        impl $crate::base::json::Member for $name {
+            fn read(
+                value: &$crate::base::json::Json<'_>,
+                at: &mut $crate::base::json::Reader,
+            ) -> Option<Self> {
+                let slots = at.slots(value, &[$($json),+])?;
+                let mut slots = slots.into_iter();
+                $(
+                    let $field: Option<$type> =
+                        $crate::base::json::member(slots.next().flatten(), $json, at);
+                )+
+                $( $rules(at, $($arg.as_ref()),+); )?
+                Some(Self { $($field: $field?),+ })
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    members! {
+        #[allow(missing_docs)]
+        struct Inner {
+            count: AtLeast<1> = "count",
+            flag: Option<bool> = "flag",
+        }
+    }
+
+    members! {
+        #[allow(missing_docs)]
+        struct Outer {
+            id: i64 = "id",
+            note: Nullable<i64> = "note",
+            inner: Inner = "inner",
+            list: Vec<Inner> = "list",
+            low: i64 = "low",
+            high: i64 = "high",
+        }
+        rules in_order(low, high)
+    }
+
+    fn in_order(at: &mut Reader, low: Option<&i64>, high: Option<&i64>) {
+        if let (Some(low), Some(high)) = (low, high)
+            && low > high
+        {
+            at.fault_at::<()>("high", FaultCode::OutOfRange);
+        }
+    }
+
+    fn faults<T: Member>(text: &str) -> Vec<(String, &'static str)> {
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let value = T::read(&json, &mut at);
+        assert!(value.is_some() || !at.is_clean(), "a refusal names its fault: {text}");
+        at.into_faults()
+            .into_iter()
+            .map(|fault| (fault.path, fault.code.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_good_body_is_read_and_null_stands_for_absent_only_where_it_may() {
+        let text = r#"{"id":1,"note":null,"inner":{"count":1,"flag":null},"list":[],"low":1,"high":1}"#;
+        assert_eq!(faults::<Outer>(text), []);
+    }
+
+    #[test]
+    fn all_faults_of_a_body_are_found_at_once_each_with_its_place() {
+        let text = r#"{"id":1.0,"inner":{"count":0,"count":2,"x":1},
+            "list":[{"count":1},{"count":99999999999999999999}],"low":2,"high":1,"more":{}}"#;
+        assert_eq!(
+            faults::<Outer>(text),
+            [
+                ("more", "unknown_field"),
+                ("id", "wrong_type"),
+                ("note", "required"),
+                ("inner.count", "duplicate_field"),
+                ("inner.x", "unknown_field"),
+                ("inner.count", "out_of_range"),
+                ("list[1].count", "out_of_range"),
+                ("high", "out_of_range"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+
+    #[test]
+    fn numbers_are_integers_of_64_bits_or_faults() {
+        for (text, code) in [
+            ("1.0", "wrong_type"),
+            ("1e3", "wrong_type"),
+            ("9223372036854775808", "out_of_range"),
+            ("-9223372036854775809", "out_of_range"),
+            ("123456789012345678901234567890", "out_of_range"),
+            ("\"1\"", "wrong_type"),
+            ("null", "wrong_type"),
+        ] {
+            assert_eq!(faults::<i64>(text), [(String::new(), code)], "{text}");
+        }
+        for text in ["9223372036854775807", "-9223372036854775808", "-0"] {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            let mut at = Reader::new(Instant::default());
+            let read = i64::read(&json, &mut at);
+            // RFC 8259 allows a minus before zero; a JSON reader may take it for a fraction.
+            assert!(read.is_some() || text == "-0", "{text}");
+        }
+    }
+
+    #[test]
+    fn an_array_in_the_place_of_an_object_is_refused() {
+        assert_eq!(faults::<Inner>("[1,true]"), [(String::new(), "wrong_type")]);
+    }
+
+    #[test]
+    fn texts_that_are_no_json_or_nest_too_deep_are_malformed() {
+        for text in ["", "{", "{}x", "{\"a\":\"\\ud800\"}", "[1,]", "NaN", "\u{feff}{}"] {
+            assert!(Json::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(Json::parse(b"\"\xff\"").is_err());
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Json::parse(nested(NESTING_MAX).as_bytes()).is_ok());
+        assert!(Json::parse(nested(NESTING_MAX + 1).as_bytes()).is_err());
+        assert!(Json::parse(nested(500_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_free_object_is_kept_in_canonical_form() {
+        let json = Json::parse(
+            r#"{"b":[1.50,1e2,-0.0,0.000001,1e-7],"a":{"\u20ac":"\u0041\n","é":null}}"#.as_bytes(),
+        )
+        .unwrap();
+        let mut at = Reader::new(Instant::default());
+        let object = AnyObject::read(&json, &mut at).unwrap();
+        assert_eq!(
+            object.canonical(),
+            "{\"a\":{\"é\":null,\"€\":\"A\\n\"},\"b\":[1.5,100,0,0.000001,1e-7]}"
+        );
+        assert_eq!(
+            faults::<AnyObject>(r#"{"a":{"b":1,"c":2,"b":3}}"#),
+            [("a.b".to_owned(), "duplicate_field")]
+        );
+    }
+
+    #[test]
+    fn a_body_of_nothing_but_faults_is_answered_with_a_bounded_list() {
+        let members: Vec<_> = (0..5_000).map(|n| format!("\"m{n}\":0")).collect();
+        let text = format!("{{{}}}", members.join(","));
+        assert_eq!(faults::<Inner>(&text).len(), FAULTS_MAX);
+    }
+}

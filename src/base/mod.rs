@@ -1,0 +1,12 @@
+//! Words that everybody uses: time, text, revisions, digests, JSON as it comes in.
+//!
+//! Nothing here knows what a reservation is, and nothing here reads a clock, a file or a socket.
+
+pub mod actor;
+pub mod codec;
+pub mod digest;
+pub mod json;
+pub mod revision;
+pub mod text;
+pub mod time;
+pub mod words;

@@ -1,0 +1,42 @@
+//! Revisions: what optimistic concurrency compares.
+
+use serde::{Deserialize, Serialize};
+
+/// How many commits a resource has seen. It is born at 1 and advances by exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Revision(i64);
+
+impl Revision {
+    /// Where a resource stands that has no commit yet.
+    pub const NONE: Self = Self(0);
+    /// The revision of a resource's first commit.
+    pub const FIRST: Self = Self(1);
+
+    /// The revision numbered `number`, as another system counted it.
+    #[must_use]
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// The revision after this one.
+    ///
+    /// # Panics
+    /// After 2^63 - 1 commits, which no resource lives to see.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).expect("fewer than 2^63 commits"))
+    }
+
+    /// The number that requests and answers carry.
+    #[must_use]
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl std::fmt::Display for Revision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}

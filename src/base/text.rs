@@ -1,0 +1,275 @@
+//! Bounded strings, one type for each rule that the contract has for strings.
+
+use serde::{Deserialize, Serialize};
+
+use super::json::{FaultCode, Json, Member, Reader};
+
+/// Checks length (in characters) and blankness, in the order in which faults are told: too short,
+/// too long, blank.
+fn bounded<'v>(
+    value: &'v Json<'_>,
+    at: &mut Reader,
+    max: usize,
+    blank_allowed: bool,
+) -> Option<&'v str> {
+    let text = at.text(value)?;
+    // A string of few bytes has few characters; only longer ones need counting.
+    if text.len() > max && text.chars().count() > max {
+        return at.fault(FaultCode::TooLong);
+    }
+    if !blank_allowed && is_blank(text) {
+        return at.fault(FaultCode::Blank);
+    }
+    Some(text)
+}
+
+/// Whether there is nothing but white space.
+#[must_use]
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(char::is_whitespace)
+}
+
+/// Whether white space leads or trails.
+fn is_padded(text: &str) -> bool {
+    text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace)
+}
+
+/// Declares a string type: its longest length in characters, whether it may be blank, and the
+/// form it has.
+macro_rules! texts {
+    ($( $(#[$meta:meta])* $name:ident { max: $max:expr, blank: $blank:expr, form: $form:expr } )+) => { $(
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// A value that this program builds itself, or has checked.
+            #[must_use]
+            pub fn from_trusted(text: impl Into<Box<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// The string.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = str;
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                *self.0 == *other
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+
+        impl Member for $name {
+            fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+                let text = bounded(value, at, $max, $blank)?;
+                let has_form: fn(&str) -> bool = $form;
+                if !has_form(text) {
+                    return at.fault(FaultCode::Pattern);
+                }
+                Some(Self(text.into()))
+            }
+        }
+    )+ };
+}
+
+texts! {
+    /// An opaque identifier, key, code or reference: 1 to 512 characters, not blank.
+    Ident { max: 512, blank: false, form: |_| true }
+    /// The name of an object in a store: 1 to 1,024 characters, not blank.
+    ObjectKey { max: 1_024, blank: false, form: |_| true }
+    /// A string without a length of its own: 1 to 4,000 characters.
+    Text { max: 4_000, blank: true, form: |_| true }
+    /// As [`Text`], not blank.
+    Sentence { max: 4_000, blank: false, form: |_| true }
+    /// A person's name: 1 to 100 characters, not blank.
+    FullName { max: 100, blank: false, form: |_| true }
+    /// One line of an address: 1 to 300 characters, not blank.
+    AddressLine { max: 300, blank: false, form: |_| true }
+    /// Exactly five digits.
+    PostalCode { max: 4_000, blank: true, form: |text| {
+        text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit())
+    } }
+    /// A plus sign and 8 to 15 digits, the first of them not zero.
+    PhoneNumber { max: 4_000, blank: true, form: is_phone_number }
+    /// An e-mail address of at most 254 characters.
+    Email { max: 254, blank: true, form: is_email }
+    /// The identifier of an account, a profile or a receipt: 1 to 255 characters, no white space
+    /// at its ends.
+    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text) }
+    /// A consent policy's key: 1 to 120 characters; a lower-case letter, then those, digits and
+    /// `_.:-`.
+    PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase) }
+    /// A consent version's label: 1 to 120 characters; a lower-case letter or digit, then those
+    /// and `_.:-`.
+    VersionLabel { max: 120, blank: true, form: |text| {
+        is_label(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    } }
+    /// 64 lower-case hexadecimal digits.
+    Sha256Hex { max: 4_000, blank: true, form: |text| {
+        text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    } }
+}
+
+/// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
+/// written into their canonical form as null.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct BodyKey(Ident);
+
+impl BodyKey {
+    /// The key.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl Serialize for BodyKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}
+
+impl Member for BodyKey {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        Ident::read(value, at).map(Self)
+    }
+}
+
+fn is_phone_number(text: &str) -> bool {
+    let Some(digits) = text.strip_prefix('+') else {
+        return false;
+    };
+    (8..=15).contains(&digits.len())
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && !digits.starts_with('0')
+}
+
+fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
+    text.as_bytes().first().is_some_and(leads)
+        && text.bytes().all(|byte| {
+            matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-')
+        })
+}
+
+/// The addresses that HTML's e-mail input takes (the `addr-spec` of RFC 5322 without comments,
+/// quotes and literals), with a dot in the domain, and 64 characters at most before the `@`
+/// (RFC 5321 4.5.3.1.1).
+fn is_email(text: &str) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else {
+        return false;
+    };
+    let is_atom = |byte: u8| {
+        byte.is_ascii_alphanumeric() || b"!#$%&'*+/=?^_`{|}~-".contains(&byte)
+    };
+    let is_host_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    (1..=64).contains(&local.len())
+        && local.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atom))
+        && domain.contains('.')
+        && domain.split('.').all(is_host_label)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::base::time::Instant;
+
+    fn code<T: Member>(text: &str) -> &'static str {
+        let mut at = Reader::new(Instant::default());
+        let read = T::read(&Json::Text(text.into()), &mut at);
+        let faults = at.into_faults();
+        assert_eq!(read.is_some(), faults.is_empty());
+        faults.first().map_or("ok", |fault| fault.code.as_str())
+    }
+
+    #[test]
+    fn lengths_count_characters_and_bounds_are_inclusive() {
+        assert_eq!(code::<Ident>(&"가".repeat(512)), "ok");
+        assert_eq!(code::<Ident>(&"가".repeat(513)), "too_long");
+        assert_eq!(code::<Ident>(""), "too_short");
+        assert_eq!(code::<Ident>(" \u{3000}"), "blank");
+        assert_eq!(code::<Text>(" "), "ok");
+        assert_eq!(code::<Text>(&"a".repeat(4_001)), "too_long");
+        assert_eq!(code::<FullName>(&"가".repeat(101)), "too_long");
+    }
+
+    #[test]
+    fn forms_are_checked_after_lengths() {
+        for (code, expected) in [
+            (code::<PostalCode>("04524"), "ok"),
+            (code::<PostalCode>("0452"), "pattern"),
+            (code::<PostalCode>("０４５２４"), "pattern"),
+            (code::<PostalCode>(""), "too_short"),
+            (code::<PhoneNumber>("+82101234"), "ok"),
+            (code::<PhoneNumber>("+8210123"), "pattern"),
+            (code::<PhoneNumber>("+0210123456"), "pattern"),
+            (code::<PhoneNumber>("+8210123456789012"), "pattern"),
+            (code::<PhoneNumber>("8210123456"), "pattern"),
+            (code::<Email>("a.b+c@example.com"), "ok"),
+            (code::<Email>("a@b"), "pattern"),
+            (code::<Email>("a..b@example.com"), "pattern"),
+            (code::<Email>("a b@example.com"), "pattern"),
+            (code::<Email>("a@-example.com"), "pattern"),
+            (code::<Email>(&format!("a@{}.com", "b".repeat(250))), "too_long"),
+            (code::<ReceiptId>(" a"), "pattern"),
+            (code::<PolicyKey>("privacy.v1"), "ok"),
+            (code::<PolicyKey>("1privacy"), "pattern"),
+            (code::<VersionLabel>("2026-01"), "ok"),
+            (code::<VersionLabel>("V1"), "pattern"),
+            (code::<VersionLabel>(&"a".repeat(121)), "too_long"),
+            (code::<Sha256Hex>(&"a".repeat(64)), "ok"),
+            (code::<Sha256Hex>(&"A".repeat(64)), "pattern"),
+        ] {
+            assert_eq!(code, expected);
+        }
+    }
+
+    #[test]
+    fn a_key_in_a_body_is_no_part_of_the_facts() {
+        let mut at = Reader::new(Instant::default());
+        let key = BodyKey::read(&Json::Text("k-1".into()), &mut at).unwrap();
+        assert_eq!(key.as_str(), "k-1");
+        assert_eq!(serde_json::to_string(&key).unwrap(), "null");
+    }
+}

@@ -1,0 +1,240 @@
+//! Points in time and calendar days, as values. No clock is read here: `now` is handed in.
+
+use std::fmt;
+
+use chrono::{DateTime, Datelike, Duration, NaiveDate, SecondsFormat};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::json::{FaultCode, Json, Member, Reader};
+
+/// A point in time: milliseconds since 1970-01-01T00:00:00Z.
+///
+/// Read in any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut, a
+/// leap second and a space in the place of `T` are refused. Written in UTC with three digits of
+/// milliseconds and `Z`. In records: the number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(i64);
+
+/// 0001-01-01T00:00:00Z, the first point that can be written with four digits and no sign.
+const FIRST_MILLIS: i64 = -62_135_596_800_000;
+/// 9999-12-31T23:59:59.999Z, the last one.
+const LAST_MILLIS: i64 = 253_402_300_799_999;
+
+impl Instant {
+    /// The point `millis` milliseconds after the epoch, held within the years 1 to 9999.
+    #[must_use]
+    pub fn from_millis(millis: i64) -> Self {
+        Self(millis.clamp(FIRST_MILLIS, LAST_MILLIS))
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// This point, `seconds` later (earlier when negative).
+    #[must_use]
+    pub fn plus_seconds(self, seconds: i64) -> Self {
+        Self::from_millis(self.0.saturating_add(seconds.saturating_mul(1_000)))
+    }
+
+    /// The calendar day in Seoul (UTC+9 all year): the day that users of the service live in.
+    #[must_use]
+    pub fn seoul_date(self) -> Date {
+        const SEOUL_OFFSET_MILLIS: i64 = 9 * 3_600_000;
+        const DAY_MILLIS: i64 = 86_400_000;
+        let days = (self.0 + SEOUL_OFFSET_MILLIS).div_euclid(DAY_MILLIS);
+        // The years 1 to 9999 have fewer than four million days.
+        Date(i32::try_from(days).unwrap_or(i32::MAX))
+    }
+
+    /// Reads an RFC 3339 date-time; `None` when it is none, or is outside the years 1 to 9999.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        // chrono takes a space for `T` and a leap second; the contract does not.
+        if !matches!(bytes.get(10), Some(b'T' | b't')) || bytes.get(17..19) == Some(b"60") {
+            return None;
+        }
+        let millis = DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis();
+        (FIRST_MILLIS..=LAST_MILLIS)
+            .contains(&millis)
+            .then_some(Self(millis))
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match DateTime::from_timestamp_millis(self.0) {
+            Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true)),
+            None => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_i64(self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = String::deserialize(deserializer)?;
+            Self::parse(&text).ok_or_else(|| de::Error::custom("not an RFC 3339 date-time"))
+        } else {
+            i64::deserialize(deserializer).map(Self::from_millis)
+        }
+    }
+}
+
+impl Member for Instant {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let text = at.text(value)?;
+        match Self::parse(text) {
+            Some(instant) => Some(instant),
+            None => at.fault(FaultCode::Pattern),
+        }
+    }
+}
+
+/// A calendar day, `YYYY-MM-DD`, of the years 1 to 9999. In records: days since 1970-01-01.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Date(i32);
+
+impl Date {
+    /// The day with this year, month and day of the month; `None` when there is no such day.
+    #[must_use]
+    pub fn new(year: i32, month: u32, day: u32) -> Option<Self> {
+        if !(1..=9999).contains(&year) {
+            return None;
+        }
+        let date = NaiveDate::from_ymd_opt(year, month, day)?;
+        let days = date.signed_duration_since(NaiveDate::default()).num_days();
+        i32::try_from(days).ok().map(Self)
+    }
+
+    /// Reads `YYYY-MM-DD`; `None` for any other form and for a day that does not exist.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+            return None;
+        }
+        let number = |range: std::ops::Range<usize>| -> Option<u32> {
+            bytes[range].iter().try_fold(0_u32, |sum, byte| {
+                byte.is_ascii_digit()
+                    .then(|| sum * 10 + u32::from(byte - b'0'))
+            })
+        };
+        Self::new(i32::try_from(number(0..4)?).ok()?, number(5..7)?, number(8..10)?)
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0))) {
+            Some(date) => write!(
+                f,
+                "{:04}-{:02}-{:02}",
+                date.year(),
+                date.month(),
+                date.day()
+            ),
+            None => write!(f, "day {}", self.0),
+        }
+    }
+}
+
+impl Serialize for Date {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            serializer.serialize_i32(self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Date {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = String::deserialize(deserializer)?;
+            Self::parse(&text).ok_or_else(|| de::Error::custom("not a calendar day"))
+        } else {
+            i32::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+impl Member for Date {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let text = at.text(value)?;
+        match Self::parse(text) {
+            Some(date) => Some(date),
+            None => at.fault(FaultCode::Pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date_times_are_read_in_every_offset_and_written_in_utc_milliseconds() {
+        for (input, output) in [
+            ("2026-11-20T09:00:00+09:00", "2026-11-20T00:00:00.000Z"),
+            ("2026-11-20t00:00:00z", "2026-11-20T00:00:00.000Z"),
+            ("2026-11-20T00:00:00.1239Z", "2026-11-20T00:00:00.123Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+            ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
+            ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Instant::parse(input).unwrap().to_string(), output, "{input}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rfc_3339_date_time_is_refused() {
+        for input in [
+            "",
+            "2026-11-20",
+            "2026-11-20 00:00:00Z",
+            "2026-11-20T00:00:00",
+            "2026-11-20T00:00:60Z",
+            "2016-12-31T23:59:60Z",
+            "2026-02-30T00:00:00Z",
+            "2026-11-20T24:00:00Z",
+            "0001-01-01T00:00:00+09:00",
+            "9999-12-31T23:59:59-09:00",
+            "+2026-11-20T00:00:00Z",
+        ] {
+            assert_eq!(Instant::parse(input), None, "{input}");
+        }
+    }
+
+    #[test]
+    fn days_that_exist_come_back_as_they_went_in_and_others_are_refused() {
+        for day in ["2024-02-29", "0001-01-01", "9999-12-31", "1970-01-01"] {
+            assert_eq!(Date::parse(day).unwrap().to_string(), day);
+        }
+        for day in ["2023-02-29", "2026-13-01", "2026-00-10", "0000-01-01", "2026-1-01", "2026-01-0x"] {
+            assert_eq!(Date::parse(day), None, "{day}");
+        }
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight_in_seoul() {
+        let day = |text| Instant::parse(text).unwrap().seoul_date().to_string();
+        assert_eq!(day("2026-11-19T14:59:59.999Z"), "2026-11-19");
+        assert_eq!(day("2026-11-19T15:00:00Z"), "2026-11-20");
+    }
+}

@@ -1,0 +1,103 @@
+//! Enumerations whose values are words on the wire.
+
+/// Declares an enumeration with the word of each value: `as_str`, `parse`, reading from a request
+/// (`not_allowed` for another word) and writing into JSON as the word, into records as one byte,
+/// the value's number in the order of declaration. So new values go at the end.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $name:ident {
+            $( $(#[$value_meta:meta])* $value:ident = $word:literal ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $name {
+            $( $(#[$value_meta])* $value ),+
+        }
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Every value, in the order of declaration.
+            $vis const ALL: &[Self] = &[$(Self::$value),+];
+
+            /// The word on the wire.
+            #[must_use]
+            $vis const fn as_str(self) -> &'static str {
+                match self { $( Self::$value => $word ),+ }
+            }
+
+            /// The value whose word this is.
+            #[must_use]
+            $vis fn parse(word: &str) -> Option<Self> {
+                match word { $( $word => Some(Self::$value), )+ _ => None }
+            }
+        }
+
+        impl $crate::base::json::Member for $name {
+            fn read(
+                value: &$crate::base::json::Json<'_>,
+                at: &mut $crate::base::json::Reader,
+            ) -> Option<Self> {
+                let word = at.text(value)?;
+                match Self::parse(word) {
+                    Some(value) => Some(value),
+                    None => at.fault($crate::base::json::FaultCode::NotAllowed),
+                }
+            }
+        }
+
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    serializer.serialize_str(self.as_str())
+                } else {
+                    serializer.serialize_u8(*self as u8)
+                }
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
+                use ::serde::de::Error as _;
+                if deserializer.is_human_readable() {
+                    let word = String::deserialize(deserializer)?;
+                    Self::parse(&word).ok_or_else(|| D::Error::custom("unknown word"))
+                } else {
+                    let number = u8::deserialize(deserializer)?;
+                    Self::ALL
+                        .get(usize::from(number))
+                        .copied()
+                        .ok_or_else(|| D::Error::custom("unknown value of an enumeration"))
+                }
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::base::codec;
+
+    words! {
+        /// For the test.
+        enum Colour {
+            /// r
+            Red = "red",
+            /// g
+            Green = "green",
+        }
+    }
+
+    #[test]
+    fn a_value_is_its_word_in_json_and_its_number_in_records() {
+        assert_eq!(serde_json::to_string(&Colour::Green).unwrap(), "\"green\"");
+        assert_eq!(codec::encode(&Colour::Green), [1]);
+        assert_eq!(codec::decode::<Colour>(&[0]).unwrap(), Colour::Red);
+        assert!(codec::decode::<Colour>(&[2]).is_err());
+    }
+}

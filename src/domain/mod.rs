@@ -1,0 +1,14 @@
+//! What the service decides, and nothing else: pure functions from a state and a command to a
+//! commit or a refusal. No clock, no chance, no I/O, nothing asynchronous.
+//!
+//! One group of resources, one folder; in it `state.rs` says what the resource is and how events
+//! change it, and each operation has a file of its own.
+
+pub mod operation;
+pub mod read;
+pub mod reference;
+pub mod rejection;
+pub mod resource;
+#[cfg(test)]
+pub mod scenario;
+pub mod settlement;

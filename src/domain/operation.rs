@@ -1,0 +1,455 @@
+//! The contract of an operation: what it reads from a request, on which resource it is decided,
+//! and what a decision can be.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::rejection::{Class, Rejection};
+use super::resource::{Name, Resource, View};
+use crate::base::actor::Actor;
+use crate::base::codec;
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::json::{Json, Member, Reader};
+use crate::base::time::Instant;
+
+/// The parts of a request that a command is read from.
+pub struct Parts<'a> {
+    /// The parameters of the path, by name, percent-decoded.
+    pub path: &'a [(&'a str, &'a str)],
+    /// The body, an object.
+    pub body: &'a Json<'a>,
+}
+
+impl Parts<'_> {
+    /// Reads a parameter of the path as a member of that name.
+    pub fn param<T: Member>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
+        let value = self.path.iter().find(|(known, _)| *known == name);
+        let value = value.map(|(_, text)| Json::Text((*text).into()));
+        crate::base::json::member(value.as_ref(), name, at)
+    }
+}
+
+/// A command: what a request asks for, checked as far as a request can be checked by itself.
+///
+/// Its JSON form (members in the order of their declaration, times in UTC, absent members as
+/// null, the key left out) is the canonical form of the command's facts.
+pub trait Request: Serialize + Send + Sync + Sized + 'static {
+    /// Reads the command; `None` after at least one fault was noted.
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
+}
+
+/// A command without parameters in its path is its body.
+impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
+        T::read(parts.body, at)
+    }
+}
+
+/// Fresh identifiers, handed in so that deciding stays a function of its arguments.
+pub trait Mint {
+    /// A new UUIDv7.
+    fn id(&self) -> Uuid;
+    /// The next number of an outbox message.
+    fn outbox_number(&self) -> i64;
+}
+
+/// What surrounds a decision.
+pub struct Context<'a> {
+    /// Who asks.
+    pub actor: &'a Actor,
+    /// The time of the decision.
+    pub now: Instant,
+    /// The key of idempotency as sent; empty where the operation has none.
+    pub key: &'a str,
+    /// The fingerprint of the command's facts.
+    pub fingerprint: Fingerprint,
+    /// A fresh identifier for the resource that the command brings into being: the same one in
+    /// [`Operation::target`] and [`Operation::decide`].
+    pub born: Uuid,
+    /// Further identifiers.
+    pub mint: &'a dyn Mint,
+    /// Committed state of other resources.
+    pub view: View<'a>,
+}
+
+/// One of the service's operations.
+pub trait Operation: Send + Sync + 'static {
+    /// What it reads from a request.
+    type Command: Request;
+    /// The resource whose actor decides.
+    type Resource: Resource;
+
+    /// Class and code of its own rejections, in the order in which they are tested.
+    const REJECTIONS: &'static [(Class, &'static str)];
+
+    /// The key of the resource whose actor decides; `None` when there cannot be one (an index
+    /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
+    fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
+
+    /// The key of idempotency, where it is a member of the body.
+    fn key(_command: &Self::Command) -> Option<&str> {
+        None
+    }
+
+    /// The names that a commit of this command takes. The engine holds them for the command
+    /// before it is decided; one that another resource holds is seen as [`View::holder`].
+    fn names(_command: &Self::Command, _context: &Context<'_>) -> Vec<Name> {
+        Vec::new()
+    }
+
+    /// Decides: a commit, the answer of an earlier one, an answer without a commit, or a
+    /// refusal. Authority comes first, then what is missing, then conflicts in their order.
+    ///
+    /// # Errors
+    /// The first rejection that applies.
+    fn decide(
+        state: Option<&Self::Resource>,
+        command: &Self::Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<Self::Resource>, Rejection>;
+
+    /// The first answer's body as a replay shows it.
+    fn replayed(body: Vec<u8>) -> Vec<u8> {
+        body
+    }
+}
+
+/// What a command comes to.
+pub enum Decision<R: Resource> {
+    /// Something changes.
+    Commit(Box<Commit<R>>),
+    /// The same subject has had this carried out before, under the key given here: that answer
+    /// again, and the present key is taken for it too.
+    ReplayOf(Box<str>),
+    /// An answer that changes nothing and takes no key: its body.
+    Answer(Vec<u8>),
+}
+
+/// How far a commit went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// All that was asked for is done.
+    Done,
+    /// It is accepted; a side effect is still on its way.
+    Accepted,
+}
+
+/// A message to another system, recorded in the commit that causes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct OutboxMessage {
+    /// Its number, unique in the service.
+    pub number: i64,
+    /// What it is about, a dotted word.
+    pub topic: Box<str>,
+    /// Its content, JSON.
+    pub body: Vec<u8>,
+}
+
+/// A change of one resource, ready for the log.
+#[derive(Debug)]
+pub struct Change {
+    /// The resource's kind.
+    pub kind: u16,
+    /// Its key.
+    pub key: Digest,
+    /// The event's bytes.
+    pub event: Vec<u8>,
+    /// The bytes of the state after it.
+    pub state: Vec<u8>,
+    /// The names it held before and holds no more.
+    pub names_left: Vec<Name>,
+    /// The names that it holds now and did not before.
+    pub names_taken: Vec<Name>,
+}
+
+impl Change {
+    fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
+        let held = before.map(R::names).unwrap_or_default();
+        let holds = next.names();
+        Self {
+            kind: R::KIND.tag,
+            key: next.key(),
+            event: codec::encode(event),
+            state: codec::encode(next),
+            names_left: held.iter().filter(|name| !holds.contains(name)).copied().collect(),
+            names_taken: holds.iter().filter(|name| !held.contains(name)).copied().collect(),
+        }
+    }
+}
+
+/// A commit in the making: the resource's own event, resources born with it, messages, answer.
+pub struct Commit<R: Resource> {
+    event: R::Event,
+    /// The resource's state after the commit.
+    pub next: R,
+    at: Instant,
+    births: Vec<Change>,
+    outbox: Vec<OutboxMessage>,
+    answer: Vec<u8>,
+    disposition: Disposition,
+}
+
+/// The state after `event`; in debug builds the state validates itself.
+fn applied<R: Resource>(state: Option<R>, event: &R::Event, at: Instant) -> R {
+    let next = R::apply(state, event, at);
+    if cfg!(debug_assertions)
+        && let Err(fault) = next.validate()
+    {
+        panic!("{} {:?}: {fault}", R::KIND.name, next.id());
+    }
+    next
+}
+
+impl<R: Resource> Commit<R> {
+    /// The commit of `event` on `state`.
+    #[must_use]
+    pub fn new(state: Option<&R>, event: R::Event, at: Instant) -> Self {
+        let next = applied(state.cloned(), &event, at);
+        Self {
+            event,
+            next,
+            at,
+            births: Vec::new(),
+            outbox: Vec::new(),
+            answer: Vec::new(),
+            disposition: Disposition::Done,
+        }
+    }
+
+    /// Adds a resource that comes into being with this commit. Its identifier must be fresh:
+    /// nobody else can have heard of it.
+    pub fn born<B: Resource>(&mut self, event: &B::Event) -> B {
+        let state = applied(None, event, self.at);
+        self.births.push(Change::of::<B>(None, event, &state));
+        state
+    }
+
+    /// Adds a message to the outbox.
+    pub fn send(&mut self, number: i64, topic: &str, body: &impl Serialize) {
+        self.outbox.push(OutboxMessage {
+            number,
+            topic: topic.into(),
+            body: to_json(body),
+        });
+    }
+
+    /// Marks the commit as accepted with a side effect still on its way.
+    pub fn accepted(&mut self) {
+        self.disposition = Disposition::Accepted;
+    }
+
+    /// The decision to commit this, answering with `body` ([`to_json`] makes it).
+    ///
+    /// # Errors
+    /// Never; a `Result` so that a ladder of guards can end with it.
+    pub fn answer(mut self, body: Vec<u8>) -> Result<Decision<R>, Rejection> {
+        self.answer = body;
+        Ok(Decision::Commit(Box::new(self)))
+    }
+}
+
+/// The JSON text of a body of ours.
+///
+/// # Panics
+/// When the type has no JSON form, which a test of its operation would have shown.
+#[must_use]
+pub fn to_json(body: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(1_024);
+    serde_json::to_writer(&mut text, body).expect("an answer has a JSON form");
+    text
+}
+
+/// Turns `"idempotentReplay":false`, the last member of `body`, into true.
+///
+/// # Panics
+/// When the body does not end with that member.
+#[must_use]
+pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
+    const FIRST: &[u8] = b"\"idempotentReplay\":false}";
+    assert!(body.ends_with(FIRST), "idempotentReplay is the last member");
+    body.truncate(body.len() - b"false}".len());
+    body.extend_from_slice(b"true}");
+    body
+}
+
+// ---------------------------------------------------------------------------------------------
+// The same, with the types erased: what the engine handles.
+
+/// The state that an actor has at hand between two commands.
+pub type Slot = Option<Box<dyn Any + Send>>;
+
+/// A decided commit with its types erased, ready for the log.
+pub struct Decided {
+    /// The changes, the deciding resource's first.
+    pub changes: Vec<Change>,
+    /// Messages to other systems.
+    pub outbox: Vec<OutboxMessage>,
+    /// The answer's body.
+    pub answer: Vec<u8>,
+    /// How far it went.
+    pub disposition: Disposition,
+    /// The deciding resource's state after the commit, for its actor to keep.
+    pub next: Box<dyn Any + Send>,
+}
+
+/// What a command came to, with its types erased.
+pub enum Outcome {
+    /// A commit.
+    Commit(Box<Decided>),
+    /// See [`Decision::ReplayOf`].
+    ReplayOf(Box<str>),
+    /// See [`Decision::Answer`].
+    Answer(Vec<u8>),
+}
+
+/// A command with its types erased.
+pub trait AnyCommand: Send + Sync {
+    /// See [`Operation::key`].
+    fn key(&self) -> Option<&str>;
+    /// The fingerprint of the command's facts.
+    fn fingerprint(&self) -> Fingerprint;
+    /// See [`Operation::target`].
+    fn target(&self, context: &Context<'_>) -> Option<Digest>;
+    /// See [`Operation::names`].
+    fn names(&self, context: &Context<'_>) -> Vec<Name>;
+    /// Decides on the state in `slot`, which is read from the context's view when it is empty.
+    ///
+    /// # Errors
+    /// The first rejection that applies.
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection>;
+}
+
+/// An operation with its types erased.
+pub trait AnyOperation: Send + Sync {
+    /// Reads a command; `None` after at least one fault was noted.
+    fn read(&self, name: &'static str, parts: &Parts<'_>, at: &mut Reader)
+    -> Option<Box<dyn AnyCommand>>;
+    /// See [`Operation::replayed`].
+    fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
+    /// See [`Operation::REJECTIONS`].
+    fn rejections(&self) -> &'static [(Class, &'static str)];
+}
+
+/// Erases the types of the operation `O`.
+pub struct Erased<O>(PhantomData<O>);
+
+impl<O> Erased<O> {
+    /// The one value.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+struct ErasedCommand<O: Operation> {
+    operation: &'static str,
+    command: O::Command,
+}
+
+impl<O: Operation> AnyOperation for Erased<O> {
+    fn read(
+        &self,
+        name: &'static str,
+        parts: &Parts<'_>,
+        at: &mut Reader,
+    ) -> Option<Box<dyn AnyCommand>> {
+        let command = <O::Command as Request>::read(parts, at)?;
+        Some(Box::new(ErasedCommand::<O> {
+            operation: name,
+            command,
+        }))
+    }
+
+    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
+        O::replayed(body)
+    }
+
+    fn rejections(&self) -> &'static [(Class, &'static str)] {
+        O::REJECTIONS
+    }
+}
+
+impl<O: Operation> AnyCommand for ErasedCommand<O> {
+    fn key(&self) -> Option<&str> {
+        O::key(&self.command)
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        fingerprint(self.operation, &self.command)
+    }
+
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        O::target(&self.command, context)
+    }
+
+    fn names(&self, context: &Context<'_>) -> Vec<Name> {
+        O::names(&self.command, context)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        let state = own_state::<O::Resource>(target, slot, context);
+        let decision = O::decide(state, &self.command, context)?;
+        Ok(erase(state, decision, target))
+    }
+}
+
+/// The deciding resource's state: the one at hand, or as it was committed.
+pub(crate) fn own_state<'s, R: Resource>(
+    target: Option<Digest>,
+    slot: &'s mut Slot,
+    context: &Context<'_>,
+) -> Option<&'s R> {
+    if slot.is_none()
+        && let Some(state) = target.and_then(|key| context.view.at::<R>(key))
+    {
+        *slot = Some(Box::new(state));
+    }
+    slot.as_ref().and_then(|state| state.downcast_ref())
+}
+
+/// A decision with its types erased.
+pub(crate) fn erase<R: Resource>(
+    state: Option<&R>,
+    decision: Decision<R>,
+    target: Option<Digest>,
+) -> Outcome {
+    match decision {
+        Decision::ReplayOf(key) => Outcome::ReplayOf(key),
+        Decision::Answer(body) => Outcome::Answer(body),
+        Decision::Commit(commit) => {
+            let own = Change::of(state, &commit.event, &commit.next);
+            assert_eq!(Some(own.key), target, "a commit is on the resource that decides");
+            let mut changes = Vec::with_capacity(1 + commit.births.len());
+            changes.push(own);
+            changes.extend(commit.births);
+            Outcome::Commit(Box::new(Decided {
+                changes,
+                outbox: commit.outbox,
+                answer: commit.answer,
+                disposition: commit.disposition,
+                next: Box::new(commit.next),
+            }))
+        }
+    }
+}
+
+/// SHA-256 over the canonical form of a command's facts: the operation's name, a line feed, and
+/// the command in JSON.
+#[must_use]
+pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
+    let mut text = Vec::with_capacity(1_024);
+    text.extend_from_slice(operation.as_bytes());
+    text.push(b'\n');
+    serde_json::to_writer(&mut text, command).expect("a command has a JSON form");
+    Fingerprint::of(&text)
+}

@@ -1,0 +1,67 @@
+//! Reading: what a `GET` gives of a resource, and to whom.
+
+use serde::Serialize;
+
+use super::operation::to_json;
+use super::rejection::Rejection;
+use super::resource::{Resource, View};
+use crate::base::actor::Actor;
+use crate::base::digest::Digest;
+
+/// A request to read.
+pub struct ReadRequest<'a> {
+    /// Who asks.
+    pub actor: &'a Actor,
+    /// The parameters of the path, by name, percent-decoded.
+    pub path: &'a [(&'a str, &'a str)],
+    /// Committed state.
+    pub view: &'a View<'a>,
+}
+
+impl ReadRequest<'_> {
+    /// A parameter of the path; empty when the route has none of that name.
+    #[must_use]
+    pub fn param(&self, name: &str) -> &str {
+        self.path
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or("", |(_, value)| value)
+    }
+}
+
+/// What a read gives.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The number in the entity tag: the revision, or the position of the last commit where the
+    /// resource has no revision of its own.
+    pub tag: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Found {
+    /// A resource at its revision.
+    ///
+    /// # Errors
+    /// Never; a `Result` so that a ladder of guards can end with it.
+    pub fn at_revision(resource: &impl Resource, body: &impl Serialize) -> Result<Self, Rejection> {
+        Ok(Self {
+            tag: resource.revision().to_string(),
+            body: to_json(body),
+        })
+    }
+
+    /// A resource that has no revision of its own: the position of its last commit.
+    ///
+    /// # Errors
+    /// Never; a `Result` so that a ladder of guards can end with it.
+    pub fn at_position(view: &View<'_>, key: Digest, body: &impl Serialize) -> Result<Self, Rejection> {
+        Ok(Self {
+            tag: view.position(key).to_string(),
+            body: to_json(body),
+        })
+    }
+}
+
+/// Reads one resource for one actor.
+pub type Read = fn(&ReadRequest<'_>) -> Result<Found, Rejection>;

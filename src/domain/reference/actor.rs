@@ -1,0 +1,32 @@
+//! `actor`, by the token's subject: whether the actor may act at all.
+
+use super::FactKind;
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// Where an actor stands.
+    pub enum ActorLifecycle {
+        /// May act.
+        Active = "active",
+        /// May not act for now.
+        Inactive = "inactive",
+        /// Has left.
+        Withdrawn = "withdrawn",
+    }
+}
+
+members! {
+    /// What is known of an actor.
+    pub struct ActorFact {
+        /// Where the actor stands.
+        pub lifecycle: ActorLifecycle = "lifecycle",
+    }
+}
+
+impl FactKind for ActorFact {
+    const KIND: Kind = Kind {
+        tag: 1,
+        name: "actor",
+    };
+}

@@ -1,0 +1,113 @@
+//! Facts that other systems own, held here as revisioned resources: the operations rest on them.
+//!
+//! Each kind has a schema in a file of its own, and a row in [`crate::catalogue::FACTS`].
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::resource::{Kind, Name, Resource, View};
+use crate::base::json::Member;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+
+pub mod actor;
+pub mod put;
+
+/// The schema of one kind of fact.
+pub trait FactKind:
+    Member + Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static
+{
+    /// The kind; its name is the one on the wire.
+    const KIND: Kind;
+
+    /// The names that the fact holds among all resources.
+    fn names(&self, _id: &str) -> Vec<Name> {
+        Vec::new()
+    }
+}
+
+/// A fact that nothing but its own system changes, or an operation as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Fact<K: FactKind> {
+    /// Its identifier, opaque.
+    pub id: Box<str>,
+    /// Its revision, as its system counts.
+    pub revision: Revision,
+    /// What it says.
+    pub facts: K,
+}
+
+/// What can happen to a fact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum FactEvent<K: FactKind> {
+    /// It stands so from now on.
+    Put(Box<Fact<K>>),
+}
+
+impl<K: FactKind> Resource for Fact<K> {
+    const KIND: Kind = K::KIND;
+    type Event = FactEvent<K>;
+
+    fn apply(_: Option<Self>, event: &FactEvent<K>, _: Instant) -> Self {
+        match event {
+            FactEvent::Put(fact) => (**fact).clone(),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.facts.names(&self.id)
+    }
+}
+
+impl View<'_> {
+    /// The fact of kind `K` with this identifier.
+    #[must_use]
+    pub fn fact<K: FactKind>(&self, id: &str) -> Option<Fact<K>> {
+        self.get(&[id])
+    }
+}
+
+/// A resource that a system's facts come in to: [`Fact`] itself, or one that also holds what this
+/// service adds to them.
+pub trait FactHolder: Resource {
+    /// What comes in.
+    type Facts: FactKind;
+
+    /// The fact as it stands, where there is one.
+    fn fact(&self) -> Option<(Revision, &Self::Facts)>;
+
+    /// The event that puts a new revision of the fact in place, or `None` when it stands against
+    /// what this service holds (`conflict`).
+    fn put(
+        state: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        facts: &Self::Facts,
+    ) -> Option<Self::Event>;
+}
+
+impl<K: FactKind> FactHolder for Fact<K> {
+    type Facts = K;
+
+    fn fact(&self) -> Option<(Revision, &K)> {
+        Some((self.revision, &self.facts))
+    }
+
+    fn put(_: Option<&Self>, id: &str, revision: Revision, facts: &K) -> Option<FactEvent<K>> {
+        Some(FactEvent::Put(Box::new(Self {
+            id: id.into(),
+            revision,
+            facts: facts.clone(),
+        })))
+    }
+}

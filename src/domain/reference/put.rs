@@ -1,0 +1,210 @@
+//! A fact comes in: applied, unchanged, stale, in conflict, or invalid.
+
+use std::marker::PhantomData;
+
+use super::{FactHolder, FactKind};
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::json::{AtLeast, Json, Reader};
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::domain::operation::{
+    AnyCommand, Commit, Context, Decision, Outcome, Slot, erase, own_state, to_json,
+};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Kind, Name, View};
+
+crate::words! {
+    /// What came of a fact that came in.
+    pub enum FactResult {
+        /// It stands now.
+        Applied = "applied",
+        /// It stood already.
+        Unchanged = "unchanged",
+        /// A later revision stands.
+        Stale = "stale",
+        /// The same revision stands with other facts, or the fact stands against another.
+        Conflict = "conflict",
+        /// It breaks its kind's schema.
+        Invalid = "invalid",
+    }
+}
+
+impl FactResult {
+    /// What the engine's refusal of a fact means.
+    #[must_use]
+    pub fn of_refusal(rejection: &Rejection) -> Self {
+        if rejection.code == Self::Stale.as_str() {
+            Self::Stale
+        } else {
+            Self::Conflict
+        }
+    }
+
+    fn refusal(self) -> Rejection {
+        Rejection::new(Class::Conflict, self.as_str(), "The fact was not applied.")
+    }
+}
+
+/// A kind of fact with its types erased.
+pub trait AnyFactKind: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> Kind;
+    /// Reads the member `facts` and makes the command that puts the fact in place.
+    fn read(
+        &self,
+        id: Ident,
+        revision: Revision,
+        facts: Option<&Json<'_>>,
+        at: &mut Reader,
+    ) -> Option<Box<dyn AnyCommand>>;
+    /// The fact as it stands: its revision, and its facts in JSON.
+    fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)>;
+}
+
+/// The kind whose facts come in to the resource `H`.
+pub struct FactsOf<H>(PhantomData<H>);
+
+impl<H> FactsOf<H> {
+    /// The one value.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+impl<H: FactHolder> AnyFactKind for FactsOf<H> {
+    fn kind(&self) -> Kind {
+        <H::Facts as FactKind>::KIND
+    }
+
+    fn read(
+        &self,
+        id: Ident,
+        revision: Revision,
+        facts: Option<&Json<'_>>,
+        at: &mut Reader,
+    ) -> Option<Box<dyn AnyCommand>> {
+        let facts: H::Facts = crate::base::json::member(facts, "facts", at)?;
+        Some(Box::new(PutFact::<H> { id, revision, facts }))
+    }
+
+    fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)> {
+        let holder = view.get::<H>(&[id])?;
+        let (revision, facts) = holder.fact()?;
+        Some((revision, to_json(facts)))
+    }
+}
+
+/// The command that puts a fact in place.
+struct PutFact<H: FactHolder> {
+    id: Ident,
+    revision: Revision,
+    facts: H::Facts,
+}
+
+impl<H: FactHolder> PutFact<H> {
+    fn ladder(&self, state: Option<&H>, context: &Context<'_>) -> Result<Decision<H>, Rejection> {
+        if let Some((revision, facts)) = state.and_then(H::fact) {
+            if revision > self.revision {
+                return Err(FactResult::Stale.refusal());
+            }
+            if revision == self.revision && *facts == self.facts {
+                return Ok(Decision::Answer(Vec::new()));
+            }
+            if revision == self.revision {
+                return Err(FactResult::Conflict.refusal());
+            }
+        }
+        let own = H::KIND.key(&[&self.id]);
+        let taken = |name: &Name| context.view.holder(*name).is_some_and(|holder| holder != own);
+        if self.facts.names(&self.id).iter().any(taken) {
+            return Err(FactResult::Conflict.refusal());
+        }
+        let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
+            return Err(FactResult::Conflict.refusal());
+        };
+        Commit::new(state, event, context.now).answer(Vec::new())
+    }
+}
+
+impl<H: FactHolder> AnyCommand for PutFact<H> {
+    fn key(&self) -> Option<&str> {
+        None
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::NONE
+    }
+
+    fn target(&self, _: &Context<'_>) -> Option<Digest> {
+        Some(H::KIND.key(&[&self.id]))
+    }
+
+    fn names(&self, _: &Context<'_>) -> Vec<Name> {
+        self.facts.names(&self.id)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        let state = own_state::<H>(target, slot, context);
+        let decision = self.ladder(state, context)?;
+        Ok(erase(state, decision, target))
+    }
+}
+
+/// What every fact has around its `facts`.
+pub struct Envelope {
+    /// The kind, where it is known.
+    pub kind: Option<&'static dyn AnyFactKind>,
+    /// The word given for the kind.
+    pub kind_name: Option<String>,
+    /// The identifier.
+    pub id: Option<Ident>,
+    /// The command, when nothing is wrong with the fact.
+    pub command: Option<Box<dyn AnyCommand>>,
+}
+
+/// Reads one fact, `{"kind", "id", "revision", "facts"}`, of one of `kinds`; what is wrong is
+/// noted with `at`.
+pub fn read_fact(
+    value: &Json<'_>,
+    kinds: &[&'static dyn AnyFactKind],
+    at: &mut Reader,
+) -> Envelope {
+    use crate::base::json::{FaultCode, member};
+    let mut envelope = Envelope {
+        kind: None,
+        kind_name: None,
+        id: None,
+        command: None,
+    };
+    let Some([kind, id, revision, facts]) = at.slots(value, &["kind", "id", "revision", "facts"])
+    else {
+        return envelope;
+    };
+    envelope.kind = at.inside("kind", |at| {
+        let Some(value) = kind else {
+            return at.fault(FaultCode::Required);
+        };
+        let name = at.text(value)?;
+        envelope.kind_name = Some(name.to_owned());
+        match kinds.iter().find(|kind| kind.kind().name == name) {
+            Some(kind) => Some(*kind),
+            None => at.fault(FaultCode::NotAllowed),
+        }
+    });
+    envelope.id = member(id, "id", at);
+    let revision: Option<AtLeast<1>> = member(revision, "revision", at);
+    let Some(kind) = envelope.kind else {
+        return envelope;
+    };
+    // The facts are read even when the rest is at fault: all faults are told at once.
+    let id = envelope.id.clone().unwrap_or_else(|| Ident::from_trusted("?"));
+    let revision_read = revision.map_or(Revision::FIRST, |AtLeast(number)| Revision::new(number));
+    let command = kind.read(id, revision_read, facts, at);
+    if at.is_clean() {
+        envelope.command = command;
+    }
+    envelope
+}

@@ -1,0 +1,253 @@
+//! What a revisioned resource is, and the one read-only view of the others' committed state.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::base::{codec, digest::Digest, revision::Revision, time::Instant};
+
+/// A kind of resource: a number that never changes (it stands in the log) and a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The number in records and snapshots.
+    pub tag: u16,
+    /// The word for people and tools.
+    pub name: &'static str,
+}
+
+impl Kind {
+    /// The key of the resource of this kind with this identifier (its parts, where it has
+    /// several).
+    #[must_use]
+    pub fn key<S: AsRef<str>>(&self, id: &[S]) -> Digest {
+        Digest::of(self.tag, id)
+    }
+}
+
+/// A resource: its state, and how an event changes it.
+///
+/// The same code runs when a command is decided, in recovery, and in tests, so it knows neither
+/// clock nor chance.
+pub trait Resource:
+    Serialize + DeserializeOwned + Clone + PartialEq + fmt::Debug + Send + Sync + 'static
+{
+    /// Its kind.
+    const KIND: Kind;
+
+    /// What can happen to it.
+    type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
+
+    /// The state after `event`, which was committed at `at`.
+    ///
+    /// # Panics
+    /// When the event cannot follow on the state: `decide` has let through what it may not, or
+    /// the log is not this program's.
+    fn apply(state: Option<Self>, event: &Self::Event, at: Instant) -> Self;
+
+    /// The parts of its identifier.
+    fn id(&self) -> Vec<String>;
+
+    /// How many commits it has seen.
+    fn revision(&self) -> Revision;
+
+    /// The names that are its own among all resources: a statement's code, a profile's owner.
+    /// The engine keeps them unique.
+    fn names(&self) -> Vec<Name> {
+        Vec::new()
+    }
+
+    /// Whether the state is one that can be; checked after each apply in debug builds, and by
+    /// recovery and `verify`.
+    ///
+    /// # Errors
+    /// A sentence that says what cannot be.
+    fn validate(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The resource's key in every index.
+    fn key(&self) -> Digest {
+        Self::KIND.key(&self.id())
+    }
+}
+
+crate::words! {
+    /// What names are unique in. New ones go at the end.
+    pub enum Space {
+        /// The code of a settlement statement.
+        StatementCode = "statement code",
+        /// The subject that owns a mother profile.
+        ProfileOwner = "profile owner",
+        /// The identifier of a payment delegation.
+        PaymentDelegation = "payment delegation",
+        /// The identifier of a care-history access grant.
+        CareHistoryGrant = "care-history access grant",
+    }
+}
+
+/// A name that one resource holds at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub Digest);
+
+impl Name {
+    /// The name made of `parts` in `space`.
+    #[must_use]
+    pub fn new(space: Space, parts: &[&str]) -> Self {
+        /// Keeps digests of names apart from those of resources.
+        const NAMES: u16 = 0x8000;
+        Self(Digest::of(NAMES | space as u16, parts))
+    }
+}
+
+/// Where committed state is read from.
+pub trait Source {
+    /// Hands the state's bytes to `read` and returns the position of the resource's last commit;
+    /// `None` when there is no such resource.
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64>;
+
+    /// The key of the resource that holds `name`.
+    fn holder(&self, name: Name) -> Option<Digest>;
+}
+
+/// A read-only view of committed state that remembers what was read from it, so that an answer
+/// can say on which position it rests, and a commit can be sure that it still holds.
+pub struct View<'a> {
+    source: &'a dyn Source,
+    seen: RefCell<Vec<(Digest, u64)>>,
+    names_seen: RefCell<Vec<(Name, Option<Digest>)>>,
+}
+
+impl<'a> View<'a> {
+    /// A view of `source` from which nothing was read yet.
+    #[must_use]
+    pub fn new(source: &'a dyn Source) -> Self {
+        Self {
+            source,
+            seen: RefCell::default(),
+            names_seen: RefCell::default(),
+        }
+    }
+
+    /// The resource with this identifier.
+    #[must_use]
+    pub fn get<R: Resource>(&self, id: &[&str]) -> Option<R> {
+        self.at(R::KIND.key(id))
+    }
+
+    /// The position of the last commit to the resource with this key, as read before; 0 when it
+    /// was not read, or does not exist.
+    #[must_use]
+    pub fn position(&self, key: Digest) -> u64 {
+        let seen = self.seen.borrow();
+        seen.iter().rev().find(|(known, _)| *known == key).map_or(0, |(_, position)| *position)
+    }
+
+    /// The resource with this key, which is of the kind asked for.
+    ///
+    /// # Panics
+    /// When the state of that key is of another kind.
+    #[must_use]
+    pub fn at<R: Resource>(&self, key: Digest) -> Option<R> {
+        let mut state = None;
+        let position = self.source.read(key, &mut |bytes| {
+            state = Some(codec::decode(bytes).expect("a state was encoded by this program"));
+        });
+        self.seen.borrow_mut().push((key, position.unwrap_or(0)));
+        state
+    }
+
+    /// The resource that holds `name`.
+    #[must_use]
+    pub fn named<R: Resource>(&self, name: Name) -> Option<R> {
+        self.holder(name).and_then(|key| self.at(key))
+    }
+
+    /// The key of the resource that holds `name`.
+    #[must_use]
+    pub fn holder(&self, name: Name) -> Option<Digest> {
+        let holder = self.source.holder(name);
+        self.names_seen.borrow_mut().push((name, holder));
+        holder
+    }
+
+    /// What was read: each resource with the position of its last commit (0: it did not exist).
+    #[must_use]
+    pub fn seen(&self) -> Vec<(Digest, u64)> {
+        self.seen.borrow().clone()
+    }
+
+    /// The names that were looked up, each with its holder.
+    #[must_use]
+    pub fn names_seen(&self) -> Vec<(Name, Option<Digest>)> {
+        self.names_seen.borrow().clone()
+    }
+}
+
+/// A kind of resource with its types erased: how the log's bytes become states again.
+pub trait AnyResource: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> Kind;
+    /// Applies an event's bytes to a state's bytes, as [`Resource::apply`].
+    ///
+    /// # Errors
+    /// A sentence that says why the event does not follow on the state.
+    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Replayed, String>;
+    /// The revision of a state.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError>;
+}
+
+/// What replaying an event made.
+pub struct Replayed {
+    /// The resource's key.
+    pub key: Digest,
+    /// The bytes of its state.
+    pub state: Vec<u8>,
+    /// The names it held before.
+    pub names_before: Vec<Name>,
+    /// The names it holds now.
+    pub names: Vec<Name>,
+}
+
+/// Erases the type of the resource `R`.
+pub struct Registered<R>(std::marker::PhantomData<R>);
+
+impl<R> Registered<R> {
+    /// The one value.
+    pub const NEW: Self = Self(std::marker::PhantomData);
+}
+
+impl<R: Resource> AnyResource for Registered<R> {
+    fn kind(&self) -> Kind {
+        R::KIND
+    }
+
+    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Replayed, String> {
+        let before: Option<R> = state
+            .map(codec::decode)
+            .transpose()
+            .map_err(|error| format!("the state: {error}"))?;
+        let event: R::Event =
+            codec::decode(event).map_err(|error| format!("the event: {error}"))?;
+        let names_before = before.as_ref().map(R::names).unwrap_or_default();
+        let revision = before.as_ref().map(R::revision);
+        let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            R::apply(before, &event, at)
+        }))
+        .map_err(|_| format!("{event:?} does not follow on revision {revision:?}"))?;
+        next.validate()?;
+        Ok(Replayed {
+            key: next.key(),
+            state: codec::encode(&next),
+            names_before,
+            names: next.names(),
+        })
+    }
+
+    fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
+        codec::decode::<R>(state).map(|state| state.revision())
+    }
+}

@@ -1,0 +1,327 @@
+//! Given, when, then: how the tests of an operation speak.
+//!
+//! A scenario holds committed state in memory and carries commands out as the engine does: read,
+//! decide, apply. A refusal is checked to have changed nothing.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::operation::{Context, Mint, Outcome, OutboxMessage, Parts};
+use super::read::{Found, ReadRequest};
+use super::rejection::Rejection;
+use super::reference::put::read_fact;
+use super::resource::{Name, Resource, Source, View};
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::json::{Json, Reader};
+use crate::base::time::Instant;
+use crate::catalogue::{self, KeySource, OPERATIONS, READS};
+
+/// Committed state in memory.
+#[derive(Clone, Default, PartialEq)]
+struct Memory {
+    states: BTreeMap<Digest, (Vec<u8>, u64)>,
+    names: BTreeMap<Name, Digest>,
+    position: u64,
+}
+
+impl Source for Memory {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let (bytes, position) = self.states.get(&key)?;
+        read(bytes);
+        Some(*position)
+    }
+
+    fn holder(&self, name: Name) -> Option<Digest> {
+        self.names.get(&name).copied()
+    }
+}
+
+/// Identifiers in a row, the same in every run.
+#[derive(Default)]
+struct Counter(Cell<u64>);
+
+impl Mint for Counter {
+    fn id(&self) -> Uuid {
+        self.0.set(self.0.get() + 1);
+        Uuid::from_u64_pair(0x0199_0000_0000_7000, 0x8000_0000_0000_0000 | self.0.get())
+    }
+
+    fn outbox_number(&self) -> i64 {
+        self.0.set(self.0.get() + 1);
+        i64::try_from(self.0.get()).unwrap()
+    }
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub enum Then {
+    /// It was committed; the answer.
+    Committed(Value),
+    /// It is the replay of the command with this key.
+    ReplayOf(String),
+    /// It was answered without a commit.
+    Answered(Value),
+    /// It was refused.
+    Refused(Rejection),
+}
+
+impl Then {
+    /// The answer of a commit.
+    #[track_caller]
+    pub fn committed(self) -> Value {
+        match self {
+            Self::Committed(body) => body,
+            other => panic!("not a commit: {other:?}"),
+        }
+    }
+
+    /// The answer without a commit.
+    #[track_caller]
+    pub fn answered(self) -> Value {
+        match self {
+            Self::Answered(body) => body,
+            other => panic!("not an answer without a commit: {other:?}"),
+        }
+    }
+
+    /// The refusal.
+    #[track_caller]
+    pub fn refusal(self) -> Rejection {
+        match self {
+            Self::Refused(rejection) => rejection,
+            other => panic!("not a refusal: {other:?}"),
+        }
+    }
+
+    /// The code of the refusal.
+    #[track_caller]
+    pub fn code(self) -> &'static str {
+        self.refusal().code
+    }
+
+    /// The faults of an invalid command: place and code.
+    #[track_caller]
+    pub fn faults(self) -> Vec<(String, &'static str)> {
+        let faults = self.refusal().faults;
+        faults.into_iter().map(|fault| (fault.path, fault.code.as_str())).collect()
+    }
+}
+
+/// A service in memory.
+pub struct Scenario {
+    memory: Memory,
+    mint: Counter,
+    actor: Actor,
+    now: Instant,
+    key: u64,
+    /// The messages sent so far.
+    pub outbox: Vec<OutboxMessage>,
+}
+
+impl Scenario {
+    /// An empty service on 2026-11-20 at noon, UTC; the actor is a workflow.
+    pub fn new() -> Self {
+        Self {
+            memory: Memory::default(),
+            mint: Counter::default(),
+            actor: actor(ActorKind::SystemWorkflow, "workflow"),
+            now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            key: 0,
+            outbox: Vec::new(),
+        }
+    }
+
+    /// From here on, `actor` acts.
+    pub fn acting(&mut self, actor: Actor) -> &mut Self {
+        self.actor = actor;
+        self
+    }
+
+    /// From here on, it is this time.
+    pub fn at(&mut self, now: &str) -> &mut Self {
+        self.now = Instant::parse(now).unwrap();
+        self
+    }
+
+    /// A reference fact comes in; panics when it is invalid or not applied.
+    #[track_caller]
+    pub fn fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> &mut Self {
+        let then = self.put_fact(kind, id, revision, facts);
+        assert!(matches!(then, Then::Committed(_)), "{kind} {id}: {then:?}");
+        self
+    }
+
+    /// A reference fact comes in.
+    pub fn put_fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> Then {
+        let text = serde_json::json!({"kind": kind, "id": id, "revision": revision, "facts": facts});
+        let text = text.to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(self.now);
+        let envelope = read_fact(&json, catalogue::FACTS, &mut at);
+        let Some(command) = envelope.command else {
+            return Then::Refused(Rejection::invalid(at.into_faults()));
+        };
+        self.carry_out(&*command, "")
+    }
+
+    /// A resource in a state that no command of this service leads to.
+    pub fn given<R: Resource>(&mut self, state: &R) -> &mut Self {
+        self.memory.position += 1;
+        let bytes = crate::base::codec::encode(state);
+        self.memory.states.insert(state.key(), (bytes, self.memory.position));
+        for name in state.names() {
+            self.memory.names.insert(name, state.key());
+        }
+        self
+    }
+
+    /// The operation named is asked for, with a fresh key where it has a header for one.
+    pub fn when(&mut self, operation: &str, path: &[(&str, &str)], body: &Value) -> Then {
+        self.key += 1;
+        let key = format!("header-key-{}", self.key);
+        self.when_keyed(operation, &key, path, body)
+    }
+
+    /// The operation named is asked for, with this key in the header.
+    pub fn when_keyed(
+        &mut self,
+        operation: &str,
+        key: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Then {
+        let row = OPERATIONS
+            .iter()
+            .find(|row| row.name == operation)
+            .expect("the catalogue has the operation");
+        let text = body.to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(self.now);
+        let parts = Parts { path, body: &json };
+        let command = row.operation.read(row.name, &parts, &mut at);
+        let Some(command) = command.filter(|_| at.is_clean()) else {
+            let faults = at.into_faults();
+            assert!(!faults.is_empty(), "a refusal names its fault");
+            return Then::Refused(Rejection::invalid(faults));
+        };
+        let key = match row.key {
+            KeySource::Header => key.to_owned(),
+            _ => command.key().unwrap_or_default().to_owned(),
+        };
+        self.carry_out(&*command, &key)
+    }
+
+    fn carry_out(&mut self, command: &dyn super::operation::AnyCommand, key: &str) -> Then {
+        let context = Context {
+            actor: &self.actor,
+            now: self.now,
+            key,
+            fingerprint: command.fingerprint(),
+            born: self.mint.id(),
+            mint: &self.mint,
+            view: View::new(&self.memory),
+        };
+        let target = command.target(&context);
+        let names = command.names(&context);
+        let outcome = match command.decide(target, &mut None, &context) {
+            Ok(outcome) => outcome,
+            Err(rejection) => return Then::Refused(rejection),
+        };
+        drop(context);
+        let decided = match outcome {
+            Outcome::ReplayOf(key) => return Then::ReplayOf(key.into()),
+            Outcome::Answer(body) => return Then::Answered(json_or_null(&body)),
+            Outcome::Commit(decided) => decided,
+        };
+        self.memory.position += 1;
+        for change in decided.changes {
+            let resource = catalogue::resource(change.kind).expect("the kind is registered");
+            let before = self.memory.states.get(&change.key).map(|(state, _)| state.as_slice());
+            let replayed = resource.replay(before, &change.event, self.now).unwrap();
+            assert_eq!(replayed.state, change.state, "replay makes the same state");
+            for name in &change.names_taken {
+                assert!(
+                    names.contains(name) || before.is_none(),
+                    "a name that a commit takes was asked for before"
+                );
+                assert_eq!(self.memory.names.insert(*name, change.key), None);
+            }
+            for name in &change.names_left {
+                assert_eq!(self.memory.names.remove(name), Some(change.key));
+            }
+            self.memory.states.insert(change.key, (change.state, self.memory.position));
+        }
+        self.outbox.extend(decided.outbox);
+        Then::Committed(json_or_null(&decided.answer))
+    }
+
+    /// The resource with this identifier, as it stands.
+    pub fn state<R: Resource>(&self, id: &[&str]) -> Option<R> {
+        View::new(&self.memory).get(id)
+    }
+
+    /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
+    pub fn read(&self, name: &str, parameters: &[(&str, &str)]) -> Result<(String, Value), Rejection> {
+        let row = READS.iter().find(|row| row.name == name).expect("the catalogue has the read");
+        let view = View::new(&self.memory);
+        let request = ReadRequest {
+            actor: &self.actor,
+            path: parameters,
+            view: &view,
+        };
+        (row.read)(&request).map(|Found { tag, body }| (tag, json_or_null(&body)))
+    }
+
+    /// The fingerprint that a command has.
+    pub fn fingerprint(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Fingerprint {
+        let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();
+        let text = body.to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(self.now);
+        let command = row.operation.read(row.name, &Parts { path, body: &json }, &mut at);
+        command.expect("a good command").fingerprint()
+    }
+}
+
+fn json_or_null(body: &[u8]) -> Value {
+    if body.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(body).unwrap()
+}
+
+/// An actor with nothing but a kind and a subject.
+pub fn actor(kind: ActorKind, subject: &str) -> Actor {
+    Actor {
+        subject: subject.into(),
+        kind,
+        member_id: None,
+        actor_profile_id: None,
+        branch_profile_ids: Vec::new(),
+        permissions: Vec::new(),
+        email: None,
+        email_verified: false,
+    }
+}
+
+/// An actor who is a member.
+pub fn member(kind: ActorKind, subject: &str, member_id: &str) -> Actor {
+    Actor {
+        member_id: Some(member_id.into()),
+        ..actor(kind, subject)
+    }
+}
+
+/// A branch manager of one branch.
+pub fn manager(subject: &str, branch: &str) -> Actor {
+    Actor {
+        branch_profile_ids: vec![branch.into()],
+        ..actor(ActorKind::BranchManager, subject)
+    }
+}

@@ -1,0 +1,497 @@
+//! The settlement statement: its state, its events, and how it looks from outside.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::actor::Actor;
+use crate::base::actor::ActorKind;
+use crate::base::digest::Fingerprint;
+use crate::base::json::{AtLeast, NonEmpty, Nullable};
+use crate::base::revision::Revision;
+use crate::base::text::{Ident, Text};
+use crate::base::time::{Date, Instant};
+use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::{members, words};
+
+words! {
+    /// What a statement settles.
+    pub enum StatementKind {
+        /// The head office with a branch.
+        HeadOfficeToBranch = "head_office_to_branch",
+        /// The platform with a branch.
+        PlatformToBranch = "platform_to_branch",
+        /// Two branches, one of which served a customer of the other.
+        InterOfficeServiceHandoff = "inter_office_service_handoff",
+    }
+}
+
+words! {
+    /// Where a statement stands.
+    pub enum StatementStatus {
+        /// The branch is asked to deposit.
+        AwaitingBranchDeposit = "awaiting_branch_deposit",
+        /// The branch has acknowledged; the head office has to confirm.
+        AwaitingConfirmation = "awaiting_confirmation",
+        /// Done.
+        Settled = "settled",
+        /// Under discussion.
+        Reconciliation = "reconciliation",
+        /// The branch is late.
+        Arrears = "arrears",
+    }
+}
+
+words! {
+    /// What a line of a statement is about.
+    pub enum SettlementLineKind {
+        /// Membership fee due.
+        MembershipDue = "membership_due",
+        /// Delivery fee.
+        DeliveryFee = "delivery_fee",
+        /// Compensation of a caregiver.
+        CaregiverCompensation = "caregiver_compensation",
+        /// Commission on a voucher service.
+        VoucherServiceCommission = "voucher_service_commission",
+        /// Commission on a gift coupon.
+        GiftCouponCommission = "gift_coupon_commission",
+        /// Commission on a gift coupon that was cancelled.
+        CancelledGiftCouponCommission = "cancelled_gift_coupon_commission",
+        /// Cost of a promotional coupon.
+        PromotionalCouponCost = "promotional_coupon_cost",
+        /// A branch's share of a service handed over.
+        InterOfficeBranchShare = "inter_office_branch_share",
+        /// The fee for a service handed over.
+        InterOfficeServiceFee = "inter_office_service_fee",
+        /// A correction by hand.
+        BranchAdjustment = "branch_adjustment",
+    }
+}
+
+words! {
+    /// The kinds of actor that settlement commands name in their bodies.
+    pub enum SettlementActorKind {
+        /// The head office.
+        HeadquartersAdministrator = "headquarters_administrator",
+        /// A branch.
+        BranchManager = "branch_manager",
+        /// A workflow of the platform.
+        SystemWorkflow = "system_workflow",
+    }
+}
+
+impl SettlementActorKind {
+    /// Whether the actor is of this kind and acts under the profile named: what a body says of
+    /// its actor must be what the token says.
+    #[must_use]
+    pub fn is_of(self, actor: &Actor, actor_profile_id: &str) -> bool {
+        self.as_str() == actor.kind.as_str() && actor.profile_id() == actor_profile_id
+    }
+}
+
+words! {
+    /// Commands that move a statement.
+    pub enum TransitionCommand {
+        /// Opens it.
+        RequestDeposit = "request_deposit",
+        /// Acknowledges the branch's deposit.
+        AcknowledgeBranchDeposit = "acknowledge_branch_deposit",
+    }
+}
+
+words! {
+    /// On which side of a handoff between branches the acknowledging branch stands.
+    pub enum AcknowledgementSide {
+        /// The branch that delivered the service.
+        ServiceDeliveryBranch = "service_delivery_branch",
+        /// The branch whose customer it was.
+        CustomerRelationshipBranch = "customer_relationship_branch",
+    }
+}
+
+members! {
+    /// The account to which the branch is asked to remit, as it was when the statement opened.
+    pub struct RemittanceAccountSnapshot {
+        /// The snapshot's identifier.
+        pub remittance_account_snapshot_id: Ident = "remittanceAccountSnapshotId",
+        /// The bank.
+        pub bank_name: Text = "bankName",
+        /// The holder.
+        pub account_holder: Text = "accountHolder",
+        /// The number as it may be shown.
+        pub account_number_display: Text = "accountNumberDisplay",
+        /// When the snapshot was taken.
+        pub captured_at: Instant = "capturedAt",
+        /// Where it was taken from.
+        pub source_reference_key: Option<Ident> = "sourceReferenceKey",
+    }
+}
+
+members! {
+    /// One line of a statement that the branch acknowledges.
+    pub struct LineAcknowledgement {
+        /// The acknowledgement's identifier.
+        pub line_acknowledgement_id: Ident = "lineAcknowledgementId",
+        /// The line.
+        pub settlement_line_key: Ident = "settlementLineKey",
+        /// What the line is about.
+        pub settlement_line_kind: SettlementLineKind = "settlementLineKind",
+        /// Who acknowledges.
+        pub acknowledged_by_actor_profile_id: Ident = "acknowledgedByActorProfileId",
+        /// When.
+        pub acknowledged_at: Instant = "acknowledgedAt",
+        /// The evidence.
+        pub source_evidence_key: Option<Ident> = "sourceEvidenceKey",
+        /// A note.
+        pub acknowledgement_note: Nullable<Text> = "acknowledgementNote",
+    }
+}
+
+members! {
+    /// What a branch says of a service handed over between branches.
+    pub struct InterOfficeAcknowledgement {
+        /// The settlement between the two.
+        pub inter_office_settlement_code: Ident = "interOfficeSettlementCode",
+        /// The reservation served.
+        pub reservation_id: Ident = "reservationId",
+        /// The side of the acknowledging branch.
+        pub acknowledgement_side: AcknowledgementSide = "acknowledgementSide",
+        /// The acknowledging branch.
+        pub acknowledging_branch_profile_id: Ident = "acknowledgingBranchProfileId",
+        /// The branch that delivered the service.
+        pub service_delivery_branch_profile_id: Ident = "serviceDeliveryBranchProfileId",
+        /// The branch whose customer it was.
+        pub customer_relationship_branch_profile_id: Ident = "customerRelationshipBranchProfileId",
+        /// The actor's kind.
+        pub actor_kind: OnlyBranchManager = "actorKind",
+        /// The actor's profile.
+        pub actor_profile_id: Ident = "actorProfileId",
+        /// The statement's revision as the branch saw it.
+        pub expected_statement_revision: i64 = "expectedStatementRevision",
+        /// The data set on which the lines were projected.
+        pub dataset_revision: AtLeast<1> = "datasetRevision",
+        /// The lines projected.
+        pub projected_settlement_line_keys: NonEmpty<Ident> = "projectedSettlementLineKeys",
+    }
+}
+
+words! {
+    /// The only kind of actor that acknowledges.
+    pub enum OnlyBranchManager {
+        /// A branch manager.
+        BranchManager = "branch_manager",
+    }
+}
+
+/// One move of a statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransitionAudit {
+    /// The audit's identifier.
+    pub audit_id: Uuid,
+    /// The command.
+    pub command_kind: TransitionCommand,
+    /// The actor's kind.
+    pub actor_kind: ActorKind,
+    /// The actor's profile.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// The revision that the command expected.
+    pub expected_revision: Revision,
+    /// The revision that it made.
+    pub committed_revision: Revision,
+    /// The status before.
+    pub before_status: StatementStatus,
+    /// The status after.
+    pub after_status: StatementStatus,
+    /// When.
+    pub recorded_at: Instant,
+    /// Why, in the actor's words.
+    pub reason: Option<Text>,
+    /// The facts of a handoff between branches, where there was one.
+    pub inter_office: Option<InterOfficeAcknowledgement>,
+}
+
+/// A settlement statement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statement {
+    /// What the opening said.
+    pub opening: DepositRequested,
+    /// Where it stands.
+    pub status: StatementStatus,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// When it opened.
+    pub created_at: Instant,
+    /// When it last changed.
+    pub updated_at: Instant,
+    /// Its moves, oldest first.
+    pub transition_audits: Vec<TransitionAudit>,
+    /// The lines acknowledged, in the order of their coming.
+    pub line_acknowledgements: Vec<LineAcknowledgement>,
+}
+
+/// A statement is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepositRequested {
+    /// The statement's identifier.
+    pub statement_id: Uuid,
+    /// Its code, one statement to a code.
+    pub statement_code: Ident,
+    /// What it settles.
+    pub statement_kind: StatementKind,
+    /// The branch that is asked.
+    pub branch_profile_id: Ident,
+    /// First day of the period.
+    pub settlement_period_start: Date,
+    /// Last day of the period.
+    pub settlement_period_end: Date,
+    /// Where to remit.
+    pub remittance_account_snapshot: RemittanceAccountSnapshot,
+    /// For the branch to read.
+    pub message_to_branch: Option<Text>,
+    /// For the head office alone.
+    pub head_office_private_memo: Option<Text>,
+    /// Who asked: the token's subject.
+    pub subject: Box<str>,
+    /// The kind of actor who asked.
+    pub actor_kind: ActorKind,
+    /// The profile of the actor who asked.
+    pub actor_profile_id: Box<str>,
+    /// The opening command's key.
+    pub idempotency_key: Box<str>,
+    /// The fingerprint of the opening command's facts.
+    pub fingerprint: Fingerprint,
+    /// The identifier of the opening's audit.
+    pub audit_id: Uuid,
+}
+
+/// The branch acknowledges its deposit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepositAcknowledged {
+    /// The identifier of the audit.
+    pub audit_id: Uuid,
+    /// The profile of the branch manager.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// Why, in the actor's words.
+    pub reason: Option<Text>,
+    /// The lines.
+    pub lines: Vec<LineAcknowledgement>,
+    /// The facts of a handoff between branches.
+    pub inter_office: Option<InterOfficeAcknowledgement>,
+}
+
+/// What can happen to a statement. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum StatementEvent {
+    /// It is opened.
+    DepositRequested(Box<DepositRequested>),
+    /// The branch acknowledges.
+    DepositAcknowledged(Box<DepositAcknowledged>),
+}
+
+impl Resource for Statement {
+    const KIND: Kind = Kind {
+        tag: 100,
+        name: "settlement-statement",
+    };
+    type Event = StatementEvent;
+
+    fn apply(state: Option<Self>, event: &StatementEvent, at: Instant) -> Self {
+        match (state, event) {
+            (None, StatementEvent::DepositRequested(opening)) => Self::opened(opening, at),
+            (Some(mut statement), StatementEvent::DepositAcknowledged(acknowledged)) => {
+                statement.acknowledge(acknowledged, at);
+                statement
+            }
+            (state, event) => panic!(
+                "{event:?} cannot follow on a statement that {}",
+                if state.is_some() { "exists" } else { "does not exist" }
+            ),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.opening.statement_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        vec![Name::new(Space::StatementCode, &[&self.opening.statement_code])]
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let audits = self.transition_audits.len();
+        if i64::try_from(audits) != Ok(self.revision.number()) {
+            return Err(format!("{audits} audits at revision {}", self.revision));
+        }
+        if self.opening.settlement_period_start > self.opening.settlement_period_end {
+            return Err("the period ends before it starts".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Statement {
+    fn opened(opening: &DepositRequested, at: Instant) -> Self {
+        Self {
+            status: StatementStatus::AwaitingBranchDeposit,
+            revision: Revision::FIRST,
+            created_at: at,
+            updated_at: at,
+            transition_audits: vec![TransitionAudit {
+                audit_id: opening.audit_id,
+                command_kind: TransitionCommand::RequestDeposit,
+                actor_kind: opening.actor_kind,
+                actor_profile_id: opening.actor_profile_id.clone(),
+                idempotency_key: opening.idempotency_key.clone(),
+                expected_revision: Revision::NONE,
+                committed_revision: Revision::FIRST,
+                before_status: StatementStatus::AwaitingBranchDeposit,
+                after_status: StatementStatus::AwaitingBranchDeposit,
+                recorded_at: at,
+                reason: None,
+                inter_office: None,
+            }],
+            line_acknowledgements: Vec::new(),
+            opening: opening.clone(),
+        }
+    }
+
+    fn acknowledge(&mut self, acknowledged: &DepositAcknowledged, at: Instant) {
+        let committed = self.revision.next();
+        self.transition_audits.push(TransitionAudit {
+            audit_id: acknowledged.audit_id,
+            command_kind: TransitionCommand::AcknowledgeBranchDeposit,
+            actor_kind: ActorKind::BranchManager,
+            actor_profile_id: acknowledged.actor_profile_id.clone(),
+            idempotency_key: acknowledged.idempotency_key.clone(),
+            expected_revision: self.revision,
+            committed_revision: committed,
+            before_status: self.status,
+            after_status: StatementStatus::AwaitingConfirmation,
+            recorded_at: at,
+            reason: acknowledged.reason.clone(),
+            inter_office: acknowledged.inter_office.clone(),
+        });
+        self.line_acknowledgements.extend(acknowledged.lines.iter().cloned());
+        self.status = StatementStatus::AwaitingConfirmation;
+        self.revision = committed;
+        self.updated_at = at;
+    }
+}
+
+/// A statement as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatementView<'a> {
+    statement_id: Uuid,
+    statement_code: &'a Ident,
+    statement_kind: StatementKind,
+    branch_profile_id: &'a Ident,
+    settlement_period_start: Date,
+    settlement_period_end: Date,
+    status: StatementStatus,
+    revision: Revision,
+    remittance_account_snapshot: &'a RemittanceAccountSnapshot,
+    requested_by_actor_profile_id: &'a str,
+    created_at: Instant,
+    updated_at: Instant,
+    message_to_branch: Option<&'a Text>,
+    head_office_private_memo: Option<&'a Text>,
+    transition_audits: Vec<AuditView<'a>>,
+    line_acknowledgements: &'a [LineAcknowledgement],
+    /// Rows added by hand are the work of a system outside this service.
+    manual_rows: [(); 0],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditView<'a> {
+    audit_id: Uuid,
+    command_kind: TransitionCommand,
+    actor_kind: ActorKind,
+    actor_profile_id: &'a str,
+    idempotency_key: &'a str,
+    expected_revision: Revision,
+    committed_revision: Revision,
+    before_status: StatementStatus,
+    after_status: StatementStatus,
+    recorded_at: Instant,
+    reason: Option<&'a Text>,
+    /// No command leaves a message of its own.
+    result_message: Option<&'a str>,
+    metadata: Metadata<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Metadata<'a> {
+    InterOffice(&'a InterOfficeAcknowledgement),
+    Nothing {},
+}
+
+impl<'a> StatementView<'a> {
+    /// The statement as `actor` may see it: the head office's private memo is for the head
+    /// office and its workflows.
+    #[must_use]
+    pub fn new(statement: &'a Statement, actor: &Actor) -> Self {
+        let opening = &statement.opening;
+        let memo = opening.head_office_private_memo.as_ref();
+        Self {
+            statement_id: opening.statement_id,
+            statement_code: &opening.statement_code,
+            statement_kind: opening.statement_kind,
+            branch_profile_id: &opening.branch_profile_id,
+            settlement_period_start: opening.settlement_period_start,
+            settlement_period_end: opening.settlement_period_end,
+            status: statement.status,
+            revision: statement.revision,
+            remittance_account_snapshot: &opening.remittance_account_snapshot,
+            requested_by_actor_profile_id: &opening.actor_profile_id,
+            created_at: statement.created_at,
+            updated_at: statement.updated_at,
+            message_to_branch: opening.message_to_branch.as_ref(),
+            head_office_private_memo: memo.filter(|_| may_request(actor)),
+            transition_audits: statement.transition_audits.iter().map(AuditView::new).collect(),
+            line_acknowledgements: &statement.line_acknowledgements,
+            manual_rows: [],
+        }
+    }
+}
+
+impl<'a> AuditView<'a> {
+    fn new(audit: &'a TransitionAudit) -> Self {
+        Self {
+            audit_id: audit.audit_id,
+            command_kind: audit.command_kind,
+            actor_kind: audit.actor_kind,
+            actor_profile_id: &audit.actor_profile_id,
+            idempotency_key: &audit.idempotency_key,
+            expected_revision: audit.expected_revision,
+            committed_revision: audit.committed_revision,
+            before_status: audit.before_status,
+            after_status: audit.after_status,
+            recorded_at: audit.recorded_at,
+            reason: audit.reason.as_ref(),
+            result_message: None,
+            metadata: match &audit.inter_office {
+                Some(facts) => Metadata::InterOffice(facts),
+                None => Metadata::Nothing {},
+            },
+        }
+    }
+}
+
+/// Headquarters and workflows ask for deposits, and see all of a statement.
+#[must_use]
+pub fn may_request(actor: &Actor) -> bool {
+    matches!(
+        actor.kind,
+        ActorKind::HeadquartersAdministrator | ActorKind::SystemWorkflow
+    )
+}
