@@ -1,0 +1,3 @@
+//! Words that everybody uses.
+
+pub mod actor;
