@@ -1,5 +1,7 @@
 //! carebook, floor by floor, each standing on those before it.
 
 pub mod base;
-pub mod catalogue;
 pub mod domain;
+pub mod catalogue;
+pub mod http;
+pub mod cli;

@@ -3,52 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::ser::{Serialize, Serializer};
 
-/// The seven kinds of actor. The words are those of the `actor_kind` claim and of `actorKind` in
-/// bodies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ActorKind {
-    /// A customer: the mother whom the care is for.
-    Mother,
-    /// A member of a mother's family account, who may pay on her behalf.
-    FamilyMember,
-    /// The manager of one or more branches.
-    BranchManager,
-    /// Works on the payments of a branch.
-    BranchFinanceOperator,
-    /// Administers the platform from the head office.
-    HeadquartersAdministrator,
-    /// Works on payments from the head office.
-    HeadquartersFinanceOperator,
-    /// Not a person: a trusted system of the platform.
-    SystemWorkflow,
-}
-
-impl ActorKind {
-    /// Every kind, in the order of the enumeration.
-    pub const ALL: [Self; 7] = [
-        Self::Mother,
-        Self::FamilyMember,
-        Self::BranchManager,
-        Self::BranchFinanceOperator,
-        Self::HeadquartersAdministrator,
-        Self::HeadquartersFinanceOperator,
-        Self::SystemWorkflow,
-    ];
-
-    /// The word on the wire, in snake case.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Mother => "mother",
-            Self::FamilyMember => "family_member",
-            Self::BranchManager => "branch_manager",
-            Self::BranchFinanceOperator => "branch_finance_operator",
-            Self::HeadquartersAdministrator => "headquarters_administrator",
-            Self::HeadquartersFinanceOperator => "headquarters_finance_operator",
-            Self::SystemWorkflow => "system_workflow",
-        }
+crate::words! {
+    /// The seven kinds of actor. The words are those of the `actor_kind` claim and of `actorKind`
+    /// in bodies.
+    pub enum ActorKind {
+        /// A customer: the mother whom the care is for.
+        Mother = "mother",
+        /// A member of a mother's family account, who may pay on her behalf.
+        FamilyMember = "family_member",
+        /// The manager of one or more branches.
+        BranchManager = "branch_manager",
+        /// Works on the payments of a branch.
+        BranchFinanceOperator = "branch_finance_operator",
+        /// Administers the platform from the head office.
+        HeadquartersAdministrator = "headquarters_administrator",
+        /// Works on payments from the head office.
+        HeadquartersFinanceOperator = "headquarters_finance_operator",
+        /// Not a person: a trusted system of the platform.
+        SystemWorkflow = "system_workflow",
     }
 }
 
@@ -79,38 +52,7 @@ impl FromStr for ActorKind {
     type Err = UnknownActorKind;
 
     fn from_str(word: &str) -> Result<Self, UnknownActorKind> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == word)
-            .ok_or(UnknownActorKind)
-    }
-}
-
-// Written out, not derived: the word is what is stored in every format, so the order of the
-// variants may change without changing what an old record means.
-impl Serialize for ActorKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for ActorKind {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Word;
-
-        impl Visitor<'_> for Word {
-            type Value = ActorKind;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a kind of actor")
-            }
-
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<ActorKind, E> {
-                word.parse().map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_str(Word)
+        Self::parse(word).ok_or(UnknownActorKind)
     }
 }
 
@@ -228,16 +170,6 @@ mod tests {
     }
 
     #[test]
-    fn the_stored_form_is_the_word_and_not_a_number() {
-        let config = bincode::config::standard();
-        let bytes = bincode::serde::encode_to_vec(ActorKind::SystemWorkflow, config).unwrap();
-        assert_eq!(&bytes[1..], b"system_workflow");
-        let (kind, _): (ActorKind, usize) =
-            bincode::serde::decode_from_slice(&bytes, config).unwrap();
-        assert_eq!(kind, ActorKind::SystemWorkflow);
-    }
-
-    #[test]
     fn other_words_name_no_kind() {
         for word in ["", "Mother", "mother ", "family-member", "admin"] {
             assert_eq!(word.parse::<ActorKind>(), Err(UnknownActorKind), "{word:?}");
@@ -301,7 +233,14 @@ mod tests {
         let mut actor = manager();
         actor.actor_profile_id = Some("profile-1".into());
         let shown = format!("{actor:?} {actor:#?}");
-        for secret in ["mina", "example", "user-1", "member-1", "profile-1", "branch-1"] {
+        for secret in [
+            "mina",
+            "example",
+            "user-1",
+            "member-1",
+            "profile-1",
+            "branch-1",
+        ] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
         assert!(shown.contains("BranchManager"));

@@ -20,7 +20,7 @@ macro_rules! words {
         #[allow(dead_code)]
         impl $name {
             /// Every value, in the order of declaration.
-            $vis const ALL: &[Self] = &[$(Self::$value),+];
+            $vis const ALL: [Self; [$(stringify!($value)),+].len()] = [$(Self::$value),+];
 
             /// The word on the wire.
             #[must_use]

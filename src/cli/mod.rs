@@ -1,0 +1,4 @@
+//! The commands of the command line.
+
+pub mod signing;
+pub mod token;
