@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Resource, View};
 use crate::base::actor::Actor;
-use crate::base::codec;
+use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Member, Reader};
 use crate::base::time::Instant;
@@ -145,7 +145,7 @@ pub struct OutboxMessage {
     /// What it is about, a dotted word.
     pub topic: Box<str>,
     /// Its content, JSON.
-    pub body: Vec<u8>,
+    pub body: Blob,
 }
 
 /// A change of one resource, ready for the log.
@@ -232,7 +232,7 @@ impl<R: Resource> Commit<R> {
         self.outbox.push(OutboxMessage {
             number,
             topic: topic.into(),
-            body: to_json(body),
+            body: Blob(to_json(body)),
         });
     }
 

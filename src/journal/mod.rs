@@ -1,0 +1,7 @@
+//! What a commit looks like in the log, and what replaying the log makes of it.
+//!
+//! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
+
+pub mod record;
+pub mod replay;
+pub mod tables;

@@ -1,0 +1,243 @@
+//! The record: one commit, whole. Events of every resource that it touches, its key with the
+//! outcome, its outbox messages, its time.
+//!
+//! | Part | Content |
+//! |---|---|
+//! | schema | 1 |
+//! | at | milliseconds since 1970 |
+//! | operation | the operation's number; 0 for a reference fact |
+//! | subject | who asked: the token's subject |
+//! | key | the key of idempotency and the fingerprint of the facts |
+//! | changes | kind, key and event of each resource, the deciding one's first |
+//! | outbox | messages to other systems |
+//! | outcome | none, the answer, or the position of the commit whose answer it is |
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::codec::{self, Blob, DecodeError};
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::time::Instant;
+use crate::domain::operation::{Disposition, OutboxMessage};
+
+/// The version of this layout. A record of another version is refused.
+pub const SCHEMA: u8 = 1;
+
+/// A commit as it is read from the log.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct Record {
+    /// The version of the layout.
+    pub schema: u8,
+    /// When it was decided.
+    pub at: Instant,
+    /// The operation's number; 0 for a reference fact.
+    pub operation: u16,
+    /// Who asked.
+    pub subject: Box<str>,
+    /// The key that it takes.
+    pub key: Option<RecordKey<Box<str>>>,
+    /// What changed.
+    pub changes: Vec<RecordChange>,
+    /// Messages to other systems.
+    pub outbox: Vec<OutboxMessage>,
+    /// What was answered.
+    pub outcome: RecordOutcome<Vec<u8>>,
+}
+
+/// A key of idempotency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordKey<S> {
+    /// The key, as sent.
+    pub key: S,
+    /// The fingerprint of the command's facts.
+    pub fingerprint: Fingerprint,
+}
+
+/// One resource's change.
+#[derive(Debug, PartialEq, Deserialize)]
+pub struct RecordChange {
+    /// The resource's kind.
+    pub kind: u16,
+    /// Its key.
+    pub key: Digest,
+    /// The event's bytes.
+    pub event: Blob,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "B: AsRef<[u8]>",
+    deserialize = "Blob<B>: Deserialize<'de>"
+))]
+pub enum RecordOutcome<B> {
+    /// Nothing that a key would bring back.
+    None,
+    /// This body; whether a side effect was still on its way.
+    Answer {
+        /// Whether a side effect was still on its way.
+        accepted: bool,
+        /// The body.
+        body: Blob<B>,
+    },
+    /// The answer of the commit at this position.
+    SameAs(u64),
+}
+
+/// A commit as it is written: the same layout, borrowed.
+#[derive(Serialize)]
+pub struct NewRecord<'a> {
+    /// The version of the layout.
+    pub schema: u8,
+    /// When it was decided.
+    pub at: Instant,
+    /// The operation's number.
+    pub operation: u16,
+    /// Who asked.
+    pub subject: &'a str,
+    /// The key that it takes.
+    pub key: Option<RecordKey<&'a str>>,
+    /// What changed.
+    pub changes: Vec<NewChange<'a>>,
+    /// Messages to other systems.
+    pub outbox: &'a [OutboxMessage],
+    /// What was answered.
+    pub outcome: RecordOutcome<&'a [u8]>,
+}
+
+/// One resource's change, borrowed.
+#[derive(Serialize)]
+pub struct NewChange<'a> {
+    /// The resource's kind.
+    pub kind: u16,
+    /// Its key.
+    pub key: Digest,
+    /// The event's bytes.
+    pub event: Blob<&'a [u8]>,
+}
+
+impl NewRecord<'_> {
+    /// The record's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(2_048);
+        codec::encode_into(self, &mut bytes);
+        bytes
+    }
+}
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When the bytes are no record, or one of a version that this program does not know.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match bytes.first() {
+            Some(&SCHEMA) => codec::decode(bytes),
+            Some(other) => Err(DecodeError::Malformed(format!(
+                "a record of layout version {other}, this program knows version {SCHEMA}"
+            ))),
+            None => Err(DecodeError::Malformed("an empty record".to_owned())),
+        }
+    }
+
+    /// The digest of the scope and text of the record's key.
+    #[must_use]
+    pub fn key_digest(&self) -> Option<Digest> {
+        let key = self.key.as_ref()?;
+        Some(key_digest(self.operation, &self.subject, &key.key))
+    }
+}
+
+impl Disposition {
+    /// Whether a side effect was still on its way.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        self == Self::Accepted
+    }
+
+    /// The disposition that a record tells.
+    #[must_use]
+    pub fn from_accepted(accepted: bool) -> Self {
+        if accepted { Self::Accepted } else { Self::Done }
+    }
+}
+
+/// The digest of a key of idempotency in its scope: operation and subject.
+#[must_use]
+pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
+    /// Keeps digests of keys apart from those of resources and names.
+    const KEYS: u16 = 0x4000;
+    Digest::of(KEYS | operation, &[subject, key])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn sample<'a>(outbox: &'a [OutboxMessage], event: &'a [u8]) -> NewRecord<'a> {
+        NewRecord {
+            schema: SCHEMA,
+            at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            operation: 9,
+            subject: "hq-1",
+            key: Some(RecordKey {
+                key: "key-1",
+                fingerprint: Fingerprint::of(b"facts"),
+            }),
+            changes: vec![NewChange {
+                kind: 100,
+                key: Digest::of(100, &["s-1"]),
+                event: Blob(event),
+            }],
+            outbox,
+            outcome: RecordOutcome::Answer {
+                accepted: false,
+                body: Blob(b"{}"),
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        let outbox = [OutboxMessage {
+            number: 7,
+            topic: "a.b".into(),
+            body: Blob(b"{}".to_vec()),
+        }];
+        let bytes = sample(&outbox, b"event").encode();
+        let record = Record::decode(&bytes).unwrap();
+        assert_eq!(record.operation, 9);
+        assert_eq!(record.subject.as_ref(), "hq-1");
+        assert_eq!(record.key.as_ref().unwrap().key.as_ref(), "key-1");
+        assert_eq!(record.changes[0].event.0, b"event");
+        assert_eq!(record.outbox, outbox);
+        assert_eq!(
+            record.outcome,
+            RecordOutcome::Answer { accepted: false, body: Blob(b"{}".to_vec()) }
+        );
+        assert_eq!(record.key_digest(), Some(key_digest(9, "hq-1", "key-1")));
+    }
+
+    #[test]
+    fn a_record_of_another_version_or_with_bytes_left_over_is_refused() {
+        let mut bytes = sample(&[], b"event").encode();
+        bytes.push(0);
+        assert!(Record::decode(&bytes).is_err());
+        bytes.pop();
+        bytes[0] = SCHEMA + 1;
+        assert!(Record::decode(&bytes).unwrap_err().to_string().contains("version 2"));
+        assert!(Record::decode(&[]).is_err());
+    }
+
+    #[test]
+    fn the_layout_of_version_1_never_changes() {
+        let bytes = sample(&[], b"event").encode();
+        assert_eq!(
+            crate::base::digest::hex(&bytes),
+            GOLDEN.replace(char::is_whitespace, ""),
+        );
+    }
+
+    const GOLDEN: &str = "";
+}

@@ -1,0 +1,138 @@
+//! Committed state in memory: what replaying the log makes, and what every read is answered from.
+//!
+//! Four tables, each in shards: states (a resource's bytes and the position of its last commit),
+//! names (who holds what must be unique), lists (which resources belong together), keys of
+//! idempotency (where their commit is). A resource at rest costs its bytes and one table entry,
+//! a key 24 bytes and its share of the table.
+
+use std::collections::HashMap;
+
+use parking_lot::RwLock;
+
+use crate::base::digest::{Digest, DigestBuild};
+use crate::domain::operation::Change;
+use crate::domain::resource::{Name, Source};
+
+/// How many shards a table has: enough that two threads seldom meet.
+const SHARDS: usize = 256;
+
+struct Shards<V>(Box<[RwLock<HashMap<Digest, V, DigestBuild>>]>);
+
+impl<V> Default for Shards<V> {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| RwLock::default()).collect())
+    }
+}
+
+impl<V> Shards<V> {
+    fn shard(&self, key: Digest) -> &RwLock<HashMap<Digest, V, DigestBuild>> {
+        &self.0[key.shard(SHARDS)]
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|shard| shard.read().len()).sum()
+    }
+}
+
+struct State {
+    position: u64,
+    kind: u16,
+    bytes: Box<[u8]>,
+}
+
+/// The tables.
+#[derive(Default)]
+pub struct Tables {
+    states: Shards<State>,
+    names: Shards<Digest>,
+    lists: Shards<Vec<Digest>>,
+    keys: Shards<u64>,
+}
+
+impl Tables {
+    /// Puts a change in place that was committed at `position`.
+    pub fn publish(&self, position: u64, change: Change) {
+        for name in &change.names_left {
+            self.names.shard(name.0).write().remove(&name.0);
+        }
+        for name in &change.names_taken {
+            self.names.shard(name.0).write().insert(name.0, change.key);
+        }
+        for list in &change.lists_left {
+            let mut shard = self.lists.shard(list.0).write();
+            if let Some(members) = shard.get_mut(&list.0) {
+                members.retain(|member| *member != change.key);
+            }
+        }
+        for list in &change.lists_joined {
+            let mut shard = self.lists.shard(list.0).write();
+            let members = shard.entry(list.0).or_default();
+            if let Err(place) = members.binary_search(&change.key) {
+                members.insert(place, change.key);
+            }
+        }
+        let state = State {
+            position,
+            kind: change.kind,
+            bytes: change.state.into_boxed_slice(),
+        };
+        self.states.shard(change.key).write().insert(change.key, state);
+    }
+
+    /// Notes that the key with this digest was taken by the commit at `position`.
+    pub fn take_key(&self, key: Digest, position: u64) {
+        self.keys.shard(key).write().insert(key, position);
+    }
+
+    /// The position of the commit that took the key with this digest.
+    #[must_use]
+    pub fn key(&self, key: Digest) -> Option<u64> {
+        self.keys.shard(key).read().get(&key).copied()
+    }
+
+    /// The position of the last commit to a resource; 0 when there is none.
+    #[must_use]
+    pub fn position(&self, key: Digest) -> u64 {
+        let shard = self.states.shard(key).read();
+        shard.get(&key).map_or(0, |state| state.position)
+    }
+
+    /// How many resources there are.
+    #[must_use]
+    pub fn resources(&self) -> usize {
+        self.states.len()
+    }
+
+    /// How many keys of idempotency are taken.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Hands every resource to `visit`: kind, key, position of its last commit, bytes.
+    pub fn each(&self, mut visit: impl FnMut(u16, Digest, u64, &[u8])) {
+        for shard in &self.states.0 {
+            for (key, state) in shard.read().iter() {
+                visit(state.kind, *key, state.position, &state.bytes);
+            }
+        }
+    }
+}
+
+impl Source for Tables {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let shard = self.states.shard(key).read();
+        let state = shard.get(&key)?;
+        read(&state.bytes);
+        Some(state.position)
+    }
+
+    fn holder(&self, name: Name) -> Option<Digest> {
+        self.names.shard(name.0).read().get(&name.0).copied()
+    }
+
+    fn listed(&self, name: Name) -> Vec<Digest> {
+        let shard = self.lists.shard(name.0).read();
+        shard.get(&name.0).cloned().unwrap_or_default()
+    }
+}
