@@ -1,1 +1,80 @@
-//! x
+//! A write-ahead log of bytes.
+//!
+//! Records go in at dense positions (1, 2, 3 …), are written in batches by one
+//! thread with one write and one `fdatasync` per batch, and come out again in
+//! order after any crash. What the bytes mean is the caller's business.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use wal::{BoxError, Events, Log, Options, Record, Visitor};
+//!
+//! struct Replay;
+//! impl Visitor for Replay {
+//!     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+//!         println!("{}: {} bytes", record.position, record.payload.len());
+//!         Ok(())
+//!     }
+//! }
+//! struct Print;
+//! impl Events for Print {
+//!     fn durable(&mut self, position: u64) {
+//!         println!("everything up to {position} is on disk");
+//!     }
+//!     fn failed(&mut self, error: &wal::Error) {
+//!         eprintln!("{error}");
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), BoxError> {
+//! let storage = wal::open_dir(Path::new("data"))?;
+//! let (log, report) = Log::open(storage, Options::default(), &mut Replay)?;
+//! println!("{} records recovered", report.records);
+//! let appender = log.start(Box::new(Print))?;
+//! let position = appender.sequence().push(b"hello".to_vec())?;
+//! appender.shutdown()?;
+//! assert!(appender.durable() >= position);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The tour: [`storage`] is all that touches files; `format`, `frame` and
+//! `manifest` say what the bytes are; `survey` reads a log and says what it
+//! found, `recovery` decides what that means and carries it out; `segment`
+//! makes segments, `writer` fills them, `reader` finds one record again;
+//! `log` puts these together for one thread, `appender` for many.
+
+mod appender;
+mod error;
+mod format;
+mod frame;
+mod lock;
+mod log;
+mod manifest;
+mod reader;
+mod recovery;
+mod segment;
+pub mod storage;
+mod survey;
+mod verify;
+mod writer;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use appender::{Appender, Events, Failed, Sequence};
+pub use error::{BoxError, Error};
+pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
+pub use log::{Log, Options};
+pub use survey::{Record, Report, TornTail, Visitor};
+pub use verify::verify;
+
+use storage::Storage;
+
+/// The storage of a directory; makes the directory (mode 0700) when it is missing.
+///
+/// # Errors
+/// What the system says when the directory can be neither found nor made.
+pub fn open_dir(path: &Path) -> io::Result<Arc<dyn Storage>> {
+    Ok(Arc::new(storage::FileStorage::create(path)?))
+}

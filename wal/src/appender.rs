@@ -1,0 +1,605 @@
+//! Appends for many threads: they queue records, one thread writes them.
+//!
+//! The journal thread takes all that is queued, writes it as one batch with one
+//! write and one sync, tells that it is durable, and takes what has queued in
+//! the meantime. There is no timer: the batch is what came while the last one
+//! was being synced. The helper thread makes segments ahead of need, keeps the
+//! manifest, and watches the free space.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::error::Error;
+use crate::format::{RECORD_BYTES_MAX, to_u64};
+use crate::log::{Log, Options};
+use crate::reader::Reader;
+use crate::segment::{Maker, Prepared, Retired};
+use crate::storage::Lock;
+use crate::writer::{self, Writer};
+
+/// How often the free space is looked at, and again when it was too little.
+const WATCH: Duration = Duration::from_millis(500);
+const WATCH_LOW: Duration = Duration::from_millis(100);
+
+/// What the journal thread tells; called on that thread, which does nothing
+/// else in the meantime.
+pub trait Events: Send {
+    /// Every record up to this position will survive a power cut. Positions rise.
+    fn durable(&mut self, position: u64);
+
+    /// The log has failed and nothing more becomes durable. Called once at
+    /// most, as the last call. What was appended and not reported durable may
+    /// be found after a restart or not.
+    fn failed(&mut self, error: &Error);
+}
+
+/// Why a record was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The log has failed or was shut down, for this reason.
+    Stopped(Arc<str>),
+    /// The record has more than [`RECORD_BYTES_MAX`] bytes.
+    TooLarge {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(reason) => write!(f, "the log takes no more records: {reason}"),
+            Self::TooLarge { bytes } => {
+                write!(
+                    f,
+                    "a record of {bytes} bytes is too large, the limit is {RECORD_BYTES_MAX}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// An open log that any number of threads append to.
+///
+/// Dropping it shuts it down.
+pub struct Appender {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// The journal thread waits here when there is nothing to do.
+    work: Condvar,
+    depot: Mutex<Depot>,
+    /// Journal and helper thread wait here for each other.
+    exchange: Condvar,
+    durable: AtomicU64,
+    appended: AtomicU64,
+    queued_bytes: AtomicUsize,
+    stopping: AtomicBool,
+    helper_failed: AtomicBool,
+    room: Room,
+    reader: Arc<Reader>,
+    /// Given back at shutdown.
+    lock: Mutex<Option<Lock>>,
+}
+
+struct Queue {
+    records: Vec<Vec<u8>>,
+    next: u64,
+    parked: bool,
+    /// Why nothing more is taken.
+    closed: Option<Arc<str>>,
+}
+
+/// What journal and helper thread hand each other.
+struct Depot {
+    ready: Option<Prepared>,
+    /// Length of the frame that the journal thread waits to write.
+    wanted: Option<u64>,
+    retired: Vec<Retired>,
+    unused: Vec<Prepared>,
+    /// The disk has no space for another segment.
+    blocked: bool,
+    failure: Option<Error>,
+    stop: bool,
+}
+
+/// Whether records can be taken without running into a full disk.
+struct Room {
+    /// Free space is below the reserve.
+    low: AtomicBool,
+    /// No segment could be made.
+    blocked: AtomicBool,
+    /// Bytes left in the current segment.
+    left: AtomicU64,
+    /// Bytes that must be left when there is no other segment.
+    margin: u64,
+}
+
+impl Room {
+    fn available(&self) -> bool {
+        if self.low.load(Ordering::Relaxed) {
+            return false;
+        }
+        !self.blocked.load(Ordering::Relaxed) || self.left.load(Ordering::Relaxed) >= self.margin
+    }
+}
+
+impl Appender {
+    pub(crate) fn start(log: Log, events: Box<dyn Events>) -> Result<Arc<Self>, Error> {
+        let Log {
+            options,
+            lock,
+            reader,
+            writer,
+            maker,
+            ..
+        } = log;
+        let last = writer.next() - 1;
+        let batch_bytes_max = options.batch_bytes_max.clamp(1, RECORD_BYTES_MAX);
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                records: Vec::new(),
+                next: last + 1,
+                parked: false,
+                closed: None,
+            }),
+            work: Condvar::new(),
+            depot: Mutex::new(Depot {
+                ready: None,
+                wanted: None,
+                retired: Vec::new(),
+                unused: Vec::new(),
+                blocked: false,
+                failure: None,
+                stop: false,
+            }),
+            exchange: Condvar::new(),
+            durable: AtomicU64::new(last),
+            appended: AtomicU64::new(last),
+            queued_bytes: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            helper_failed: AtomicBool::new(false),
+            room: Room {
+                low: AtomicBool::new(false),
+                blocked: AtomicBool::new(false),
+                left: AtomicU64::new(writer.left()),
+                margin: to_u64(batch_bytes_max).saturating_mul(2),
+            },
+            reader,
+            lock: Mutex::new(Some(lock)),
+        });
+        shared.look_at_free_space(options.reserve_bytes)?;
+        let helper = Helper {
+            shared: Arc::clone(&shared),
+            maker,
+            reserve: options.reserve_bytes,
+        };
+        let journal = Journal {
+            shared: Arc::clone(&shared),
+            writer,
+            batch_bytes_max,
+            options,
+        };
+        // Held as an appender from here on, so that a thread that was started
+        // is stopped again when the other one cannot be.
+        let appender = Arc::new(Self {
+            shared,
+            threads: Mutex::new(Vec::new()),
+        });
+        appender.spawn("wal-helper", || helper.run())?;
+        appender.spawn("wal-journal", || journal.run(events))?;
+        Ok(appender)
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        self.threads
+            .lock()
+            .push(thread.map_err(Error::io("start a thread for", name))?);
+        Ok(())
+    }
+
+    /// The place in the order: while the value lives, nobody else appends. The
+    /// order of positions is the order in which callers get here.
+    pub fn sequence(&self) -> Sequence<'_> {
+        Sequence {
+            shared: &self.shared,
+            queue: Some(self.shared.queue.lock()),
+        }
+    }
+
+    /// The highest position that is durable.
+    pub fn durable(&self) -> u64 {
+        self.shared.durable.load(Ordering::Acquire)
+    }
+
+    /// The highest position that has been given.
+    pub fn appended(&self) -> u64 {
+        self.shared.appended.load(Ordering::Acquire)
+    }
+
+    /// Payload bytes that have been appended and are not durable yet.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk has space for more. When not, callers should append
+    /// nothing new; what they have begun still finds place. Becomes true again
+    /// by itself.
+    pub fn has_room(&self) -> bool {
+        self.shared.room.available()
+    }
+
+    /// The record at a position; `None` when it is not durable yet, or no
+    /// longer there.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when its bytes have changed, [`Error::Io`].
+    pub fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
+        if position > self.durable() {
+            return Ok(None);
+        }
+        self.shared.reader.read(position)
+    }
+
+    /// Takes no more records, writes what is queued, seals the log, ends the
+    /// threads and gives back the lock. A second call does nothing. Must not be
+    /// called while the same thread holds a [`Sequence`].
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] with the reason when the log has failed before all
+    /// was durable.
+    pub fn shutdown(&self) -> Result<(), Error> {
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.closed.is_none() {
+                queue.closed = Some("it was shut down".into());
+            }
+            self.shared.stopping.store(true, Ordering::SeqCst);
+            self.shared.work.notify_all();
+        }
+        // The journal thread may be waiting for a segment that will not come.
+        drop(self.shared.depot.lock());
+        self.shared.exchange.notify_all();
+        // The journal thread stops the helper, or there is only a helper.
+        let threads = std::mem::take(&mut *self.threads.lock());
+        if threads.len() == 1 {
+            self.shared.stop_helper();
+        }
+        // In a callback, on the journal thread, there is nothing to wait for.
+        let own = thread::current().id();
+        if threads.iter().all(|thread| thread.thread().id() != own) {
+            for thread in threads {
+                // A panic was caught and told where it happened.
+                let _ = thread.join();
+            }
+        }
+        self.shared.lock.lock().take();
+        if self.durable() < self.appended() {
+            let reason = self.shared.queue.lock().closed.clone();
+            return Err(Error::Stopped {
+                reason: reason.unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        // Whoever wants to know calls it himself.
+        let _ = self.shutdown();
+    }
+}
+
+/// The right to append next. Dropping it lets others append, and wakes the
+/// journal thread when it sleeps.
+pub struct Sequence<'a> {
+    shared: &'a Shared,
+    queue: Option<MutexGuard<'a, Queue>>,
+}
+
+impl Sequence<'_> {
+    fn queue(&self) -> &Queue {
+        self.queue
+            .as_ref()
+            .expect("the guard is there until the value is dropped")
+    }
+
+    /// The position that the next record will get.
+    pub fn next(&self) -> u64 {
+        self.queue().next
+    }
+
+    /// Appends a record; gives its position.
+    ///
+    /// # Errors
+    /// [`Failed`], and the record has no position then.
+    pub fn push(&mut self, payload: Vec<u8>) -> Result<u64, Failed> {
+        if let Some(reason) = &self.queue().closed {
+            return Err(Failed::Stopped(Arc::clone(reason)));
+        }
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(Failed::TooLarge {
+                bytes: payload.len(),
+            });
+        }
+        self.shared
+            .queued_bytes
+            .fetch_add(payload.len(), Ordering::Relaxed);
+        let queue = self
+            .queue
+            .as_mut()
+            .expect("the guard is there until the value is dropped");
+        let position = queue.next;
+        queue.next += 1;
+        queue.records.push(payload);
+        self.shared.appended.store(position, Ordering::Release);
+        Ok(position)
+    }
+}
+
+impl Drop for Sequence<'_> {
+    fn drop(&mut self) {
+        let Some(mut queue) = self.queue.take() else {
+            return;
+        };
+        let wake = queue.parked && !queue.records.is_empty();
+        if wake {
+            queue.parked = false;
+        }
+        drop(queue);
+        if wake {
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn look_at_free_space(&self, reserve: u64) -> Result<u64, Error> {
+        let storage = self.reader.storage();
+        let free = storage.free_bytes().map_err(|source| {
+            Error::io("ask for the free space of", storage.describe(""))(source)
+        })?;
+        self.room.low.store(free < reserve, Ordering::Relaxed);
+        Ok(free)
+    }
+
+    fn stop_helper(&self) {
+        self.depot.lock().stop = true;
+        self.exchange.notify_all();
+    }
+}
+
+enum Task {
+    Write,
+    Seal,
+    Stop,
+}
+
+struct Journal {
+    shared: Arc<Shared>,
+    writer: Writer,
+    batch_bytes_max: usize,
+    options: Options,
+}
+
+impl Journal {
+    fn run(mut self, mut events: Box<dyn Events>) {
+        // A panic here, ours or a callback's, must not leave callers waiting
+        // for a thread that is gone.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work(events.as_mut())));
+        let error = match ended {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(Error::Stopped {
+                reason: "the journal thread panicked".into(),
+            }),
+        };
+        if let Some(error) = error {
+            {
+                let mut queue = self.shared.queue.lock();
+                queue.closed = Some(error.to_string().into());
+                queue.records.clear();
+            }
+            let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
+        }
+        self.shared.stop_helper();
+    }
+
+    fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {
+        let mut records = Vec::new();
+        loop {
+            match self.wait(&mut records)? {
+                Task::Write => {
+                    self.write(&records, events)?;
+                    records.clear();
+                }
+                Task::Seal => self.writer.seal()?,
+                Task::Stop => return self.writer.seal(),
+            }
+            self.shared
+                .room
+                .left
+                .store(self.writer.left(), Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for something to do; takes all records that are queued.
+    fn wait(&mut self, records: &mut Vec<Vec<u8>>) -> Result<Task, Error> {
+        let shared = Arc::clone(&self.shared);
+        let mut queue = shared.queue.lock();
+        let seal_at = self
+            .writer
+            .unsealed()
+            .then(|| Instant::now() + self.options.seal_after);
+        loop {
+            if shared.helper_failed.load(Ordering::SeqCst) {
+                drop(queue);
+                let failure = shared.depot.lock().failure.take();
+                return Err(failure.unwrap_or(Error::Stopped {
+                    reason: "the helper thread panicked".into(),
+                }));
+            }
+            if !queue.records.is_empty() {
+                std::mem::swap(records, &mut queue.records);
+                return Ok(Task::Write);
+            }
+            if shared.stopping.load(Ordering::SeqCst) {
+                return Ok(Task::Stop);
+            }
+            queue.parked = true;
+            match seal_at {
+                None => shared.work.wait(&mut queue),
+                Some(at) => {
+                    let late = shared.work.wait_until(&mut queue, at).timed_out();
+                    if late && queue.records.is_empty() && !shared.stopping.load(Ordering::SeqCst) {
+                        queue.parked = false;
+                        return Ok(Task::Seal);
+                    }
+                }
+            }
+            queue.parked = false;
+        }
+    }
+
+    fn write(&mut self, records: &[Vec<u8>], events: &mut dyn Events) -> Result<(), Error> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let (count, frame) = writer::next_batch(rest, self.batch_bytes_max);
+            if !self.writer.fits(frame) {
+                self.next_segment(frame)?;
+            }
+            let (batch, behind) = rest.split_at(count);
+            let last = self.writer.commit(batch)?;
+            let bytes = batch.iter().map(Vec::len).sum();
+            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.durable.store(last, Ordering::Release);
+            events.durable(last);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Goes on in the segment that the helper thread has ready, or waits for it.
+    fn next_segment(&mut self, frame: u64) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let mut depot = shared.depot.lock();
+        let prepared = loop {
+            if let Some(prepared) = depot.ready.take_if(|prepared| prepared.fits(frame)) {
+                break prepared;
+            }
+            if shared.helper_failed.load(Ordering::SeqCst) {
+                let failure = depot.failure.take();
+                return Err(failure.unwrap_or(Error::Stopped {
+                    reason: "the helper thread panicked".into(),
+                }));
+            }
+            if depot.blocked && shared.stopping.load(Ordering::SeqCst) {
+                let full = std::io::ErrorKind::StorageFull.into();
+                return Err(Error::io("make a segment in", shared.reader.describe(""))(
+                    full,
+                ));
+            }
+            depot.wanted = Some(frame);
+            shared.exchange.notify_all();
+            shared.exchange.wait(&mut depot);
+        };
+        depot.wanted = None;
+        match self.writer.switch(prepared) {
+            Ok(retired) => depot.retired.push(retired),
+            Err(unused) => depot.unused.push(unused),
+        }
+        drop(depot);
+        shared.exchange.notify_all();
+        Ok(())
+    }
+}
+
+struct Helper {
+    shared: Arc<Shared>,
+    maker: Maker,
+    reserve: u64,
+}
+
+impl Helper {
+    fn run(mut self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
+        let failure = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        self.shared.depot.lock().failure = failure;
+        self.shared.helper_failed.store(true, Ordering::SeqCst);
+        // Under their locks, so that neither wait misses it.
+        drop(self.shared.depot.lock());
+        self.shared.exchange.notify_all();
+        drop(self.shared.queue.lock());
+        self.shared.work.notify_all();
+    }
+
+    fn work(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let free = shared.look_at_free_space(self.reserve)?;
+            let mut depot = shared.depot.lock();
+            if depot.stop {
+                return Ok(());
+            }
+            for retired in depot.retired.drain(..) {
+                self.maker.retire(retired);
+            }
+            let wanted = depot.wanted;
+            let too_small = depot
+                .ready
+                .take_if(|ready| wanted.is_some_and(|frame| !ready.fits(frame)));
+            for unused in depot.unused.drain(..).chain(too_small) {
+                self.maker.give_up(&unused);
+            }
+            if depot.ready.is_none() {
+                drop(depot);
+                // What the journal thread waits for was appended already: the
+                // reserve is there for just that.
+                let room = if wanted.is_some() {
+                    free
+                } else {
+                    free.saturating_sub(self.reserve)
+                };
+                let made = match self.maker.prepare(wanted.unwrap_or(0), Some(room)) {
+                    Ok(made) => made,
+                    Err(error) if error.is_full() => None,
+                    Err(error) => return Err(error),
+                };
+                shared.look_at_free_space(self.reserve)?;
+                depot = shared.depot.lock();
+                depot.blocked = made.is_none();
+                depot.ready = made;
+                shared.room.blocked.store(depot.blocked, Ordering::Relaxed);
+                shared.exchange.notify_all();
+            }
+            let fitting = |depot: &Depot| match (&depot.ready, depot.wanted) {
+                (None, _) => depot.blocked,
+                (Some(ready), Some(frame)) => ready.fits(frame),
+                (Some(_), None) => true,
+            };
+            if !depot.stop && depot.retired.is_empty() && fitting(&depot) {
+                let low = depot.blocked || shared.room.low.load(Ordering::Relaxed);
+                shared
+                    .exchange
+                    .wait_for(&mut depot, if low { WATCH_LOW } else { WATCH });
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong, each as a sentence: what, where, and what to do.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// An error of the caller's own code.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a log could not be opened, read or appended to.
+#[derive(Debug)]
+pub enum Error {
+    /// Another process (or another part of this one) has the log open.
+    Held {
+        /// The lock file.
+        file: String,
+        /// What the holder wrote about itself: process id and start time.
+        holder: String,
+    },
+    /// Bytes that were acknowledged, or that the log's structure needs, are
+    /// missing or altered. Nothing has been changed.
+    Damaged {
+        /// The file the damage is in.
+        file: String,
+        /// Where in the file, in bytes.
+        offset: u64,
+        /// The first position that can no longer be read, where it is known.
+        position: Option<u64>,
+        /// What was found there.
+        what: String,
+    },
+    /// The system refused an operation.
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// To which file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Written by a newer release.
+    Unsupported {
+        /// The file.
+        file: String,
+        /// The format version it has.
+        version: u32,
+        /// The newest version that this release reads.
+        newest: u32,
+    },
+    /// There is no log, and [`crate::Options::create`] forbids making one.
+    NoLog {
+        /// The directory.
+        directory: String,
+    },
+    /// The visitor gave up.
+    Visitor {
+        /// At this record.
+        position: u64,
+        /// With this error.
+        source: BoxError,
+    },
+    /// The log has failed before, or has been shut down.
+    Stopped {
+        /// Why.
+        reason: Arc<str>,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(
+        what: &'static str,
+        file: impl Into<String>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let file = file.into();
+        move |source| Self::Io { what, file, source }
+    }
+
+    /// Whether the cause is a full disk, which passes.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held { file, holder } => {
+                let holder = if holder.is_empty() {
+                    "another process"
+                } else {
+                    holder
+                };
+                write!(
+                    f,
+                    "the log is in use by {holder} (lock {file}); stop that process first"
+                )
+            }
+            Self::Damaged {
+                file,
+                offset,
+                position,
+                what,
+            } => {
+                write!(f, "the log is damaged: {file}, offset {offset}")?;
+                if let Some(position) = position {
+                    write!(f, ", position {position}")?;
+                }
+                write!(
+                    f,
+                    ": {what}. Nothing was changed. Check the disk, then restore a backup of this \
+                     directory; giving up the records from here on is a decision of its own"
+                )
+            }
+            Self::Io { what, file, source } => write!(f, "could not {what} {file}: {source}"),
+            Self::Unsupported {
+                file,
+                version,
+                newest,
+            } => write!(
+                f,
+                "{file} has format version {version}, this release reads up to {newest}; use a \
+                 newer release"
+            ),
+            Self::NoLog { directory } => write!(
+                f,
+                "there is no log in {directory}; check that the right disk is mounted"
+            ),
+            Self::Visitor { position, source } => {
+                write!(f, "the record at position {position} was refused: {source}")
+            }
+            Self::Stopped { reason } => write!(f, "the log takes no more records: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Visitor { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What the files are called and how they begin: names, magic words, versions.
+//! Built and parsed here only. All integers are little-endian.
+//!
+//! Every file begins with the same 16 bytes, in every version, so that a newer
+//! version is told from damage:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | CRC32 of the 12 bytes before |
+//!
+//! A segment's header fills one block of 4096 bytes:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 16 | the beginning, magic `walsegmt` |
+//! | 16 | 16 | log id |
+//! | 32 | 8 | epoch |
+//! | 40 | 8 | segment number |
+//! | 48 | 8 | bytes of the file when it was made |
+//! | 56 | 4 | zeros |
+//! | 60 | 4 | CRC32 of the 60 bytes before |
+//! | 64 | 4032 | zeros |
+//!
+//! The first position and the chain digest at the start are in the first frame
+//! (see `frame`), because a segment is made before they are known.
+
+/// The version of the format that is written; all versions up to it are read.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The largest record, in bytes.
+pub const RECORD_BYTES_MAX: usize = 256 << 20;
+
+pub(crate) const MANIFEST: &str = "manifest";
+pub(crate) const MANIFEST_TEMP: &str = "manifest.new";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const QUARANTINE: &str = "quarantine";
+
+const SEGMENT_PREFIX: &str = "segment-";
+const SEGMENT_SUFFIX: &str = ".log";
+const TEMP_SUFFIX: &str = ".new";
+const NUMBER_DIGITS: usize = 16;
+
+pub(crate) const MANIFEST_MAGIC: [u8; 8] = *b"walmanif";
+const SEGMENT_MAGIC: [u8; 8] = *b"walsegmt";
+
+/// Bytes that begin every file.
+pub(crate) const PRELUDE: usize = 16;
+/// The first frame of a segment; what is before it is the header block.
+pub(crate) const FIRST_FRAME: u64 = 4096;
+/// Files grow in whole blocks.
+pub(crate) const BLOCK: u64 = 4096;
+
+pub(crate) type LogId = [u8; 16];
+pub(crate) type Chain = [u8; 16];
+
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// `segment-0000000000000007.log`
+pub(crate) fn segment_name(number: u64) -> String {
+    format!(
+        "{SEGMENT_PREFIX}{number:0width$}{SEGMENT_SUFFIX}",
+        width = NUMBER_DIGITS
+    )
+}
+
+/// The name a segment has until it is complete.
+pub(crate) fn segment_temp_name(number: u64) -> String {
+    format!("{}{TEMP_SUFFIX}", segment_name(number))
+}
+
+/// The number in a segment's name; `None` for every other file.
+pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
+    let digits = name
+        .strip_prefix(SEGMENT_PREFIX)?
+        .strip_suffix(SEGMENT_SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// Whether a file is what a crash leaves of something unfinished.
+pub(crate) fn is_temp_name(name: &str) -> bool {
+    name == MANIFEST_TEMP
+        || name
+            .strip_suffix(TEMP_SUFFIX)
+            .is_some_and(|rest| parse_segment_name(rest).is_some())
+}
+
+/// Where the bytes of a torn tail are kept; `copy` counts up when a name is taken.
+pub(crate) fn quarantine_name(segment: u64, offset: u64, copy: u32) -> String {
+    format!(
+        "{QUARANTINE}/segment-{segment:0width$}-offset-{offset}.{copy}.bytes",
+        width = NUMBER_DIGITS
+    )
+}
+
+/// The digest before the first frame of a log.
+pub(crate) fn first_chain(log: &LogId) -> Chain {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"wal chain 1");
+    hasher.update(log);
+    short_digest(&hasher)
+}
+
+pub(crate) fn short_digest(hasher: &blake3::Hasher) -> Chain {
+    let mut chain = Chain::default();
+    chain.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    chain
+}
+
+/// The value that every frame's CRC starts from: a frame of another log, or one
+/// that somebody hides in a record's payload, is not sound in this one.
+pub(crate) fn crc_seed(log: &LogId) -> u32 {
+    crc32fast::hash(log)
+}
+
+/// The beginning of a file, as found.
+pub(crate) enum Prelude {
+    Version(u32),
+    Damaged(&'static str),
+}
+
+pub(crate) fn prelude(magic: &[u8; 8]) -> [u8; PRELUDE] {
+    let mut bytes = [0; PRELUDE];
+    bytes[..8].copy_from_slice(magic);
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..12]);
+    bytes[12..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+pub(crate) fn parse_prelude(bytes: &[u8], magic: &[u8; 8]) -> Prelude {
+    if bytes.len() < PRELUDE {
+        return Prelude::Damaged("the file is too short to be one");
+    }
+    if bytes[..8] != *magic {
+        return Prelude::Damaged("the file does not begin as one does");
+    }
+    if crc32fast::hash(&bytes[..12]) != get_u32(bytes, 12) {
+        return Prelude::Damaged("the checksum of the file's beginning is wrong");
+    }
+    Prelude::Version(get_u32(bytes, 8))
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) log: LogId,
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+}
+
+/// A segment's header, as found.
+pub(crate) enum HeaderFound {
+    Sound(SegmentHeader),
+    Unsupported(u32),
+    Damaged { offset: u64, what: &'static str },
+}
+
+impl SegmentHeader {
+    /// The whole header block.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; to_usize(FIRST_FRAME)];
+        block[..PRELUDE].copy_from_slice(&prelude(&SEGMENT_MAGIC));
+        block[16..32].copy_from_slice(&self.log);
+        block[32..40].copy_from_slice(&self.epoch.to_le_bytes());
+        block[40..48].copy_from_slice(&self.number.to_le_bytes());
+        block[48..56].copy_from_slice(&self.size.to_le_bytes());
+        let crc = crc32fast::hash(&block[..60]);
+        block[60..64].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    pub(crate) fn parse(block: &[u8]) -> HeaderFound {
+        match parse_prelude(block, &SEGMENT_MAGIC) {
+            Prelude::Damaged(what) => return HeaderFound::Damaged { offset: 0, what },
+            Prelude::Version(FORMAT_VERSION) => {}
+            Prelude::Version(other) => return HeaderFound::Unsupported(other),
+        }
+        if block.len() < to_usize(FIRST_FRAME) {
+            return HeaderFound::Damaged {
+                offset: to_u64(block.len()),
+                what: "the header block is cut off",
+            };
+        }
+        if crc32fast::hash(&block[..60]) != get_u32(block, 60) {
+            return HeaderFound::Damaged {
+                offset: 16,
+                what: "the checksum of the segment's header is wrong",
+            };
+        }
+        if !is_zero(&block[56..60]) || !is_zero(&block[64..]) {
+            return HeaderFound::Damaged {
+                offset: 56,
+                what: "the unused part of the segment's header is not zero",
+            };
+        }
+        HeaderFound::Sound(Self {
+            log: get_16(block, 16),
+            epoch: get_u64(block, 32),
+            number: get_u64(block, 40),
+            size: get_u64(block, 48),
+        })
+    }
+}
+
+pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("a slice of four bytes"))
+}
+
+pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(
+        bytes[at..at + 8]
+            .try_into()
+            .expect("a slice of eight bytes"),
+    )
+}
+
+pub(crate) fn get_16(bytes: &[u8], at: usize) -> [u8; 16] {
+    bytes[at..at + 16]
+        .try_into()
+        .expect("a slice of sixteen bytes")
+}
+
+pub(crate) fn to_u64(length: usize) -> u64 {
+    u64::try_from(length).expect("no machine counts memory in more than 64 bits")
+}
+
+pub(crate) fn to_usize(length: u64) -> usize {
+    usize::try_from(length).expect("64-bit machines only: lengths in memory fit")
+}
+
+pub(crate) fn to_u32(length: usize) -> u32 {
+    u32::try_from(length).expect("records are bounded well below 4 GiB")
+}
+
+/// Whether all bytes are zero; as quick as comparing memory.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .chunks(ZEROS.len())
+        .all(|chunk| *chunk == ZEROS[..chunk.len()])
+}
+
+pub(crate) const fn round_up(length: u64, unit: u64) -> u64 {
+    length.div_ceil(unit) * unit
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_names_are_parsed_as_they_are_built() {
+        for number in [1, 7, 12_345_678, u64::from(u32::MAX)] {
+            assert_eq!(parse_segment_name(&segment_name(number)), Some(number));
+            assert_eq!(parse_segment_name(&segment_temp_name(number)), None);
+            assert!(is_temp_name(&segment_temp_name(number)));
+        }
+        for other in [
+            "segment-1.log",
+            "segment-+000000000000001.log",
+            "lock",
+            "segment-.log",
+        ] {
+            assert_eq!(parse_segment_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_segment_header_is_found() {
+        let header = SegmentHeader {
+            log: [7; 16],
+            epoch: 3,
+            number: 9,
+            size: 8192,
+        };
+        let block = header.encode();
+        assert!(
+            matches!(SegmentHeader::parse(&block), HeaderFound::Sound(found) if found == header)
+        );
+        for bit in 0..block.len() * 8 {
+            let mut flipped = block.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(SegmentHeader::parse(&flipped), HeaderFound::Damaged { .. }),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_not_taken_for_damage() {
+        let header = SegmentHeader {
+            log: [7; 16],
+            epoch: 3,
+            number: 9,
+            size: 8192,
+        };
+        let mut block = header.encode();
+        block[8] = 2;
+        let crc = crc32fast::hash(&block[..12]);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(
+            SegmentHeader::parse(&block),
+            HeaderFound::Unsupported(2)
+        ));
+    }
+}

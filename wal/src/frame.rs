@@ -1,0 +1,345 @@
+//! A frame: one batch of records, or a mark. Valid whole or absent.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | magic `Wfr1` |
+//! | 4 | 4 | header CRC32, over bytes 8 to 72; checked before the length is believed |
+//! | 8 | 4 | payload CRC32, over bytes 12 to the end of the padding |
+//! | 12 | 1 | kind: 1 data, 2 seal, 3 start |
+//! | 13 | 3 | zeros |
+//! | 16 | 8 | segment number |
+//! | 24 | 8 | epoch |
+//! | 32 | 8 | position of the first record; without records, the next position |
+//! | 40 | 8 | highest position known durable when the frame was written |
+//! | 48 | 4 | records |
+//! | 52 | 4 | payload length |
+//! | 56 | 16 | chain digest |
+//! | 72 | … | payload: each record as length (4 bytes) and bytes |
+//! | … | 0–7 | zeros up to a multiple of 8 |
+//!
+//! Both CRCs start from the CRC32 of the log id. The chain digest is the first
+//! 128 bits of BLAKE3 over bytes 12 to the end of the padding, with the digest
+//! of the frame before in the place of the digest. A start frame is the first
+//! of its segment; its payload is the digest before it. A seal says only that
+//! everything before it is durable.
+
+use crate::format::{Chain, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_usize};
+
+pub(crate) const HEADER: usize = 72;
+const ALIGN: usize = 8;
+const MAGIC: [u8; 4] = *b"Wfr1";
+const COVERED: usize = 12;
+const CHAIN: usize = 56;
+
+// The digest is the last field, so that the payload follows it without a gap.
+const _: () = assert!(CHAIN + 16 == HEADER && HEADER.is_multiple_of(ALIGN));
+
+pub(crate) const KIND_DATA: u8 = 1;
+pub(crate) const KIND_SEAL: u8 = 2;
+pub(crate) const KIND_START: u8 = 3;
+
+/// Bytes that a seal takes.
+pub(crate) const SEAL_BYTES: u64 = 72;
+/// Bytes that a start frame takes.
+pub(crate) const START_BYTES: u64 = 88;
+/// Bytes that a record takes beside its own.
+pub(crate) const RECORD_OVERHEAD: usize = 4;
+
+/// The whole length of a frame with this much payload.
+pub(crate) fn frame_bytes(payload: usize) -> usize {
+    (HEADER + payload).next_multiple_of(ALIGN)
+}
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    pub(crate) kind: u8,
+    pub(crate) segment: u64,
+    pub(crate) epoch: u64,
+    pub(crate) first: u64,
+    pub(crate) durable: u64,
+    pub(crate) records: u32,
+    pub(crate) payload: u32,
+    pub(crate) chain: Chain,
+    payload_crc: u32,
+}
+
+/// What is at a place where a frame may be.
+pub(crate) enum HeaderFound {
+    Blank,
+    Unsound,
+    Sound(FrameHeader),
+}
+
+impl FrameHeader {
+    /// Bytes with header and padding.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = u64::from(self.payload) + 72;
+        bytes.next_multiple_of(8)
+    }
+
+    /// Reads a header; `bytes` are at least [`HEADER`] long.
+    pub(crate) fn parse(bytes: &[u8], seed: u32) -> HeaderFound {
+        let bytes = &bytes[..HEADER];
+        if bytes[..4] != MAGIC {
+            return if is_zero(bytes) {
+                HeaderFound::Blank
+            } else {
+                HeaderFound::Unsound
+            };
+        }
+        if crc(seed, &bytes[8..]) != get_u32(bytes, 4) || !is_zero(&bytes[13..16]) {
+            return HeaderFound::Unsound;
+        }
+        HeaderFound::Sound(Self {
+            payload_crc: get_u32(bytes, 8),
+            kind: bytes[12],
+            segment: get_u64(bytes, 16),
+            epoch: get_u64(bytes, 24),
+            first: get_u64(bytes, 32),
+            durable: get_u64(bytes, 40),
+            records: get_u32(bytes, 48),
+            payload: get_u32(bytes, 52),
+            chain: get_16(bytes, CHAIN),
+        })
+    }
+
+    /// Whether the payload is the one that was written; `frame` is the whole frame.
+    pub(crate) fn payload_is_sound(&self, frame: &[u8], seed: u32) -> bool {
+        crc(seed, &frame[COVERED..]) == self.payload_crc
+    }
+
+    /// Whether the frame follows the one whose digest is `before`.
+    pub(crate) fn follows(&self, frame: &[u8], before: &Chain) -> bool {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&frame[COVERED..CHAIN]);
+        hasher.update(before);
+        hasher.update(&frame[HEADER..]);
+        short_digest(&hasher) == self.chain
+    }
+
+    /// The records of a frame, or `None` when the payload is not made of that many.
+    pub(crate) fn records<'a>(&self, frame: &'a [u8]) -> Option<Records<'a>> {
+        let end = HEADER + to_usize(u64::from(self.payload));
+        let (payload, padding) = (frame.get(HEADER..end)?, frame.get(end..)?);
+        if !is_zero(padding) {
+            return None;
+        }
+        let mut at = 0;
+        for _ in 0..self.records {
+            let head = payload.get(at..at + RECORD_OVERHEAD)?;
+            at += RECORD_OVERHEAD + to_usize(u64::from(get_u32(head, 0)));
+        }
+        (at == payload.len()).then_some(Records { rest: payload })
+    }
+}
+
+/// The records of one frame whose structure has been checked.
+pub(crate) struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let length = to_usize(u64::from(get_u32(self.rest, 0)));
+        let (record, rest) = self.rest[RECORD_OVERHEAD..].split_at(length);
+        self.rest = rest;
+        Some(record)
+    }
+}
+
+/// Where a frame goes and what it states.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) segment: u64,
+    pub(crate) epoch: u64,
+    pub(crate) first: u64,
+    pub(crate) durable: u64,
+    pub(crate) seed: u32,
+}
+
+/// Appends a data frame to `buffer`; the digest moves on.
+pub(crate) fn push_data(
+    buffer: &mut Vec<u8>,
+    place: Place,
+    chain: &mut Chain,
+    records: &[Vec<u8>],
+) {
+    push(
+        buffer,
+        KIND_DATA,
+        place,
+        chain,
+        to_u32(records.len()),
+        |buffer| {
+            for record in records {
+                buffer.extend_from_slice(&to_u32(record.len()).to_le_bytes());
+                buffer.extend_from_slice(record);
+            }
+        },
+    );
+}
+
+/// Appends a seal to `buffer`; the digest moves on.
+pub(crate) fn push_seal(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain) {
+    push(buffer, KIND_SEAL, place, chain, 0, |_| {});
+}
+
+/// Appends the first frame of a segment to `buffer`; the digest moves on.
+pub(crate) fn push_start(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain) {
+    let before = *chain;
+    push(buffer, KIND_START, place, chain, 0, |buffer| {
+        buffer.extend_from_slice(&before)
+    });
+}
+
+fn push(
+    buffer: &mut Vec<u8>,
+    kind: u8,
+    place: Place,
+    chain: &mut Chain,
+    records: u32,
+    payload: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = buffer.len();
+    buffer.resize(start + HEADER, 0);
+    payload(buffer);
+    let payload_bytes = to_u32(buffer.len() - start - HEADER);
+    buffer.resize(start + frame_bytes(buffer.len() - start - HEADER), 0);
+    let frame = &mut buffer[start..];
+    frame[..4].copy_from_slice(&MAGIC);
+    frame[12] = kind;
+    frame[16..24].copy_from_slice(&place.segment.to_le_bytes());
+    frame[24..32].copy_from_slice(&place.epoch.to_le_bytes());
+    frame[32..40].copy_from_slice(&place.first.to_le_bytes());
+    frame[40..48].copy_from_slice(&place.durable.to_le_bytes());
+    frame[48..52].copy_from_slice(&records.to_le_bytes());
+    frame[52..56].copy_from_slice(&payload_bytes.to_le_bytes());
+    frame[CHAIN..HEADER].copy_from_slice(chain);
+    *chain = get_16(blake3::hash(&frame[COVERED..]).as_bytes(), 0);
+    frame[CHAIN..HEADER].copy_from_slice(chain);
+    let payload_crc = crc(place.seed, &frame[COVERED..]);
+    frame[8..12].copy_from_slice(&payload_crc.to_le_bytes());
+    let header_crc = crc(place.seed, &frame[8..HEADER]);
+    frame[4..8].copy_from_slice(&header_crc.to_le_bytes());
+}
+
+/// Where in `bytes` a sound frame header begins, at a multiple of 8; `bytes`
+/// begin at one. Only headers that lie in `bytes` as a whole are looked at.
+pub(crate) fn find_sound(bytes: &[u8], seed: u32) -> Option<(usize, FrameHeader)> {
+    let last = bytes.len().checked_sub(HEADER)?;
+    (0..=last).step_by(ALIGN).find_map(|at| {
+        if bytes[at] != MAGIC[0] || bytes[at..at + 4] != MAGIC {
+            return None;
+        }
+        match FrameHeader::parse(&bytes[at..], seed) {
+            HeaderFound::Sound(header) => Some((at, header)),
+            HeaderFound::Blank | HeaderFound::Unsound => None,
+        }
+    })
+}
+
+fn crc(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place {
+        segment: 2,
+        epoch: 1,
+        first: 5,
+        durable: 4,
+        seed: 99,
+    };
+
+    fn sound(bytes: &[u8]) -> FrameHeader {
+        match FrameHeader::parse(bytes, PLACE.seed) {
+            HeaderFound::Sound(header) => header,
+            _ => panic!("the header is not sound"),
+        }
+    }
+
+    #[test]
+    fn a_frame_gives_back_its_records() {
+        for records in [
+            vec![],
+            vec![vec![]],
+            vec![vec![1, 2, 3], vec![], vec![0; 100]],
+        ] {
+            let mut buffer = Vec::new();
+            let mut chain = [3; 16];
+            push_data(&mut buffer, PLACE, &mut chain, &records);
+            let header = sound(&buffer);
+            assert_eq!(header.bytes(), u64::try_from(buffer.len()).unwrap());
+            assert!(header.payload_is_sound(&buffer, PLACE.seed));
+            assert!(header.follows(&buffer, &[3; 16]));
+            assert!(!header.follows(&buffer, &[4; 16]));
+            assert_eq!(header.chain, chain);
+            let found: Vec<_> = header
+                .records(&buffer)
+                .unwrap()
+                .map(<[u8]>::to_vec)
+                .collect();
+            assert_eq!(found, records);
+        }
+    }
+
+    #[test]
+    fn marks_have_the_length_that_is_set_aside_for_them() {
+        let mut buffer = Vec::new();
+        push_seal(&mut buffer, PLACE, &mut [0; 16]);
+        assert_eq!(buffer.len(), to_usize(SEAL_BYTES));
+        buffer.clear();
+        push_start(&mut buffer, PLACE, &mut [0; 16]);
+        assert_eq!(buffer.len(), to_usize(START_BYTES));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_frame_is_found() {
+        let mut buffer = Vec::new();
+        push_data(&mut buffer, PLACE, &mut [3; 16], &[vec![7; 21], vec![]]);
+        for bit in 0..buffer.len() * 8 {
+            let mut flipped = buffer.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let passed = match FrameHeader::parse(&flipped, PLACE.seed) {
+                HeaderFound::Sound(header) => header.payload_is_sound(&flipped, PLACE.seed),
+                _ => false,
+            };
+            assert!(!passed, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_sound_in_its_own_log_only() {
+        let mut buffer = Vec::new();
+        push_seal(&mut buffer, PLACE, &mut [0; 16]);
+        assert!(matches!(
+            FrameHeader::parse(&buffer, 98),
+            HeaderFound::Unsound
+        ));
+        assert!(matches!(
+            FrameHeader::parse(&[0; HEADER], 98),
+            HeaderFound::Blank
+        ));
+    }
+
+    #[test]
+    fn a_header_is_found_again_behind_other_bytes() {
+        let mut buffer = vec![0x57; 24];
+        push_seal(&mut buffer, PLACE, &mut [0; 16]);
+        assert_eq!(find_sound(&buffer, PLACE.seed).unwrap().0, 24);
+        assert!(find_sound(&buffer[..buffer.len() - 1], PLACE.seed).is_none());
+        assert!(find_sound(&buffer[..10], PLACE.seed).is_none());
+    }
+}

@@ -1,0 +1,312 @@
+//! The list of the segments that make up the log. Replaced as a whole: written
+//! beside, synced, renamed, directory synced.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 16 | the beginning (see `format`), magic `walmanif` |
+//! | 16 | 16 | log id |
+//! | 32 | 8 | generation: counts the manifests of this log |
+//! | 40 | 8 | epoch: counts the starts |
+//! | 48 | 8 | number of the next segment |
+//! | 56 | 8 | first live position: 1 until a compaction removes segments |
+//! | 64 | 16 | chain digest before the first live position |
+//! | 80 | 4 | zeros |
+//! | 84 | 4 | segments |
+//! | 88 | 64 each | segments, see below |
+//! | … | 16 | first 128 bits of BLAKE3 of all bytes before |
+//! | … | 4 | CRC32 of all bytes before |
+//!
+//! A segment:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | number |
+//! | 8 | 8 | epoch |
+//! | 16 | 4 | state: 1 open, 2 sealed |
+//! | 20 | 4 | zeros |
+//! | 24 | 8 | sealed: end of the last frame |
+//! | 32 | 8 | sealed: first position (the next one, when it has no records) |
+//! | 40 | 8 | sealed: last position (one less than the first, when it has no records) |
+//! | 48 | 16 | sealed: chain digest after the last frame |
+//!
+//! An open segment has zeros there. Names of snapshots will follow the segments
+//! in a later version.
+
+use std::io;
+
+use crate::error::Error;
+use crate::format::{
+    self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, PRELUDE, Prelude,
+    get_16, get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
+};
+use crate::storage::{Storage, write_all_at};
+
+const HEAD: usize = 88;
+const ENTRY: usize = 64;
+const TAIL: usize = 20;
+const OPEN: u32 = 1;
+const SEALED: u32 = 2;
+
+/// What a sealed segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    /// End of the last frame, in bytes from the start of the file.
+    pub(crate) length: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// The digest after the last frame.
+    pub(crate) chain: Chain,
+}
+
+/// One segment of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    /// `None` while frames may be appended.
+    pub(crate) seal: Option<Seal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) log: LogId,
+    pub(crate) generation: u64,
+    pub(crate) epoch: u64,
+    pub(crate) next_number: u64,
+    pub(crate) first_position: u64,
+    pub(crate) first_chain: Chain,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Manifest {
+    /// Of a log without segments.
+    pub(crate) fn new(log: LogId) -> Self {
+        Self {
+            log,
+            generation: 0,
+            epoch: 0,
+            next_number: 1,
+            first_position: 1,
+            first_chain: format::first_chain(&log),
+            segments: Vec::new(),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD + ENTRY * self.segments.len() + TAIL);
+        bytes.extend_from_slice(&format::prelude(&MANIFEST_MAGIC));
+        bytes.extend_from_slice(&self.log);
+        for number in [
+            self.generation,
+            self.epoch,
+            self.next_number,
+            self.first_position,
+        ] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.first_chain);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&to_u32(self.segments.len()).to_le_bytes());
+        for segment in &self.segments {
+            bytes.extend_from_slice(&segment.number.to_le_bytes());
+            bytes.extend_from_slice(&segment.epoch.to_le_bytes());
+            let state = if segment.seal.is_some() { SEALED } else { OPEN };
+            bytes.extend_from_slice(&state.to_le_bytes());
+            bytes.extend_from_slice(&[0; 4]);
+            let seal = segment.seal.unwrap_or(Seal {
+                length: 0,
+                first: 0,
+                last: 0,
+                chain: [0; 16],
+            });
+            for number in [seal.length, seal.first, seal.last] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            bytes.extend_from_slice(&seal.chain);
+        }
+        let digest = blake3::hash(&bytes);
+        bytes.extend_from_slice(&digest.as_bytes()[..16]);
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a manifest; the error is an offset and what is wrong there.
+    fn parse(bytes: &[u8]) -> Result<Self, Bad> {
+        match format::parse_prelude(bytes, &MANIFEST_MAGIC) {
+            Prelude::Damaged(what) => return Err(Bad::Damaged(0, what)),
+            Prelude::Version(FORMAT_VERSION) => {}
+            Prelude::Version(other) => return Err(Bad::Version(other)),
+        }
+        if bytes.len() < HEAD + TAIL {
+            return Err(Bad::Damaged(bytes.len(), "the manifest is cut off"));
+        }
+        let (covered, crc) = bytes.split_at(bytes.len() - 4);
+        if crc32fast::hash(covered) != get_u32(crc, 0) {
+            return Err(Bad::Damaged(PRELUDE, "the manifest's checksum is wrong"));
+        }
+        let (body, digest) = covered.split_at(covered.len() - 16);
+        if blake3::hash(body).as_bytes()[..16] != *digest {
+            return Err(Bad::Damaged(PRELUDE, "the manifest's digest is wrong"));
+        }
+        let count = to_usize(u64::from(get_u32(body, 84)));
+        if !is_zero(&body[80..84]) || body.len() - HEAD != count * ENTRY {
+            return Err(Bad::Damaged(
+                80,
+                "the manifest does not have the length it states",
+            ));
+        }
+        let mut manifest = Self {
+            log: get_16(body, 16),
+            generation: get_u64(body, 32),
+            epoch: get_u64(body, 40),
+            next_number: get_u64(body, 48),
+            first_position: get_u64(body, 56),
+            first_chain: get_16(body, 64),
+            segments: Vec::with_capacity(count),
+        };
+        for (index, entry) in body[HEAD..].chunks_exact(ENTRY).enumerate() {
+            let seal = match get_u32(entry, 16) {
+                OPEN if is_zero(&entry[20..]) => None,
+                SEALED if is_zero(&entry[20..24]) => Some(Seal {
+                    length: get_u64(entry, 24),
+                    first: get_u64(entry, 32),
+                    last: get_u64(entry, 40),
+                    chain: get_16(entry, 48),
+                }),
+                _ => {
+                    return Err(Bad::Damaged(
+                        HEAD + index * ENTRY,
+                        "a segment in the manifest has no known state",
+                    ));
+                }
+            };
+            manifest.segments.push(Segment {
+                number: get_u64(entry, 0),
+                epoch: get_u64(entry, 8),
+                seal,
+            });
+        }
+        let rising = manifest
+            .segments
+            .windows(2)
+            .all(|pair| pair[0].number < pair[1].number);
+        let below = manifest
+            .segments
+            .iter()
+            .all(|segment| segment.number < manifest.next_number);
+        if !rising || !below || manifest.first_position == 0 {
+            return Err(Bad::Damaged(
+                HEAD,
+                "the segments in the manifest are not in order",
+            ));
+        }
+        Ok(manifest)
+    }
+
+    /// The manifest of a directory, or `None` when it has none.
+    pub(crate) fn load(storage: &dyn Storage) -> Result<Option<Self>, Error> {
+        let name = storage.describe(MANIFEST);
+        let file = match storage.open_read(MANIFEST) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", name)(error)),
+        };
+        let length = file.length().map_err(Error::io("read", name.as_str()))?;
+        let mut bytes = vec![0; to_usize(length)];
+        let read = file
+            .read_at(&mut bytes, 0)
+            .map_err(Error::io("read", name.as_str()))?;
+        bytes.truncate(read);
+        match Self::parse(&bytes) {
+            Ok(manifest) => Ok(Some(manifest)),
+            Err(Bad::Version(version)) => Err(Error::Unsupported {
+                file: name,
+                version,
+                newest: FORMAT_VERSION,
+            }),
+            Err(Bad::Damaged(offset, what)) => Err(Error::Damaged {
+                file: name,
+                offset: to_u64(offset),
+                position: None,
+                what: what.to_owned(),
+            }),
+        }
+    }
+
+    /// Puts this manifest in the place of the one before. When it returns, this
+    /// one is durable; after an error, either may be.
+    pub(crate) fn store(&self, storage: &dyn Storage) -> Result<(), Error> {
+        let temp = || storage.describe(MANIFEST_TEMP);
+        let file = storage
+            .create(MANIFEST_TEMP)
+            .map_err(Error::io("create", temp()))?;
+        write_all_at(file.as_ref(), &self.encode(), 0).map_err(Error::io("write", temp()))?;
+        file.sync().map_err(Error::io("sync", temp()))?;
+        storage
+            .rename(MANIFEST_TEMP, MANIFEST)
+            .map_err(Error::io("rename", temp()))?;
+        storage
+            .sync_dir("")
+            .map_err(Error::io("sync", storage.describe("")))
+    }
+}
+
+enum Bad {
+    Version(u32),
+    Damaged(usize, &'static str),
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn example() -> Manifest {
+        let mut manifest = Manifest::new([5; 16]);
+        manifest.epoch = 2;
+        manifest.next_number = 4;
+        let seal = Seal {
+            length: 9000,
+            first: 1,
+            last: 12,
+            chain: [8; 16],
+        };
+        manifest.segments.push(Segment {
+            number: 1,
+            epoch: 1,
+            seal: Some(seal),
+        });
+        manifest.segments.push(Segment {
+            number: 3,
+            epoch: 2,
+            seal: None,
+        });
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written() {
+        let manifest = example();
+        assert!(Manifest::parse(&manifest.encode()).is_ok_and(|found| found == manifest));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_of_a_manifest_is_found() {
+        let bytes = example().encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(Manifest::parse(&flipped), Err(Bad::Damaged(..))),
+                "bit {bit}"
+            );
+        }
+        for length in 0..bytes.len() {
+            assert!(
+                matches!(Manifest::parse(&bytes[..length]), Err(Bad::Damaged(..))),
+                "length {length}"
+            );
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What a log's end means, decided by a table, and what is done about it.
+//!
+//! Everything done before the new manifest is in place can be done again: a
+//! crash in between leaves a log that is read in the same way.
+
+use crate::error::Error;
+use crate::format::{self, FIRST_FRAME, to_usize};
+use crate::manifest::{Manifest, Seal, Segment};
+use crate::storage::{File, Storage, write_all_at};
+use crate::survey::{OpenSegment, Survey, TornTail};
+
+const COPY: u64 = 1 << 20;
+
+/// What is at the place where the records end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hole {
+    /// Zeros.
+    Blank,
+    /// Bytes that are no whole frame.
+    Unfinished,
+    /// Not an end at all: a file is missing or foreign, a frame is sound but
+    /// cannot be here, or a sealed segment is not what the manifest says.
+    Structure,
+}
+
+/// What lies behind that place, in the same segment and in later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum After {
+    /// Nothing but zeros.
+    Zeros,
+    /// Other bytes.
+    Bytes,
+    /// Headers of sound frames among them.
+    Frames,
+}
+
+/// The highest position known durable, beside the first that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Everything that is proved durable was read.
+    Below,
+    /// Something that was durable is gone.
+    AtOrAbove,
+}
+
+/// All that the decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observation {
+    pub(crate) hole: Hole,
+    pub(crate) after: After,
+    pub(crate) mark: Mark,
+}
+
+/// What it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The log ends here, in good order.
+    Clean,
+    /// What follows was never acknowledged: it is set aside.
+    Torn,
+    /// Acknowledged records are gone.
+    Lost,
+    /// The log is not put together as it was.
+    Broken,
+}
+
+struct Row {
+    hole: &'static [Hole],
+    after: &'static [After],
+    mark: &'static [Mark],
+    verdict: Verdict,
+}
+
+const ANYTHING: &[After] = &[After::Zeros, After::Bytes, After::Frames];
+
+const TABLE: &[Row] = &[
+    Row {
+        hole: &[Hole::Structure],
+        after: ANYTHING,
+        mark: &[Mark::Below, Mark::AtOrAbove],
+        verdict: Verdict::Broken,
+    },
+    Row {
+        hole: &[Hole::Blank, Hole::Unfinished],
+        after: ANYTHING,
+        mark: &[Mark::AtOrAbove],
+        verdict: Verdict::Lost,
+    },
+    Row {
+        hole: &[Hole::Blank],
+        after: &[After::Zeros],
+        mark: &[Mark::Below],
+        verdict: Verdict::Clean,
+    },
+    Row {
+        hole: &[Hole::Blank],
+        after: &[After::Bytes, After::Frames],
+        mark: &[Mark::Below],
+        verdict: Verdict::Torn,
+    },
+    Row {
+        hole: &[Hole::Unfinished],
+        after: ANYTHING,
+        mark: &[Mark::Below],
+        verdict: Verdict::Torn,
+    },
+];
+
+impl Row {
+    fn matches(&self, seen: Observation) -> bool {
+        self.hole.contains(&seen.hole)
+            && self.after.contains(&seen.after)
+            && self.mark.contains(&seen.mark)
+    }
+}
+
+/// The verdict on what was seen.
+pub(crate) fn decide(seen: Observation) -> Verdict {
+    let row = TABLE.iter().find(|row| row.matches(seen));
+    row.expect("a test finds a row for every observation")
+        .verdict
+}
+
+/// Refuses a log that has lost something.
+pub(crate) fn judge(survey: &Survey) -> Result<(), Error> {
+    let what = match decide(survey.observation) {
+        Verdict::Clean | Verdict::Torn => return Ok(()),
+        Verdict::Broken => survey.spot.what.clone(),
+        Verdict::Lost => format!(
+            "{}; the records from position {} to {} were acknowledged and cannot be read",
+            survey.spot.what, survey.next, survey.mark
+        ),
+    };
+    Err(Error::Damaged {
+        file: survey.spot.file.clone(),
+        offset: survey.spot.offset,
+        position: Some(survey.next),
+        what,
+    })
+}
+
+/// The torn tails, as a report lists them.
+pub(crate) fn torn_tails(storage: &dyn Storage, survey: &Survey) -> Vec<TornTail> {
+    let tails = survey
+        .open
+        .iter()
+        .filter_map(|segment| Some((segment, segment.torn?)));
+    tails
+        .map(|(segment, (from, to))| TornTail {
+            file: storage.describe(&format::segment_name(segment.number)),
+            offset: from,
+            bytes: to - from,
+            kept_in: None,
+        })
+        .collect()
+}
+
+/// Makes the log what the verdict says it is: keeps torn bytes in quarantine,
+/// syncs what will be relied on, seals what was open, forgets what was never
+/// used, begins a new epoch.
+pub(crate) fn carry_out(
+    storage: &dyn Storage,
+    mut manifest: Manifest,
+    survey: &Survey,
+) -> Result<(Manifest, Vec<TornTail>), Error> {
+    let mut tails = torn_tails(storage, survey);
+    let torn = survey.open.iter().filter(|segment| segment.torn.is_some());
+    for (segment, tail) in torn.zip(&mut tails) {
+        tail.kept_in = Some(quarantine(storage, segment)?);
+    }
+    for segment in &survey.open {
+        if segment.frames > 0 || segment.torn.is_some() {
+            settle(storage, segment, survey.mark)?;
+        }
+    }
+    let unused: Vec<String> = survey
+        .open
+        .iter()
+        .filter(|segment| segment.frames == 0)
+        .map(|segment| format::segment_name(segment.number))
+        .collect();
+    manifest.segments.retain_mut(|listed| {
+        match survey.open.iter().find(|open| open.number == listed.number) {
+            None => true,
+            Some(open) => {
+                *listed = Segment {
+                    number: open.number,
+                    epoch: open.epoch,
+                    seal: Some(Seal {
+                        length: open.end,
+                        first: open.first,
+                        last: open.last,
+                        chain: open.chain,
+                    }),
+                };
+                open.frames > 0
+            }
+        }
+    });
+    manifest.epoch += 1;
+    manifest.generation += 1;
+    manifest.store(storage)?;
+    for name in unused.iter().chain(&survey.leftovers) {
+        storage
+            .remove(name)
+            .map_err(Error::io("remove", storage.describe(name)))?;
+    }
+    Ok((manifest, tails))
+}
+
+/// Copies torn bytes to a file of their own; gives its name.
+fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Error> {
+    let (from, to) = segment.torn.unwrap_or((segment.end, segment.end));
+    let source_name = format::segment_name(segment.number);
+    let source = storage
+        .open_read(&source_name)
+        .map_err(Error::io("open", storage.describe(&source_name)))?;
+    storage
+        .create_dir(format::QUARANTINE)
+        .map_err(Error::io("create", storage.describe(format::QUARANTINE)))?;
+    // An earlier recovery that was interrupted may have kept more than is left
+    // now: its copy stays.
+    let mut copy = 0;
+    let name = loop {
+        let name = format::quarantine_name(segment.number, from, copy);
+        match storage.open_read(&name) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break name,
+            Err(error) => return Err(Error::io("open", storage.describe(&name))(error)),
+            Ok(_) => copy += 1,
+        }
+    };
+    let target = storage
+        .create(&name)
+        .map_err(Error::io("create", storage.describe(&name)))?;
+    copy_range(source.as_ref(), from, to, target.as_ref(), 0)
+        .and_then(|()| target.sync())
+        .and_then(|()| storage.sync_dir(format::QUARANTINE))
+        .and_then(|()| storage.sync_dir(""))
+        .map_err(Error::io("keep torn bytes in", storage.describe(&name)))?;
+    Ok(storage.describe(&name))
+}
+
+fn copy_range(
+    source: &dyn File,
+    from: u64,
+    to: u64,
+    target: &dyn File,
+    into: u64,
+) -> std::io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let mut bytes = vec![0; to_usize((to - at).min(COPY))];
+        let read = source.read_at(&mut bytes, at)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        write_all_at(target, &bytes[..read], into + (at - from))?;
+        at += format::to_u64(read);
+    }
+    Ok(())
+}
+
+/// Cuts a segment off behind its last frame and makes it durable.
+///
+/// Frames that no mark covers are written once more, as they are: a process
+/// that died of a failed sync may have left them in memory only, marked as
+/// written, and a sync alone would not bring them to the disk.
+fn settle(storage: &dyn Storage, segment: &OpenSegment, mark: u64) -> Result<(), Error> {
+    let name = format::segment_name(segment.number);
+    let file = storage
+        .open_write(&name)
+        .map_err(Error::io("open", storage.describe(&name)))?;
+    let from = segment
+        .unproved_from(mark)
+        .min(segment.end)
+        .max(FIRST_FRAME);
+    copy_range(file.as_ref(), from, segment.end, file.as_ref(), from)
+        .and_then(|()| file.set_length(segment.end))
+        .and_then(|()| file.sync())
+        .map_err(Error::io("seal", storage.describe(&name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_observation_has_exactly_one_row() {
+        let mut seen = 0;
+        for hole in [Hole::Blank, Hole::Unfinished, Hole::Structure] {
+            for after in [After::Zeros, After::Bytes, After::Frames] {
+                for mark in [Mark::Below, Mark::AtOrAbove] {
+                    let observation = Observation { hole, after, mark };
+                    let rows = TABLE.iter().filter(|row| row.matches(observation)).count();
+                    assert_eq!(rows, 1, "{observation:?}");
+                    seen += 1;
+                }
+            }
+        }
+        assert_eq!(seen, 18);
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_gone_is_never_taken_for_an_end() {
+        for hole in [Hole::Blank, Hole::Unfinished] {
+            for after in [After::Zeros, After::Bytes, After::Frames] {
+                let observation = Observation {
+                    hole,
+                    after,
+                    mark: Mark::AtOrAbove,
+                };
+                assert_eq!(decide(observation), Verdict::Lost);
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Makes segments before they are needed, and keeps the manifest.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
+use crate::frame::{SEAL_BYTES, START_BYTES};
+use crate::manifest::{Manifest, Seal, Segment};
+use crate::storage::{File, Storage, write_all_at};
+
+const ZEROS: usize = 1 << 20;
+/// Zeros written between two syncs: the appends of the journal thread share the
+/// disk with them and should not wait for 64 MiB.
+const SYNC_EVERY: u64 = 8 << 20;
+
+/// The smallest segment: the header and one more block.
+pub(crate) const SEGMENT_BYTES_LEAST: u64 = 2 * BLOCK;
+
+/// A segment that is on disk and in the manifest and has no frame yet.
+pub(crate) struct Prepared {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    pub(crate) size: u64,
+}
+
+impl Prepared {
+    /// Whether a data frame of this length can be the first.
+    pub(crate) fn fits(&self, frame: u64) -> bool {
+        segment_bytes_for(frame) <= self.size
+    }
+}
+
+/// The size of a segment whose first data frame has this length.
+pub(crate) fn segment_bytes_for(frame: u64) -> u64 {
+    FIRST_FRAME + START_BYTES + frame + SEAL_BYTES
+}
+
+/// A segment that will get no more frames.
+#[derive(Clone, Copy)]
+pub(crate) struct Retired {
+    pub(crate) number: u64,
+    pub(crate) length: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) chain: Chain,
+}
+
+/// Makes segments, one thread at a time.
+pub(crate) struct Maker {
+    storage: Arc<dyn Storage>,
+    manifest: Manifest,
+    size: u64,
+    size_max: u64,
+    size_min: u64,
+    /// Segments that are to leave the manifest unused.
+    dropped: Vec<u64>,
+}
+
+impl Maker {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        manifest: Manifest,
+        size_min: u64,
+        size_max: u64,
+    ) -> Self {
+        let size_min = round_up(size_min.max(SEGMENT_BYTES_LEAST), BLOCK);
+        let size_max = round_up(size_max.max(size_min), BLOCK);
+        Self {
+            storage,
+            manifest,
+            size: size_min,
+            size_max,
+            size_min,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Notes the end of a segment; the next manifest that is written says it.
+    pub(crate) fn retire(&mut self, retired: Retired) {
+        let Retired {
+            number,
+            length,
+            first,
+            last,
+            chain,
+        } = retired;
+        for segment in &mut self.manifest.segments {
+            if segment.number == number {
+                segment.seal = Some(Seal {
+                    length,
+                    first,
+                    last,
+                    chain,
+                });
+            }
+        }
+    }
+
+    /// Notes that a segment will never be used, because it is too small.
+    pub(crate) fn give_up(&mut self, prepared: &Prepared) {
+        self.dropped.push(prepared.number);
+    }
+
+    /// Makes the next segment, with room for a first frame of this length.
+    /// Above `room` bytes of size it makes a smaller one, and below the
+    /// smallest none.
+    ///
+    /// After an error there is no new segment, and the call can be repeated.
+    pub(crate) fn prepare(
+        &mut self,
+        frame: u64,
+        room: Option<u64>,
+    ) -> Result<Option<Prepared>, Error> {
+        let needed = round_up(segment_bytes_for(frame).max(self.size_min), BLOCK);
+        let mut size = needed.max(self.size);
+        while room.is_some_and(|room| size > room) && size / 2 >= needed {
+            size = round_up(size / 2, BLOCK);
+        }
+        if room.is_some_and(|room| size > room) {
+            return Ok(None);
+        }
+        let number = self.manifest.next_number;
+        match self.make(number, size) {
+            Ok(prepared) => {
+                self.size = (self.size * 2).min(self.size_max);
+                Ok(Some(prepared))
+            }
+            Err(error) => {
+                // What is left of it takes space that others wait for. Whether
+                // this succeeds does not matter: the next start sweeps too.
+                let _ = self.storage.remove(&format::segment_temp_name(number));
+                Err(error)
+            }
+        }
+    }
+
+    fn make(&mut self, number: u64, size: u64) -> Result<Prepared, Error> {
+        let (temp, name) = (
+            format::segment_temp_name(number),
+            format::segment_name(number),
+        );
+        let epoch = self.manifest.epoch;
+        let header = SegmentHeader {
+            log: self.manifest.log,
+            epoch,
+            number,
+            size,
+        };
+        let file = self
+            .storage
+            .create(&temp)
+            .map_err(Error::io("create", self.storage.describe(&temp)))?;
+        fill(file.as_ref(), &header.encode(), size)
+            .map_err(Error::io("write", self.storage.describe(&temp)))?;
+        self.storage
+            .rename(&temp, &name)
+            .map_err(Error::io("rename", self.storage.describe(&temp)))?;
+        self.storage
+            .sync_dir("")
+            .map_err(Error::io("sync", self.storage.describe("")))?;
+        let mut manifest = self.manifest.clone();
+        manifest.generation += 1;
+        manifest.next_number = number + 1;
+        manifest
+            .segments
+            .retain(|segment| !self.dropped.contains(&segment.number));
+        manifest.segments.push(Segment {
+            number,
+            epoch,
+            seal: None,
+        });
+        manifest.store(self.storage.as_ref())?;
+        self.manifest = manifest;
+        for dropped in self.dropped.drain(..) {
+            // No longer listed: if it stays, the next start removes it.
+            let _ = self.storage.remove(&format::segment_name(dropped));
+        }
+        Ok(Prepared {
+            file,
+            number,
+            epoch,
+            size,
+        })
+    }
+}
+
+/// Writes every block of a new segment, so that the file system owes nothing
+/// later: no allocation, no change of length, no full disk.
+fn fill(file: &dyn File, header: &[u8], size: u64) -> std::io::Result<()> {
+    write_all_at(file, header, 0)?;
+    let zeros = vec![0; ZEROS.min(to_usize(size))];
+    let (mut at, mut unsynced) = (FIRST_FRAME, 0);
+    while at < size {
+        let piece = to_usize((size - at).min(to_u64(zeros.len())));
+        write_all_at(file, &zeros[..piece], at)?;
+        at += to_u64(piece);
+        unsynced += to_u64(piece);
+        if unsynced >= SYNC_EVERY {
+            file.sync()?;
+            unsynced = 0;
+        }
+    }
+    file.sync()
+}

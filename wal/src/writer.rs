@@ -1,0 +1,171 @@
+//! Appends frames to the current segment: one write and one sync per batch.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::format::{self, Chain, FIRST_FRAME, to_u64};
+use crate::frame::{self, Place, RECORD_OVERHEAD, SEAL_BYTES};
+use crate::reader::Reader;
+use crate::segment::{Prepared, Retired};
+use crate::storage::write_all_at;
+
+pub(crate) struct Writer {
+    reader: Arc<Reader>,
+    segment: Prepared,
+    seed: u32,
+    /// Where the next frame goes.
+    offset: u64,
+    next: u64,
+    /// First position of this segment.
+    first: u64,
+    chain: Chain,
+    /// Whether there are records that no mark on disk covers.
+    unsealed: bool,
+    /// Used again for every batch.
+    buffer: Vec<u8>,
+    buffer_max: usize,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        reader: Arc<Reader>,
+        segment: Prepared,
+        next: u64,
+        chain: Chain,
+        batch_bytes_max: usize,
+    ) -> Self {
+        let seed = reader.seed();
+        let buffer_max = batch_bytes_max.saturating_mul(4);
+        Self {
+            reader,
+            segment,
+            seed,
+            offset: FIRST_FRAME,
+            next,
+            first: next,
+            chain,
+            unsealed: false,
+            buffer: Vec::new(),
+            buffer_max,
+        }
+    }
+
+    /// The position of the next record.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether the last records are without a mark.
+    pub(crate) fn unsealed(&self) -> bool {
+        self.unsealed
+    }
+
+    /// Bytes that are left in the segment.
+    pub(crate) fn left(&self) -> u64 {
+        self.segment.size - self.offset
+    }
+
+    /// Whether a data frame of this length, and a seal after it, fit.
+    pub(crate) fn fits(&self, frame: u64) -> bool {
+        if self.offset == FIRST_FRAME {
+            return self.segment.fits(frame);
+        }
+        self.offset + frame + SEAL_BYTES <= self.segment.size
+    }
+
+    /// Goes on in another segment; gives the end of the one before, or nothing
+    /// when that one was never used.
+    pub(crate) fn switch(&mut self, segment: Prepared) -> Result<Retired, Prepared> {
+        let before = std::mem::replace(&mut self.segment, segment);
+        let end = std::mem::replace(&mut self.offset, FIRST_FRAME);
+        let first = std::mem::replace(&mut self.first, self.next);
+        if end == FIRST_FRAME {
+            return Err(before);
+        }
+        Ok(Retired {
+            number: before.number,
+            length: end,
+            first,
+            last: self.next - 1,
+            chain: self.chain,
+        })
+    }
+
+    /// Writes and syncs one batch that fits; gives the last position in it.
+    /// An error is final.
+    pub(crate) fn commit(&mut self, records: &[Vec<u8>]) -> Result<u64, Error> {
+        self.begin();
+        let frame_at = self.offset + to_u64(self.buffer.len());
+        let place = self.place();
+        frame::push_data(&mut self.buffer, place, &mut self.chain, records);
+        self.flush()?;
+        self.reader.note(self.next, self.segment.number, frame_at);
+        self.next += to_u64(records.len());
+        self.unsealed = true;
+        Ok(self.next - 1)
+    }
+
+    /// Writes and syncs a mark that says that everything before is durable.
+    /// An error is final.
+    pub(crate) fn seal(&mut self) -> Result<(), Error> {
+        if !self.unsealed {
+            return Ok(());
+        }
+        self.begin();
+        let place = self.place();
+        frame::push_seal(&mut self.buffer, place, &mut self.chain);
+        self.flush()?;
+        self.unsealed = false;
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        self.buffer.clear();
+        // One huge record must not keep its memory for good.
+        self.buffer.shrink_to(self.buffer_max);
+        if self.offset == FIRST_FRAME {
+            let place = self.place();
+            frame::push_start(&mut self.buffer, place, &mut self.chain);
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            segment: self.segment.number,
+            epoch: self.segment.epoch,
+            first: self.next,
+            // Each batch is synced before the next one is written.
+            durable: self.next - 1,
+            seed: self.seed,
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let file = self.segment.file.as_ref();
+        let name = || {
+            self.reader
+                .describe(&format::segment_name(self.segment.number))
+        };
+        write_all_at(file, &self.buffer, self.offset)
+            .map_err(|source| Error::io("write", name())(source))?;
+        file.sync()
+            .map_err(|source| Error::io("sync", name())(source))?;
+        self.offset += to_u64(self.buffer.len());
+        Ok(())
+    }
+}
+
+/// How many of the records make the next batch, and the length of its frame.
+pub(crate) fn next_batch(records: &[Vec<u8>], batch_bytes_max: usize) -> (usize, u64) {
+    let mut payload = 0;
+    let mut count = 0;
+    for record in records {
+        let bytes = record.len() + RECORD_OVERHEAD;
+        if count > 0 && payload + bytes > batch_bytes_max {
+            break;
+        }
+        payload += bytes;
+        count += 1;
+    }
+    (count, to_u64(frame::frame_bytes(payload)))
+}
