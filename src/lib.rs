@@ -3,5 +3,7 @@
 pub mod base;
 pub mod domain;
 pub mod catalogue;
+pub mod journal;
+pub mod engine;
 pub mod http;
 pub mod cli;

@@ -149,7 +149,7 @@ pub struct OutboxMessage {
 }
 
 /// A change of one resource, ready for the log.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Change {
     /// The resource's kind.
     pub kind: u16,
@@ -175,7 +175,8 @@ fn without(these: &[Name], those: &[Name]) -> Vec<Name> {
 }
 
 impl Change {
-    fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
+    /// The change that `event` makes of `before`.
+    pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
         let held = before.map(R::names).unwrap_or_default();
         let holds = next.names();
         let stood_in = before.map(R::listed).unwrap_or_default();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::operation::Change;
 use crate::base::{codec, digest::Digest, revision::Revision, time::Instant};
 
 /// A kind of resource: a number that never changes (it stands in the log) and a word.
@@ -171,6 +172,12 @@ impl<'a> View<'a> {
         state
     }
 
+    /// Notes that the resource with this key was read at this position without being asked for:
+    /// its actor has it at hand.
+    pub(crate) fn note(&self, key: Digest, position: u64) {
+        self.seen.borrow_mut().push((key, position));
+    }
+
     /// The resource that holds `name`.
     #[must_use]
     pub fn named<R: Resource>(&self, name: Name) -> Option<R> {
@@ -229,28 +236,12 @@ pub trait AnyResource: Send + Sync {
     ///
     /// # Errors
     /// A sentence that says why the event does not follow on the state.
-    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Replayed, String>;
+    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Change, String>;
     /// The revision of a state.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError>;
-}
-
-/// What replaying an event made.
-pub struct Replayed {
-    /// The resource's key.
-    pub key: Digest,
-    /// The bytes of its state.
-    pub state: Vec<u8>,
-    /// The names it held before.
-    pub names_before: Vec<Name>,
-    /// The names it holds now.
-    pub names: Vec<Name>,
-    /// The lists it stood in before.
-    pub lists_before: Vec<Name>,
-    /// The lists it stands in now.
-    pub lists: Vec<Name>,
 }
 
 /// Erases the type of the resource `R`.
@@ -266,29 +257,20 @@ impl<R: Resource> AnyResource for Registered<R> {
         R::KIND
     }
 
-    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Replayed, String> {
+    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Change, String> {
         let before: Option<R> = state
             .map(codec::decode)
             .transpose()
             .map_err(|error| format!("the state: {error}"))?;
         let event: R::Event =
             codec::decode(event).map_err(|error| format!("the event: {error}"))?;
-        let names_before = before.as_ref().map(R::names).unwrap_or_default();
-        let lists_before = before.as_ref().map(R::listed).unwrap_or_default();
         let revision = before.as_ref().map(R::revision);
         let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            R::apply(before, &event, at)
+            R::apply(before.clone(), &event, at)
         }))
         .map_err(|_| format!("{event:?} does not follow on revision {revision:?}"))?;
         next.validate()?;
-        Ok(Replayed {
-            key: next.key(),
-            state: codec::encode(&next),
-            names_before,
-            names: next.names(),
-            lists_before,
-            lists: next.listed(),
-        })
+        Ok(Change::of(before.as_ref(), &event, &next))
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
@@ -389,8 +371,8 @@ mod tests {
             registered.replay(before.as_deref(), &codec::encode(event), Instant::default()).unwrap()
         };
         let born = replay(None, &thing("a"));
-        assert_eq!((born.lists_before, born.lists), (vec![], vec![list("a")]));
+        assert_eq!((born.lists_left, born.lists_joined), (vec![], vec![list("a")]));
         let moved = replay(Some(&thing("a")), &thing("b"));
-        assert_eq!((moved.lists_before, moved.lists), (vec![list("a")], vec![list("b")]));
+        assert_eq!((moved.lists_left, moved.lists_joined), (vec![list("a")], vec![list("b")]));
     }
 }

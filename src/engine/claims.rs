@@ -1,0 +1,136 @@
+//! Claims: keys and names that a command holds while it is decided. Whoever wants one that is
+//! held waits, and looks again at what stands when it is given back.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::base::digest::{Digest, DigestBuild};
+
+const SHARDS: usize = 64;
+
+type Waiters = Vec<oneshot::Sender<()>>;
+
+/// What is held at present.
+pub struct Claims {
+    shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
+}
+
+/// Holds one claim until it is dropped.
+pub struct Held<'a> {
+    claims: &'a Claims,
+    claim: Digest,
+}
+
+impl Claims {
+    /// Nothing is held.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Holds `claim`, once nobody else does.
+    pub async fn hold(&self, claim: Digest) -> Held<'_> {
+        loop {
+            let given_back = {
+                let mut shard = self.shards[claim.shard(SHARDS)].lock();
+                match shard.get_mut(&claim) {
+                    None => {
+                        shard.insert(claim, Waiters::new());
+                        return Held {
+                            claims: self,
+                            claim,
+                        };
+                    }
+                    Some(waiters) => {
+                        let (sender, receiver) = oneshot::channel();
+                        waiters.push(sender);
+                        receiver
+                    }
+                }
+            };
+            // An error means the same: it is no longer held.
+            let _ = given_back.await;
+        }
+    }
+
+    /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
+    pub async fn hold_all(&self, mut claims: Vec<Digest>) -> Vec<Held<'_>> {
+        claims.sort_unstable();
+        claims.dedup();
+        let mut held = Vec::with_capacity(claims.len());
+        for claim in claims {
+            held.push(self.hold(claim).await);
+        }
+        held
+    }
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let waiters = self.claims.shards[self.claim.shard(SHARDS)].lock().remove(&self.claim);
+        for waiter in waiters.into_iter().flatten() {
+            // Whoever waited and left needs no word.
+            let _ = waiter.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_claim_is_held_by_one_at_a_time_and_everybody_gets_it_in_the_end() {
+        let claims = Arc::new(Claims::new());
+        let inside = Arc::new(AtomicU32::new(0));
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (claims, inside) = (Arc::clone(&claims), Arc::clone(&inside));
+                tokio::spawn(async move {
+                    let _held = claims.hold(Digest([7; 16])).await;
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert!(claims.shards.iter().all(|shard| shard.lock().is_empty()));
+    }
+
+    #[tokio::test]
+    async fn two_that_want_the_same_claims_do_not_wait_for_each_other() {
+        let claims = Arc::new(Claims::new());
+        let tasks: Vec<_> = (0_u8..40)
+            .map(|n| {
+                let claims = Arc::clone(&claims);
+                tokio::spawn(async move {
+                    let mut wanted = vec![Digest([1; 16]), Digest([2; 16]), Digest([3; 16])];
+                    wanted.rotate_left(usize::from(n % 3));
+                    let held = claims.hold_all(wanted).await;
+                    tokio::task::yield_now().await;
+                    assert_eq!(held.len(), 3);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}

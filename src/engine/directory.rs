@@ -1,0 +1,170 @@
+//! The directory: which resources have an actor awake, and where.
+//!
+//! A resource at rest is bytes in a table. The first command for it takes an actor from the
+//! lane's pool (or starts one) and binds it to the resource; as long as commands wait, the actor
+//! stays bound and keeps the decoded state at hand; when its mailbox is empty it goes back to the
+//! pool. So there is one actor to a resource at any time, an actor for each resource that is
+//! being worked on, and none for the millions that are not.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
+
+use super::lane;
+use super::resource::{Job, Slot};
+use crate::base::digest::{Digest, DigestBuild};
+
+const SHARDS: usize = 64;
+/// Actors that a lane keeps for the next resource. What a burst started beyond that ends when it
+/// has nothing to do: an idle actor costs about 7 kB.
+const POOL_MAX: usize = 256;
+
+/// Where the live resources are.
+pub(crate) struct Directory {
+    shards: Box<[Mutex<HashMap<Digest, Live, DigestBuild>>]>,
+    pools: Box<[Mutex<Vec<ActorRef<Job>>>]>,
+    live: AtomicUsize,
+}
+
+/// A resource whose actor is awake.
+struct Live {
+    actor: ActorRef<Job>,
+    /// Commands in its mailbox, the present one included.
+    pending: usize,
+}
+
+/// The actor that serves one resource at a time.
+struct ResourceActor;
+
+/// What an actor has at hand.
+struct Bound {
+    slot: Slot,
+    lane: usize,
+}
+
+impl Actor for ResourceActor {
+    type Msg = Job;
+    type State = Bound;
+    type Arguments = usize;
+
+    async fn pre_start(&self, _: ActorRef<Job>, lane: usize) -> Result<Bound, ActorProcessingErr> {
+        Ok(Bound {
+            slot: Slot::empty(),
+            lane,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Job>,
+        job: Job,
+        bound: &mut Bound,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(target) = job.target else {
+            return Ok(());
+        };
+        let shared = job.shared();
+        job.run(&mut bound.slot);
+        shared.directory.finished(target, myself, bound);
+        Ok(())
+    }
+}
+
+impl Directory {
+    pub(crate) fn new(lanes: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            pools: (0..lanes).map(|_| Mutex::default()).collect(),
+            live: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many resources have an actor awake.
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Hands the job to the actor of the resource `target`, waking one where none is.
+    pub(crate) async fn dispatch(&self, target: Digest, job: Job) -> Result<(), String> {
+        let lane = lane::here(self.pools.len());
+        let mut job = job;
+        let mut spare = None;
+        loop {
+            match self.try_dispatch(target, job, lane, spare.take()) {
+                Dispatched::Sent => return Ok(()),
+                Dispatched::Failed(error) => return Err(error),
+                Dispatched::NeedsActor(back) => job = back,
+            }
+            let started = Self::start(lane).await.map_err(|error| error.to_string())?;
+            spare = Some(started);
+        }
+    }
+
+    async fn start(lane: usize) -> Result<ActorRef<Job>, SpawnErr> {
+        let (actor, _) = ractor::Actor::spawn(None, ResourceActor, lane).await?;
+        Ok(actor)
+    }
+
+    fn try_dispatch(
+        &self,
+        target: Digest,
+        job: Job,
+        lane: usize,
+        spare: Option<ActorRef<Job>>,
+    ) -> Dispatched {
+        let mut shard = self.shards[target.shard(SHARDS)].lock();
+        if let Some(live) = shard.get_mut(&target) {
+            if let Some(spare) = spare {
+                self.pools[lane].lock().push(spare);
+            }
+            live.pending += 1;
+            return send(&live.actor, job);
+        }
+        let Some(actor) = spare.or_else(|| self.pools[lane].lock().pop()) else {
+            return Dispatched::NeedsActor(job);
+        };
+        let sent = send(&actor, job);
+        shard.insert(target, Live { actor, pending: 1 });
+        self.live.fetch_add(1, Ordering::Relaxed);
+        sent
+    }
+
+    /// The actor has done one job for `target`; with no other waiting, it goes to rest.
+    fn finished(&self, target: Digest, myself: ActorRef<Job>, bound: &mut Bound) {
+        {
+            let mut shard = self.shards[target.shard(SHARDS)].lock();
+            if let Some(live) = shard.get_mut(&target) {
+                live.pending -= 1;
+                if live.pending > 0 {
+                    return;
+                }
+            }
+            shard.remove(&target);
+        }
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        bound.slot = Slot::empty();
+        let mut pool = self.pools[bound.lane].lock();
+        if pool.len() < POOL_MAX {
+            pool.push(myself);
+        } else {
+            drop(pool);
+            // Nobody else has a reference, so its mailbox stays empty.
+            let _ = myself.drain();
+        }
+    }
+}
+
+enum Dispatched {
+    Sent,
+    NeedsActor(Job),
+    Failed(String),
+}
+
+fn send(actor: &ActorRef<Job>, job: Job) -> Dispatched {
+    match actor.send_message(job) {
+        Ok(()) => Dispatched::Sent,
+        Err(error) => Dispatched::Failed(error.to_string()),
+    }
+}

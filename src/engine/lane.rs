@@ -1,0 +1,186 @@
+//! Lanes: one for each runtime. A lane's gate lets answers out once what they rest on is durable.
+//!
+//! The log's thread wakes each lane once for a batch; the lane then wakes its own tasks, which
+//! costs no system call.
+
+use std::cell::Cell;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+thread_local! {
+    static LANE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The lane of the present thread, of `count` lanes.
+#[must_use]
+pub fn here(count: usize) -> usize {
+    LANE.get().min(count.saturating_sub(1))
+}
+
+/// The log has failed: what was waited for may never be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFailed;
+
+/// All lanes.
+pub struct Lanes {
+    durable: AtomicU64,
+    failed: AtomicBool,
+    lanes: Box<[Lane]>,
+}
+
+#[derive(Default)]
+struct Lane {
+    news: Arc<Notify>,
+    waiting: Mutex<BinaryHeap<Waiting>>,
+}
+
+/// Somebody who waits for a position; the lowest comes first.
+struct Waiting {
+    position: u64,
+    release: oneshot::Sender<()>,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.position == other.position
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.position.cmp(&self.position)
+    }
+}
+
+impl Lanes {
+    /// `count` lanes (at least one), nothing durable yet.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self {
+            durable: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            lanes: (0..count.max(1)).map(|_| Lane::default()).collect(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Everything up to `position` is durable.
+    pub fn durable(&self, position: u64) {
+        self.durable.store(position, Ordering::Release);
+        self.tell_all();
+    }
+
+    /// The log has failed.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.tell_all();
+    }
+
+    /// Whether the log has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    fn tell_all(&self) {
+        for lane in &self.lanes {
+            lane.news.notify_one();
+        }
+    }
+
+    /// Makes the present thread lane number `lane`, and lets that lane's answers out from here
+    /// on. Runs for ever: it is a task of the lane's runtime.
+    pub async fn run(self: Arc<Self>, lane: usize) {
+        LANE.set(lane);
+        let news = Arc::clone(&self.lanes[lane].news);
+        loop {
+            news.notified().await;
+            self.let_out(lane);
+        }
+    }
+
+    fn let_out(&self, lane: usize) {
+        let failed = self.has_failed();
+        let durable = self.durable.load(Ordering::Acquire);
+        let mut waiting = self.lanes[lane].waiting.lock();
+        while let Some(first) = waiting.peek() {
+            if !failed && first.position > durable {
+                break;
+            }
+            if let Some(first) = waiting.pop() {
+                // Whoever waited and left needs no word.
+                let _ = first.release.send(());
+            }
+        }
+    }
+
+    /// Waits until `position` is durable.
+    ///
+    /// # Errors
+    /// [`LogFailed`] when the log fails before it is.
+    pub async fn wait(&self, position: u64) -> Result<(), LogFailed> {
+        if self.durable.load(Ordering::Acquire) >= position {
+            return Ok(());
+        }
+        let lane = here(self.lanes.len());
+        let (sender, receiver) = oneshot::channel();
+        self.lanes[lane].waiting.lock().push(Waiting {
+            position,
+            release: sender,
+        });
+        // What became durable, or failed, before the line above would go unheard.
+        if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
+            self.let_out(lane);
+        }
+        let _ = receiver.await;
+        if self.durable.load(Ordering::Acquire) >= position {
+            Ok(())
+        } else {
+            Err(LogFailed)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn answers_leave_once_their_position_is_durable_and_not_before() {
+        let lanes = Arc::new(Lanes::new(1));
+        tokio::spawn(Arc::clone(&lanes).run(0));
+        let wait = |position| {
+            let lanes = Arc::clone(&lanes);
+            tokio::spawn(async move { lanes.wait(position).await })
+        };
+        let (third, first, second) = (wait(3), wait(1), wait(2));
+        tokio::task::yield_now().await;
+        assert!(!first.is_finished());
+        lanes.durable(2);
+        assert_eq!(first.await.unwrap(), Ok(()));
+        assert_eq!(second.await.unwrap(), Ok(()));
+        assert!(!third.is_finished());
+        lanes.fail();
+        assert_eq!(third.await.unwrap(), Err(LogFailed));
+        assert_eq!(lanes.wait(2).await, Ok(()));
+        assert_eq!(lanes.wait(3).await, Err(LogFailed));
+    }
+}

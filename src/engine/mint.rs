@@ -1,0 +1,81 @@
+//! Fresh identifiers: UUIDv7 and numbers of outbox messages.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use uuid::Uuid;
+
+use crate::base::time::Instant;
+use crate::domain::operation::Mint;
+
+/// What the engine makes identifiers with.
+pub(crate) struct EngineMint {
+    outbox_number: AtomicI64,
+}
+
+/// The mint at one point in time, as a decision sees it.
+pub(crate) struct MintAt<'a> {
+    mint: &'a EngineMint,
+    now: Instant,
+}
+
+impl EngineMint {
+    /// A mint whose outbox messages are numbered from after `last`.
+    pub(crate) fn new(last: i64) -> Self {
+        Self {
+            outbox_number: AtomicI64::new(last),
+        }
+    }
+
+    /// A new UUIDv7 of this time: 48 bits of it, 74 bits of chance.
+    #[allow(clippy::unused_self)]
+    pub(crate) fn id(&self, now: Instant) -> Uuid {
+        let random = Uuid::new_v4();
+        let random = random.as_bytes();
+        let mut chance = [0; 10];
+        // Bytes 6 and 8 of a version 4 are not all chance.
+        chance[..6].copy_from_slice(&random[..6]);
+        chance[6..].copy_from_slice(&random[9..13]);
+        let millis = u64::try_from(now.millis()).unwrap_or(0);
+        uuid::Builder::from_unix_timestamp_millis(millis, &chance).into_uuid()
+    }
+
+    pub(crate) fn at(&self, now: Instant) -> MintAt<'_> {
+        MintAt { mint: self, now }
+    }
+}
+
+impl Mint for MintAt<'_> {
+    fn id(&self) -> Uuid {
+        self.mint.id(self.now)
+    }
+
+    fn outbox_number(&self) -> i64 {
+        self.mint.outbox_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn identifiers_are_uuids_of_version_7_and_differ() {
+        let mint = EngineMint::new(0);
+        let now = Instant::from_millis(1_763_640_000_000);
+        let ids: BTreeSet<_> = (0..10_000).map(|_| mint.id(now)).collect();
+        assert_eq!(ids.len(), 10_000);
+        for id in ids {
+            assert_eq!(id.get_version_num(), 7);
+            assert!(id.to_string().starts_with("019a9"), "{id}");
+        }
+    }
+
+    #[test]
+    fn message_numbers_go_on_after_the_last() {
+        let mint = EngineMint::new(41);
+        let at = mint.at(Instant::default());
+        assert_eq!((at.outbox_number(), at.outbox_number()), (42, 43));
+    }
+}

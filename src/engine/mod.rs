@@ -1,0 +1,631 @@
+//! The engine: from a command to a durable commit and its answer.
+//!
+//! ```text
+//! execute ──▶ lifecycle ──▶ key ──▶ names ──▶ directory ──▶ actor ──▶ sequencer ──▶ gate ──▶ answer
+//!             may the       held    held      finds or      decides   orders,      waits until
+//!             actor act?    or      or        wakes the               publishes    it is durable
+//!                           replay  waits     actor
+//! ```
+//!
+//! *Order.* The log's sequencer is one short critical section: there a commit gets its position,
+//! and its changes become visible. Before that, under the same lock, all that the decision has
+//! read is checked to stand still; if not, the command is decided anew. So every commit is what
+//! its command comes to on the state at its position: the log is a serial history.
+//!
+//! *Positions.* An answer says on which position it rests. For a commit that is its own. For what
+//! changed nothing it is the higher of what was durable before it read and of the last commits
+//! that it saw: the state it speaks of is the state at that position. Both wait in their lane's
+//! gate until that position is durable.
+
+pub mod admission;
+pub mod claims;
+pub mod clock;
+pub mod directory;
+pub mod lane;
+mod mint;
+mod resource;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use wal::{Appender, Log};
+
+use crate::base::actor::Actor;
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::time::Instant;
+use crate::catalogue::{KeySource, Row};
+use crate::domain::operation::{AnyCommand, Context, Disposition};
+use crate::domain::read::{Found, Read, ReadRequest};
+use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Name, Source as _, View};
+use crate::journal::record::{Record, RecordOutcome, key_digest};
+use crate::journal::replay::Replay;
+use crate::journal::tables::Tables;
+
+use admission::{Admission, Permit};
+use claims::Claims;
+use clock::Clock;
+use directory::Directory;
+use lane::Lanes;
+use mint::EngineMint;
+use resource::{Job, Verdict};
+
+/// How the engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Commands that may be in flight at once; further ones are shed.
+    pub commands_max: usize,
+    /// Bytes of records that may wait for the disk; beyond that, commands are shed.
+    pub queued_bytes_max: usize,
+    /// Bytes of recent answers that are kept in memory for replays.
+    pub recent_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            commands_max: 4_096,
+            queued_bytes_max: 64 << 20,
+            recent_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// A command on its way in.
+pub struct Call {
+    /// Its row of the catalogue; `None` for a reference fact.
+    pub row: Option<&'static Row>,
+    /// Who asks.
+    pub actor: Arc<Actor>,
+    /// The command.
+    pub command: Box<dyn AnyCommand>,
+    /// The key from the header, where the operation has it there.
+    pub header_key: Option<Box<str>>,
+}
+
+/// What a call comes to.
+#[derive(Debug)]
+pub enum Reply {
+    /// It is done, and durable.
+    Done {
+        /// The answer's body.
+        body: Bytes,
+        /// How far it went.
+        disposition: Disposition,
+        /// Whether it is the answer of an earlier command.
+        replay: bool,
+        /// The position on which the answer rests.
+        position: u64,
+    },
+    /// It is refused; what it learned is durable.
+    Refused {
+        /// Why.
+        rejection: Box<Rejection>,
+        /// The position on which the refusal rests.
+        position: u64,
+    },
+    /// It was shed before any work.
+    Overloaded,
+    /// Nothing was done: the disk has no room, or the service is ending.
+    Unavailable,
+    /// It may or may not have been committed.
+    OutcomeUnknown,
+    /// A fault of ours; nothing was done.
+    Fault,
+}
+
+/// What was answered first, for replays.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    fingerprint: Fingerprint,
+    body: Bytes,
+    disposition: Disposition,
+}
+
+#[derive(Clone)]
+struct StoredWeight;
+
+impl quick_cache::Weighter<u64, Stored> for StoredWeight {
+    fn weight(&self, _: &u64, stored: &Stored) -> u64 {
+        64 + stored.body.len() as u64
+    }
+}
+
+/// The engine.
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// What actors, connections and the log's thread share.
+pub(crate) struct Shared {
+    tables: Tables,
+    journal: Arc<Appender>,
+    lanes: Arc<Lanes>,
+    keys: Claims,
+    names: Claims,
+    directory: Directory,
+    admission: Arc<Admission>,
+    clock: Arc<dyn Clock>,
+    mint: EngineMint,
+    recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
+    limits: Limits,
+    ended: AtomicBool,
+}
+
+/// Called once when the log has failed: the process has to end.
+pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
+
+/// What the log's thread tells the engine.
+struct JournalEvents {
+    lanes: Arc<Lanes>,
+    on_fatal: Option<OnFatal>,
+}
+
+impl wal::Events for JournalEvents {
+    fn durable(&mut self, position: u64) {
+        self.lanes.durable(position);
+    }
+
+    fn failed(&mut self, error: &wal::Error) {
+        self.lanes.fail();
+        if let Some(on_fatal) = self.on_fatal.take() {
+            on_fatal(&error.to_string());
+        }
+    }
+}
+
+impl Engine {
+    /// Starts the engine on an open log and what its records made, with as many lanes as there
+    /// are runtimes.
+    ///
+    /// # Errors
+    /// When the log's threads cannot be started.
+    pub fn start(
+        log: Log,
+        replay: Replay,
+        lanes: usize,
+        limits: Limits,
+        clock: Arc<dyn Clock>,
+        on_fatal: OnFatal,
+    ) -> Result<Self, wal::Error> {
+        let lanes = Arc::new(Lanes::new(lanes));
+        let events = JournalEvents {
+            lanes: Arc::clone(&lanes),
+            on_fatal: Some(on_fatal),
+        };
+        let journal = log.start(Box::new(events))?;
+        lanes.durable(journal.durable());
+        clock.not_before(replay.last_at.unwrap_or_default());
+        let recent = quick_cache::sync::Cache::with_weighter(
+            usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
+            limits.recent_bytes_max,
+            StoredWeight,
+        );
+        let shared = Arc::new(Shared {
+            tables: replay.tables,
+            journal,
+            directory: Directory::new(lanes.count()),
+            lanes,
+            keys: Claims::new(),
+            names: Claims::new(),
+            admission: Arc::new(Admission::new(limits.commands_max)),
+            mint: EngineMint::new(replay.outbox_number),
+            clock,
+            recent,
+            limits,
+            ended: AtomicBool::new(false),
+        });
+        Ok(Self { shared })
+    }
+
+    /// The clock's present.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    /// A new UUIDv7.
+    #[must_use]
+    pub fn new_id(&self) -> uuid::Uuid {
+        self.shared.mint.id(self.now())
+    }
+
+    /// A permit for one more command; `None` when as many as may be are in flight, or too much
+    /// waits for the disk.
+    #[must_use]
+    pub fn admit(&self) -> Option<Permit> {
+        if self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max {
+            return None;
+        }
+        Admission::admit(&self.shared.admission)
+    }
+
+    /// Whether commands are taken: the log works and the disk has room.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.shared.ended.load(Ordering::Acquire)
+            && !self.shared.lanes.has_failed()
+            && self.shared.journal.has_room()
+    }
+
+    /// Resources and keys held, and the highest durable position.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            resources: self.shared.tables.resources(),
+            keys: self.shared.tables.keys(),
+            durable: self.shared.journal.durable(),
+            live_actors: self.shared.directory.live(),
+        }
+    }
+
+    /// Carries a command out. The permit is held until the answer is there.
+    pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
+        let reply = self.shared.execute(call).await;
+        drop(permit);
+        reply
+    }
+
+    /// Reads.
+    pub async fn read(
+        &self,
+        read: Read,
+        actor: &Actor,
+        path: &[(&str, &str)],
+    ) -> Result<(Found, u64), Reply> {
+        self.shared.read(read, actor, path).await
+    }
+
+    /// Takes no more commands, makes durable what was committed, closes the log.
+    ///
+    /// # Errors
+    /// When the log had failed.
+    pub fn shut_down(&self) -> Result<(), wal::Error> {
+        self.shared.ended.store(true, Ordering::Release);
+        self.shared.journal.shutdown()
+    }
+}
+
+/// What the engine holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Resources.
+    pub resources: usize,
+    /// Keys of idempotency.
+    pub keys: usize,
+    /// The highest durable position.
+    pub durable: u64,
+    /// Resources whose actor is awake.
+    pub live_actors: usize,
+}
+
+/// What a decision has read, and the position on which it rests.
+pub(crate) struct Basis {
+    durable_before: u64,
+    seen: Vec<(Digest, u64)>,
+    names: Vec<(Name, Option<Digest>)>,
+    lists: Vec<(Name, Vec<Digest>)>,
+}
+
+impl Shared {
+    /// What `view` has read since `durable_before` was looked at.
+    pub(crate) fn basis(durable_before: u64, view: &View<'_>) -> Basis {
+        Basis {
+            durable_before,
+            seen: view.seen(),
+            names: view.names_seen(),
+            lists: view.lists_seen(),
+        }
+    }
+
+    /// Whether all that was read still stands so.
+    pub(crate) fn stands(&self, basis: &Basis) -> bool {
+        let tables = &self.tables;
+        basis.seen.iter().all(|(key, position)| tables.position(*key) == *position)
+            && basis.names.iter().all(|(name, holder)| tables.holder(*name) == *holder)
+            && basis.lists.iter().all(|(list, members)| tables.listed(*list) == *members)
+    }
+
+    /// The position on which an answer rests that changes nothing.
+    pub(crate) fn rests_on(&self, basis: &Basis) -> u64 {
+        let seen = basis.seen.iter().map(|(_, position)| *position);
+        let holders = basis.names.iter().filter_map(|(_, holder)| *holder);
+        let holders = holders.map(|holder| self.tables.position(holder));
+        let highest = seen.chain(holders).fold(basis.durable_before, u64::max);
+        // That nobody holds a name any more, or stands in a list, has no position of its own.
+        let absent = basis.names.iter().any(|(_, holder)| holder.is_none());
+        if absent || !basis.lists.is_empty() {
+            return highest.max(self.journal.appended());
+        }
+        highest
+    }
+
+    /// The actor's lifecycle refuses, or the basis of its not refusing.
+    fn lifecycle(&self, actor: &Actor) -> Result<(), (Rejection, u64)> {
+        let durable_before = self.journal.durable();
+        let view = View::new(&self.tables);
+        let Some(fact) = view.fact::<ActorFact>(&actor.subject) else {
+            return Ok(());
+        };
+        let refusal = match fact.facts.lifecycle {
+            ActorLifecycle::Active => return Ok(()),
+            ActorLifecycle::Inactive => ("actor_inactive", "The actor is inactive."),
+            ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
+        };
+        let position = self.rests_on(&Self::basis(durable_before, &view));
+        Err((Rejection::new(Class::Forbidden, refusal.0, refusal.1), position))
+    }
+
+    async fn execute(self: &Arc<Self>, call: Call) -> Reply {
+        if self.ended.load(Ordering::Acquire) {
+            return Reply::Unavailable;
+        }
+        if call.row.is_none_or(|row| row.bearer)
+            && let Err((rejection, position)) = self.lifecycle(&call.actor)
+        {
+            return self.refuse(rejection, position).await;
+        }
+        let fingerprint = call.command.fingerprint();
+        let Some((key, scope, reused)) = key_of(&call) else {
+            return self.decide(call, None, fingerprint).await;
+        };
+        let row = call.row;
+        let tag = row.map_or(0, |row| row.tag);
+        let digest = key_digest(tag, &scope, &key);
+        // While this is held, nobody else carries out a command with this key.
+        let _held = self.keys.hold(digest).await;
+        if let Some(first) = self.tables.key(digest) {
+            return self.replay(row, first, Some(fingerprint), reused).await;
+        }
+        self.decide(call, Some((key, scope, digest)), fingerprint).await
+    }
+
+    /// The answer of the commit at `first` again; a refusal when its facts were others.
+    async fn replay(
+        &self,
+        row: Option<&'static Row>,
+        first: u64,
+        fingerprint: Option<Fingerprint>,
+        reused: &'static str,
+    ) -> Reply {
+        let position = self.journal.durable().max(first);
+        if self.lanes.wait(first).await.is_err() {
+            return Reply::OutcomeUnknown;
+        }
+        match self.stored(first, fingerprint).await {
+            Ok(Some(stored)) => Reply::Done {
+                body: match row {
+                    Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
+                    None => stored.body,
+                },
+                disposition: stored.disposition,
+                replay: true,
+                position,
+            },
+            Ok(None) => {
+                let rejection = Rejection::new(
+                    Class::Conflict,
+                    reused,
+                    "The key was used before with other facts.",
+                );
+                self.refuse(rejection, position).await
+            }
+            Err(error) => {
+                tracing::error!(position = first, %error, "a stored answer cannot be read");
+                Reply::Unavailable
+            }
+        }
+    }
+
+    /// The answer stored at `first`; `None` when the command there had other facts.
+    async fn stored(
+        &self,
+        first: u64,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Option<Stored>, String> {
+        let stored = match self.recent.get(&first) {
+            Some(stored) => stored,
+            None => self.stored_in_log(first).await?,
+        };
+        let same = fingerprint.is_none_or(|fingerprint| fingerprint == stored.fingerprint);
+        Ok(same.then_some(stored))
+    }
+
+    async fn stored_in_log(&self, first: u64) -> Result<Stored, String> {
+        let record = self.record(first).await?;
+        let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
+        let outcome = match record.outcome {
+            // A second key of the same command: its facts are the first one's.
+            RecordOutcome::SameAs(earlier) => self.record(earlier).await?.outcome,
+            outcome => outcome,
+        };
+        match (outcome, fingerprint) {
+            (RecordOutcome::Answer { accepted, body }, Some(fingerprint)) => Ok(Stored {
+                fingerprint,
+                body: body.0.into(),
+                disposition: Disposition::from_accepted(accepted),
+            }),
+            _ => Err(format!("position {first} leads to no answer")),
+        }
+    }
+
+    /// The durable record at `position`.
+    async fn record(&self, position: u64) -> Result<Record, String> {
+        let journal = Arc::clone(&self.journal);
+        let read = tokio::task::spawn_blocking(move || journal.read(position));
+        let bytes = read
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| format!("position {position} is not in the log"))?;
+        Record::decode(&bytes).map_err(|error| error.to_string())
+    }
+
+    async fn refuse(&self, rejection: Rejection, position: u64) -> Reply {
+        if self.lanes.wait(position).await.is_err() {
+            return Reply::Unavailable;
+        }
+        Reply::Refused {
+            rejection: Box::new(rejection),
+            position,
+        }
+    }
+
+    /// Has the command decided by its resource's actor.
+    async fn decide(
+        self: &Arc<Self>,
+        call: Call,
+        key: Option<(Box<str>, Box<str>, Digest)>,
+        fingerprint: Fingerprint,
+    ) -> Reply {
+        let row = call.row;
+        let born = self.mint.id(self.clock.now());
+        let (key, scope, key_digest) = match key {
+            Some((key, scope, digest)) => (key, scope, Some(digest)),
+            None => (Box::default(), call.actor.subject.clone(), None),
+        };
+        let (target, names) = {
+            let context = Context {
+                actor: &call.actor,
+                now: self.clock.now(),
+                key: &key,
+                fingerprint,
+                born,
+                mint: &self.mint.at(self.clock.now()),
+                view: View::new(&self.tables),
+            };
+            (call.command.target(&context), call.command.names(&context))
+        };
+        // Held until the commit has taken them, or until it is clear that none will.
+        let _names = self.names.hold_all(names.iter().map(|name| name.0).collect()).await;
+        let (sender, receiver) = oneshot::channel();
+        let job = Job {
+            call,
+            key,
+            scope,
+            key_digest,
+            fingerprint,
+            born,
+            target,
+            names,
+            reply: sender,
+            shared: Arc::clone(self),
+        };
+        match target {
+            Some(target) => {
+                if let Err(error) = self.directory.dispatch(target, job).await {
+                    tracing::error!(%error, "an actor cannot be woken");
+                    return Reply::Unavailable;
+                }
+            }
+            // Without a resource there is nothing to change: decided here, to refuse.
+            None => job.run(&mut resource::Slot::empty()),
+        }
+        match receiver.await {
+            Ok(verdict) => self.answer(verdict, row).await,
+            // The actor is gone with the job: only a process that ends drops one.
+            Err(_) => Reply::OutcomeUnknown,
+        }
+    }
+
+    async fn answer(&self, verdict: Verdict, row: Option<&'static Row>) -> Reply {
+        match verdict {
+            Verdict::Committed { position, stored } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return Reply::OutcomeUnknown;
+                }
+                Reply::Done {
+                    body: stored.body,
+                    disposition: stored.disposition,
+                    replay: false,
+                    position,
+                }
+            }
+            Verdict::ReplayOf { first, position } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return Reply::OutcomeUnknown;
+                }
+                match self.replay(row, first, None, "").await {
+                    Reply::Done { body, disposition, replay, .. } => {
+                        Reply::Done { body, disposition, replay, position }
+                    }
+                    other => other,
+                }
+            }
+            Verdict::Answered { body, position } => {
+                if self.lanes.wait(position).await.is_err() {
+                    return Reply::Unavailable;
+                }
+                Reply::Done {
+                    body: body.into(),
+                    disposition: Disposition::Done,
+                    replay: false,
+                    position,
+                }
+            }
+            Verdict::Refused { rejection, position } => self.refuse(rejection, position).await,
+            Verdict::Unavailable => Reply::Unavailable,
+            Verdict::Fault => Reply::Fault,
+        }
+    }
+
+    async fn read(
+        &self,
+        read: Read,
+        actor: &Actor,
+        path: &[(&str, &str)],
+    ) -> Result<(Found, u64), Reply> {
+        if let Err((rejection, position)) = self.lifecycle(actor) {
+            return Err(self.refuse(rejection, position).await);
+        }
+        let (found, position) = self.read_now(read, actor, path);
+        if self.lanes.wait(position).await.is_err() {
+            return Err(Reply::Unavailable);
+        }
+        found.map(|found| (found, position)).map_err(|rejection| Reply::Refused {
+            rejection: Box::new(rejection),
+            position,
+        })
+    }
+
+    /// Reads what stands at one instant.
+    fn read_now(
+        &self,
+        read: Read,
+        actor: &Actor,
+        path: &[(&str, &str)],
+    ) -> (Result<Found, Rejection>, u64) {
+        loop {
+            let durable_before = self.journal.durable();
+            let view = View::new(&self.tables);
+            let found = read(&ReadRequest {
+                actor,
+                path,
+                view: &view,
+                now: self.clock.now(),
+            });
+            let basis = Self::basis(durable_before, &view);
+            let position = self.rests_on(&basis);
+            if self.stands(&basis) {
+                return (found, position);
+            }
+        }
+    }
+}
+
+/// The call's key, the scope it is unique in, and the code of its use with other facts.
+fn key_of(call: &Call) -> Option<(Box<str>, Box<str>, &'static str)> {
+    const REUSED: &str = "idempotency_key_reused";
+    let subject = || call.actor.subject.clone();
+    match call.row?.key {
+        KeySource::None => None,
+        KeySource::Header => Some((call.header_key.clone()?, subject(), REUSED)),
+        KeySource::Body => Some((call.command.key()?.into(), subject(), REUSED)),
+        KeySource::BodyOfAll { reused } => {
+            Some((call.command.key()?.into(), Box::default(), reused))
+        }
+    }
+}

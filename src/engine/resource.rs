@@ -1,0 +1,309 @@
+//! What a resource's actor does with one command: decide, write, publish, take the next.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::{Basis, Call, Shared, Stored};
+use crate::base::codec::Blob;
+use crate::base::digest::{Digest, Fingerprint};
+use crate::domain::operation::{Context, Decided, Outcome};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::{Name, Source as _, View};
+use crate::journal::record::{
+    NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest,
+};
+
+/// How often a command is decided anew when what it has read was changed meanwhile.
+const ATTEMPTS_MAX: usize = 1_000;
+
+/// The state that an actor has at hand between two commands, and where it was committed.
+pub(crate) struct Slot {
+    state: Option<Box<dyn Any + Send>>,
+    position: u64,
+}
+
+impl Slot {
+    /// Nothing at hand.
+    pub(crate) fn empty() -> Self {
+        Self {
+            state: None,
+            position: 0,
+        }
+    }
+}
+
+/// A command on its way to its resource's actor.
+pub(crate) struct Job {
+    pub(crate) call: Call,
+    pub(crate) key: Box<str>,
+    pub(crate) scope: Box<str>,
+    pub(crate) key_digest: Option<Digest>,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) born: Uuid,
+    pub(crate) target: Option<Digest>,
+    /// The names that are held for the command.
+    pub(crate) names: Vec<Name>,
+    pub(crate) reply: oneshot::Sender<Verdict>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the actor made of a command. None of it may leave the process before its position is
+/// durable.
+pub(crate) enum Verdict {
+    Committed { position: u64, stored: Stored },
+    ReplayOf { first: u64, position: u64 },
+    Answered { body: Vec<u8>, position: u64 },
+    Refused { rejection: Rejection, position: u64 },
+    /// Nothing was done: no room on the disk, or the log has ended.
+    Unavailable,
+    /// Nothing was done: a fault of ours.
+    Fault,
+}
+
+/// What one attempt at a command came to.
+enum Attempt {
+    Final(Verdict),
+    /// What it had read has changed: once more.
+    Again,
+}
+
+impl Job {
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Decides the command and, when it commits, writes and publishes it.
+    pub(crate) fn run(self, slot: &mut Slot) {
+        let mut verdict = Verdict::Fault;
+        for attempt in 1..=ATTEMPTS_MAX {
+            match self.attempt(slot) {
+                Attempt::Final(last) => {
+                    verdict = last;
+                    break;
+                }
+                Attempt::Again if attempt == ATTEMPTS_MAX => {
+                    tracing::error!("a command found its facts changed {ATTEMPTS_MAX} times");
+                }
+                Attempt::Again => {}
+            }
+        }
+        // Whoever asked and left still has the commit under its key.
+        let _ = self.reply.send(verdict);
+    }
+
+    fn attempt(&self, slot: &mut Slot) -> Attempt {
+        let shared = &*self.shared;
+        let durable_before = shared.journal.durable();
+        let now = shared.clock.now();
+        let mint = shared.mint.at(now);
+        let context = Context {
+            actor: &self.call.actor,
+            now,
+            key: &self.key,
+            fingerprint: self.fingerprint,
+            born: self.born,
+            mint: &mint,
+            view: View::new(&shared.tables),
+        };
+        // A panic in here is this command's fault and nobody else's: nothing was written yet.
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            if slot.state.is_some()
+                && let Some(target) = self.target
+            {
+                context.view.note(target, slot.position);
+            }
+            let outcome = self.call.command.decide(self.target, &mut slot.state, &context);
+            if let (Some(target), 0) = (self.target, slot.position) {
+                slot.position = context.view.position(target);
+            }
+            if let Ok(Outcome::Commit(decided)) = &outcome {
+                self.check_names(decided);
+            }
+            outcome
+        }));
+        let basis = Shared::basis(durable_before, &context.view);
+        let outcome = match decided {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                // The state at hand may be half changed: the next command reads it anew.
+                *slot = Slot::empty();
+                return Attempt::Final(Verdict::Fault);
+            }
+        };
+        match outcome {
+            Ok(Outcome::Commit(decided)) => {
+                let record = self.record(now, &decided);
+                self.commit(slot, &basis, record, decided)
+            }
+            Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
+            Ok(Outcome::Answer(body)) => self.unless_changed(&basis, |position| {
+                Verdict::Answered { body, position }
+            }),
+            Err(rejection) => self.unless_changed(&basis, |position| {
+                Verdict::Refused { rejection, position }
+            }),
+        }
+    }
+
+    /// A decision takes only names that were held for it, and that nobody has.
+    fn check_names(&self, decided: &Decided) {
+        for change in &decided.changes {
+            for name in &change.names_taken {
+                let holder = self.shared.tables.holder(*name);
+                assert!(holder.is_none(), "a name that is taken was free");
+                let own = Some(change.key) == self.target;
+                assert!(!own || self.names.contains(name), "a name that is taken was held");
+            }
+        }
+    }
+
+    fn unless_changed(&self, basis: &Basis, verdict: impl FnOnce(u64) -> Verdict) -> Attempt {
+        let position = self.shared.rests_on(basis);
+        if !self.shared.stands(basis) {
+            return Attempt::Again;
+        }
+        Attempt::Final(verdict(position))
+    }
+
+    /// The record of the commit.
+    fn record(&self, now: crate::base::time::Instant, decided: &Decided) -> Vec<u8> {
+        NewRecord {
+            schema: SCHEMA,
+            at: now,
+            operation: self.call.row.map_or(0, |row| row.tag),
+            subject: &self.scope,
+            key: self.key_digest.map(|_| RecordKey {
+                key: &*self.key,
+                fingerprint: self.fingerprint,
+            }),
+            changes: decided
+                .changes
+                .iter()
+                .map(|change| NewChange {
+                    kind: change.kind,
+                    key: change.key,
+                    event: Blob(change.event.as_slice()),
+                })
+                .collect(),
+            outbox: &decided.outbox,
+            outcome: match self.key_digest {
+                Some(_) => RecordOutcome::Answer {
+                    accepted: decided.disposition.is_accepted(),
+                    body: Blob(decided.answer.as_slice()),
+                },
+                None => RecordOutcome::None,
+            },
+        }
+        .encode()
+    }
+
+    /// Gives the commit its place in the log and makes it visible, both in one step.
+    fn commit(
+        &self,
+        slot: &mut Slot,
+        basis: &Basis,
+        record: Vec<u8>,
+        decided: Box<Decided>,
+    ) -> Attempt {
+        let shared = &*self.shared;
+        if !shared.journal.has_room() {
+            return Attempt::Final(Verdict::Unavailable);
+        }
+        let Decided { changes, answer, disposition, next, .. } = *decided;
+        let stored = Stored {
+            fingerprint: self.fingerprint,
+            body: Bytes::from(answer),
+            disposition,
+        };
+        let mut sequence = shared.journal.sequence();
+        if !shared.stands(basis) {
+            drop(sequence);
+            // Its own state cannot have changed; what it read of others has.
+            return Attempt::Again;
+        }
+        let position = match sequence.push(record) {
+            Ok(position) => position,
+            Err(error) => {
+                tracing::error!(%error, "a record was not taken");
+                return Attempt::Final(Verdict::Unavailable);
+            }
+        };
+        // From here on the commit is in the log's hands: half of it must not stay alive here.
+        let whole = EndUnlessWhole;
+        for change in changes {
+            shared.tables.publish(position, change);
+        }
+        if let Some(key) = self.key_digest {
+            shared.tables.take_key(key, position);
+        }
+        drop(sequence);
+        slot.state = Some(next);
+        slot.position = position;
+        if self.key_digest.is_some() {
+            shared.recent.insert(position, stored.clone());
+        }
+        std::mem::forget(whole);
+        Attempt::Final(Verdict::Committed { position, stored })
+    }
+
+    /// Takes the present key for the answer that was given under `first_key`.
+    fn second_key(
+        &self,
+        basis: &Basis,
+        now: crate::base::time::Instant,
+        first_key: &str,
+    ) -> Attempt {
+        let shared = &*self.shared;
+        let tag = self.call.row.map_or(0, |row| row.tag);
+        let first = shared.tables.key(key_digest(tag, &self.scope, first_key));
+        let (Some(first), Some(key)) = (first, self.key_digest) else {
+            tracing::error!("the first answer of a replay is not known");
+            return Attempt::Final(Verdict::Fault);
+        };
+        if !shared.journal.has_room() {
+            return Attempt::Final(Verdict::Unavailable);
+        }
+        let record = NewRecord {
+            schema: SCHEMA,
+            at: now,
+            operation: tag,
+            subject: &self.scope,
+            key: Some(RecordKey {
+                key: &*self.key,
+                fingerprint: self.fingerprint,
+            }),
+            changes: Vec::new(),
+            outbox: &[],
+            outcome: RecordOutcome::SameAs(first),
+        }
+        .encode();
+        let mut sequence = shared.journal.sequence();
+        if !shared.stands(basis) {
+            return Attempt::Again;
+        }
+        let Ok(position) = sequence.push(record) else {
+            return Attempt::Final(Verdict::Unavailable);
+        };
+        let whole = EndUnlessWhole;
+        shared.tables.take_key(key, position);
+        drop(sequence);
+        std::mem::forget(whole);
+        Attempt::Final(Verdict::ReplayOf { first, position })
+    }
+}
+
+/// Ends the process when it is dropped: by a panic between a record's place in the log and the
+/// publishing of all that it changes.
+struct EndUnlessWhole;
+
+impl Drop for EndUnlessWhole {
+    fn drop(&mut self) {
+        tracing::error!("a commit was not published as a whole: the process ends");
+        std::process::abort();
+    }
+}

@@ -1,0 +1,269 @@
+//! Answers: the one place that knows status codes and the shapes of problems.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{
+    ALLOW, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::base::json::Fault;
+use crate::catalogue::{Invalid, ProblemShape, Row, Success};
+use crate::domain::operation::{Disposition, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::engine::Reply;
+
+/// An answer on its way out.
+pub type Answer = Response<Full<Bytes>>;
+
+const POSITION: HeaderName = HeaderName::from_static("carebook-position");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Seconds after which to try again, when something passes soon.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// What a route says of its answers.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// The shape of its problems.
+    pub problem: ProblemShape,
+    /// The status of an invalid request.
+    pub invalid: StatusCode,
+}
+
+impl Manner {
+    /// The manner of what is no operation: 400, the full shape.
+    pub const PLAIN: Self = Self {
+        problem: ProblemShape::Full,
+        invalid: StatusCode::BAD_REQUEST,
+    };
+
+    /// An operation's manner.
+    #[must_use]
+    pub fn of(row: &Row) -> Self {
+        Self {
+            problem: row.problem,
+            invalid: match row.invalid {
+                Invalid::BadRequest => StatusCode::BAD_REQUEST,
+                Invalid::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+            },
+        }
+    }
+
+    fn status(self, class: Class) -> StatusCode {
+        match class {
+            Class::Invalid => self.invalid,
+            Class::Forbidden => StatusCode::FORBIDDEN,
+            Class::Missing => StatusCode::NOT_FOUND,
+            Class::Conflict => StatusCode::CONFLICT,
+        }
+    }
+
+    /// A refusal.
+    #[must_use]
+    pub fn rejected(self, rejection: &Rejection) -> Answer {
+        let status = self.status(rejection.class);
+        if let Some(body) = &rejection.body {
+            return json(status, body.clone());
+        }
+        self.problem(Problem {
+            status,
+            code: rejection.code,
+            message: &rejection.message,
+            faults: &rejection.faults,
+            conflicting: &rejection.conflicting,
+        })
+    }
+
+    /// A problem that is no rejection of the domain's.
+    #[must_use]
+    pub fn trouble(self, status: StatusCode, code: &'static str, message: &str) -> Answer {
+        self.problem(Problem {
+            status,
+            code,
+            message,
+            faults: &[],
+            conflicting: &[],
+        })
+    }
+
+    fn problem(self, problem: Problem<'_>) -> Answer {
+        let Problem { status, code, message, faults, conflicting } = problem;
+        let number = status.as_u16();
+        let retryable = matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        let body = match self.problem {
+            ProblemShape::Full => to_json(&FullProblem {
+                status: number,
+                code,
+                message,
+                field_errors: faults,
+                conflicting_field_paths: conflicting,
+                retryable,
+            }),
+            ProblemShape::Profile => to_json(&ProfileProblem { status: number, code, retryable }),
+            ProblemShape::Invitation => to_json(&InvitationProblem {
+                status: number,
+                code,
+                message,
+                retryable,
+            }),
+        };
+        let mut answer = json(status, body);
+        if retryable {
+            answer.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
+        }
+        answer
+    }
+
+    /// 401, with the challenge that fits what was sent.
+    #[must_use]
+    pub fn unauthenticated(self, challenge: &'static str) -> Answer {
+        let mut answer = self.trouble(
+            StatusCode::UNAUTHORIZED,
+            "authentication_required",
+            "A valid bearer token is required.",
+        );
+        answer
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        answer
+    }
+
+    /// 429.
+    #[must_use]
+    pub fn overloaded(self) -> Answer {
+        self.trouble(
+            StatusCode::TOO_MANY_REQUESTS,
+            "overloaded",
+            "The service is busy; nothing was done. Try again soon.",
+        )
+    }
+
+    /// 503, nothing was done.
+    #[must_use]
+    pub fn unavailable(self) -> Answer {
+        self.trouble(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "service_unavailable",
+            "The service cannot do this at present; nothing was done. Try again.",
+        )
+    }
+
+    /// The answer to what the engine says of an operation.
+    #[must_use]
+    pub fn reply(self, reply: Reply, success: Success) -> Answer {
+        match reply {
+            Reply::Done { body, disposition, replay, position } => {
+                let mut answer = json(success_status(success, disposition, replay), body);
+                if replay {
+                    let yes = HeaderValue::from_static("true");
+                    answer.headers_mut().insert(REPLAYED, yes);
+                }
+                at_position(answer, position)
+            }
+            Reply::Refused { rejection, position } => {
+                at_position(self.rejected(&rejection), position)
+            }
+            Reply::Overloaded => self.overloaded(),
+            Reply::Unavailable => self.unavailable(),
+            Reply::OutcomeUnknown => self.trouble(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "outcome_unknown",
+                "The command may or may not have been carried out: send it again under the same key.",
+            ),
+            Reply::Fault => self.trouble(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal_error",
+                "A fault of the service; nothing was done.",
+            ),
+        }
+    }
+}
+
+fn success_status(success: Success, disposition: Disposition, replay: bool) -> StatusCode {
+    match (success, disposition, replay) {
+        (Success::CreatedOnce, _, true) | (Success::Ok, ..) => StatusCode::OK,
+        (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
+        (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,
+    }
+}
+
+struct Problem<'a> {
+    status: StatusCode,
+    code: &'static str,
+    message: &'a str,
+    faults: &'a [Fault],
+    conflicting: &'a [std::borrow::Cow<'static, str>],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FullProblem<'a> {
+    status: u16,
+    code: &'static str,
+    message: &'a str,
+    field_errors: &'a [Fault],
+    conflicting_field_paths: &'a [std::borrow::Cow<'static, str>],
+    retryable: bool,
+}
+
+#[derive(Serialize)]
+struct ProfileProblem {
+    status: u16,
+    code: &'static str,
+    retryable: bool,
+}
+
+#[derive(Serialize)]
+struct InvitationProblem<'a> {
+    status: u16,
+    code: &'static str,
+    message: &'a str,
+    retryable: bool,
+}
+
+/// An answer with a JSON body.
+#[must_use]
+pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, JSON);
+    answer
+}
+
+/// An answer without a body.
+#[must_use]
+pub fn empty(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// The answer, saying on which position it rests.
+#[must_use]
+pub fn at_position(mut answer: Answer, position: u64) -> Answer {
+    answer.headers_mut().insert(POSITION, HeaderValue::from(position));
+    answer
+}
+
+/// The answer with an entity tag.
+#[must_use]
+pub fn tagged(mut answer: Answer, tag: &str) -> Answer {
+    if let Ok(value) = HeaderValue::try_from(format!("\"{tag}\"")) {
+        answer.headers_mut().insert(ETAG, value);
+    }
+    answer
+}
+
+/// The answer with the methods that a path has.
+#[must_use]
+pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
+    if let Ok(value) = HeaderValue::try_from(methods) {
+        answer.headers_mut().insert(ALLOW, value);
+    }
+    answer
+}
