@@ -163,19 +163,32 @@ pub struct Change {
     pub names_left: Vec<Name>,
     /// The names that it holds now and did not before.
     pub names_taken: Vec<Name>,
+    /// The lists it stood in before and stands in no more.
+    pub lists_left: Vec<Name>,
+    /// The lists that it stands in now and did not before.
+    pub lists_joined: Vec<Name>,
+}
+
+/// What is in `these` and not in `those`.
+fn without(these: &[Name], those: &[Name]) -> Vec<Name> {
+    these.iter().filter(|name| !those.contains(name)).copied().collect()
 }
 
 impl Change {
     fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
         let held = before.map(R::names).unwrap_or_default();
         let holds = next.names();
+        let stood_in = before.map(R::listed).unwrap_or_default();
+        let stands_in = next.listed();
         Self {
             kind: R::KIND.tag,
             key: next.key(),
             event: codec::encode(event),
             state: codec::encode(next),
-            names_left: held.iter().filter(|name| !holds.contains(name)).copied().collect(),
-            names_taken: holds.iter().filter(|name| !held.contains(name)).copied().collect(),
+            names_left: without(&held, &holds),
+            names_taken: without(&holds, &held),
+            lists_left: without(&stood_in, &stands_in),
+            lists_joined: without(&stands_in, &stood_in),
         }
     }
 }

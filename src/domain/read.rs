@@ -7,11 +7,14 @@ use super::rejection::Rejection;
 use super::resource::{Resource, View};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
+use crate::base::time::Instant;
 
 /// A request to read.
 pub struct ReadRequest<'a> {
     /// Who asks.
     pub actor: &'a Actor,
+    /// The time of reading.
+    pub now: Instant,
     /// The parameters of the path, by name, percent-decoded.
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.

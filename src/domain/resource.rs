@@ -57,6 +57,14 @@ pub trait Resource:
         Vec::new()
     }
 
+    /// The lists that it stands in, each once: the adjustments of a booking, the policies of a
+    /// service type.
+    /// Unlike a name of its own, a list's name is shared by all that stand in it. It is found
+    /// there with [`View::listed`].
+    fn listed(&self) -> Vec<Name> {
+        Vec::new()
+    }
+
     /// Whether the state is one that can be; checked after each apply in debug builds, and by
     /// recovery and `verify`.
     ///
@@ -73,7 +81,8 @@ pub trait Resource:
 }
 
 crate::words! {
-    /// What names are unique in. New ones go at the end.
+    /// What names are unique in, and what lists are of. New ones go at the end. A space has names
+    /// or lists, never both.
     pub enum Space {
         /// The code of a settlement statement.
         StatementCode = "statement code",
@@ -86,7 +95,7 @@ crate::words! {
     }
 }
 
-/// A name that one resource holds at a time.
+/// A name that one resource holds at a time, or that a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub Digest);
 
@@ -108,6 +117,9 @@ pub trait Source {
 
     /// The key of the resource that holds `name`.
     fn holder(&self, name: Name) -> Option<Digest>;
+
+    /// The keys of the resources that stand in `list`, in ascending order, each once.
+    fn listed(&self, list: Name) -> Vec<Digest>;
 }
 
 /// A read-only view of committed state that remembers what was read from it, so that an answer
@@ -116,6 +128,7 @@ pub struct View<'a> {
     source: &'a dyn Source,
     seen: RefCell<Vec<(Digest, u64)>>,
     names_seen: RefCell<Vec<(Name, Option<Digest>)>>,
+    lists_seen: RefCell<Vec<(Name, Vec<Digest>)>>,
 }
 
 impl<'a> View<'a> {
@@ -126,6 +139,7 @@ impl<'a> View<'a> {
             source,
             seen: RefCell::default(),
             names_seen: RefCell::default(),
+            lists_seen: RefCell::default(),
         }
     }
 
@@ -171,6 +185,22 @@ impl<'a> View<'a> {
         holder
     }
 
+    /// The keys of the resources that stand in `list`, in ascending order (which says nothing
+    /// about them: sort by what matters).
+    #[must_use]
+    pub fn listed(&self, list: Name) -> Vec<Digest> {
+        let keys = self.source.listed(list);
+        self.lists_seen.borrow_mut().push((list, keys.clone()));
+        keys
+    }
+
+    /// The resources that stand in `list`, which are all of the kind asked for, in the order of
+    /// their keys.
+    #[must_use]
+    pub fn all_listed<R: Resource>(&self, list: Name) -> Vec<R> {
+        self.listed(list).into_iter().filter_map(|key| self.at(key)).collect()
+    }
+
     /// What was read: each resource with the position of its last commit (0: it did not exist).
     #[must_use]
     pub fn seen(&self) -> Vec<(Digest, u64)> {
@@ -181,6 +211,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn names_seen(&self) -> Vec<(Name, Option<Digest>)> {
         self.names_seen.borrow().clone()
+    }
+
+    /// The lists that were looked up, each with what stood in it. A list holds still while the
+    /// same keys stand in it; that their resources hold still is for [`View::seen`] to say.
+    #[must_use]
+    pub fn lists_seen(&self) -> Vec<(Name, Vec<Digest>)> {
+        self.lists_seen.borrow().clone()
     }
 }
 
@@ -210,6 +247,10 @@ pub struct Replayed {
     pub names_before: Vec<Name>,
     /// The names it holds now.
     pub names: Vec<Name>,
+    /// The lists it stood in before.
+    pub lists_before: Vec<Name>,
+    /// The lists it stands in now.
+    pub lists: Vec<Name>,
 }
 
 /// Erases the type of the resource `R`.
@@ -233,6 +274,7 @@ impl<R: Resource> AnyResource for Registered<R> {
         let event: R::Event =
             codec::decode(event).map_err(|error| format!("the event: {error}"))?;
         let names_before = before.as_ref().map(R::names).unwrap_or_default();
+        let lists_before = before.as_ref().map(R::listed).unwrap_or_default();
         let revision = before.as_ref().map(R::revision);
         let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             R::apply(before, &event, at)
@@ -244,10 +286,111 @@ impl<R: Resource> AnyResource for Registered<R> {
             state: codec::encode(&next),
             names_before,
             names: next.names(),
+            lists_before,
+            lists: next.listed(),
         })
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
         codec::decode::<R>(state).map(|state| state.revision())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// Something that stands in the list of its owner.
+    #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+    struct Thing {
+        number: u8,
+        owner: String,
+    }
+
+    fn list(owner: &str) -> Name {
+        Name::new(Space::ProfileOwner, &[owner])
+    }
+
+    impl Resource for Thing {
+        const KIND: Kind = Kind {
+            tag: 0x7fff,
+            name: "thing",
+        };
+        type Event = Thing;
+
+        fn apply(_: Option<Self>, event: &Self, _: Instant) -> Self {
+            event.clone()
+        }
+
+        fn id(&self) -> Vec<String> {
+            vec![self.number.to_string()]
+        }
+
+        fn revision(&self) -> Revision {
+            Revision::FIRST
+        }
+
+        fn listed(&self) -> Vec<Name> {
+            vec![list(&self.owner)]
+        }
+    }
+
+    /// A source in which two things stand in one list.
+    struct Two;
+
+    impl Source for Two {
+        fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+            let thing = [1, 2].map(|number| Thing {
+                number,
+                owner: "a".to_owned(),
+            });
+            let thing = thing.into_iter().find(|thing| thing.key() == key)?;
+            read(&codec::encode(&thing));
+            Some(u64::from(thing.number))
+        }
+
+        fn holder(&self, _: Name) -> Option<Digest> {
+            None
+        }
+
+        fn listed(&self, name: Name) -> Vec<Digest> {
+            if name != list("a") {
+                return Vec::new();
+            }
+            let mut keys = vec![Thing::KIND.key(&["1"]), Thing::KIND.key(&["2"])];
+            keys.sort();
+            keys
+        }
+    }
+
+    #[test]
+    fn a_view_remembers_the_lists_that_were_read_and_what_stood_in_them() {
+        let view = View::new(&Two);
+        assert_eq!(view.all_listed::<Thing>(list("b")), []);
+        let mut numbers: Vec<_> =
+            view.all_listed::<Thing>(list("a")).iter().map(|thing| thing.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2]);
+        assert_eq!(view.lists_seen(), [(list("b"), Vec::new()), (list("a"), Two.listed(list("a")))]);
+        assert_eq!(view.seen().len(), 2, "the resources listed were read");
+        assert_eq!(view.names_seen(), [], "a list is no name");
+    }
+
+    #[test]
+    fn replaying_an_event_tells_the_lists_left_and_joined() {
+        let thing = |owner: &str| Thing {
+            number: 1,
+            owner: owner.to_owned(),
+        };
+        let registered = Registered::<Thing>::NEW;
+        let replay = |before: Option<&Thing>, event: &Thing| {
+            let before = before.map(codec::encode);
+            registered.replay(before.as_deref(), &codec::encode(event), Instant::default()).unwrap()
+        };
+        let born = replay(None, &thing("a"));
+        assert_eq!((born.lists_before, born.lists), (vec![], vec![list("a")]));
+        let moved = replay(Some(&thing("a")), &thing("b"));
+        assert_eq!((moved.lists_before, moved.lists), (vec![list("a")], vec![list("b")]));
     }
 }

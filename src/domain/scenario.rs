@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -27,6 +27,7 @@ use crate::catalogue::{self, KeySource, OPERATIONS, READS};
 struct Memory {
     states: BTreeMap<Digest, (Vec<u8>, u64)>,
     names: BTreeMap<Name, Digest>,
+    lists: BTreeMap<Name, BTreeSet<Digest>>,
     position: u64,
 }
 
@@ -39,6 +40,10 @@ impl Source for Memory {
 
     fn holder(&self, name: Name) -> Option<Digest> {
         self.names.get(&name).copied()
+    }
+
+    fn listed(&self, list: Name) -> Vec<Digest> {
+        self.lists.get(&list).into_iter().flatten().copied().collect()
     }
 }
 
@@ -178,6 +183,9 @@ impl Scenario {
         for name in state.names() {
             self.memory.names.insert(name, state.key());
         }
+        for list in state.listed() {
+            self.memory.lists.entry(list).or_default().insert(state.key());
+        }
         self
     }
 
@@ -255,6 +263,17 @@ impl Scenario {
             for name in &change.names_left {
                 assert_eq!(self.memory.names.remove(name), Some(change.key));
             }
+            for list in &change.lists_left {
+                let left = self.memory.lists.get_mut(list).is_some_and(|keys| keys.remove(&change.key));
+                assert!(left, "a list that is left was stood in");
+            }
+            for list in &change.lists_joined {
+                let joined = self.memory.lists.entry(*list).or_default().insert(change.key);
+                assert!(joined, "a list that is joined was not stood in");
+            }
+            for list in &replayed.lists {
+                assert!(self.memory.lists[list].contains(&change.key), "replay makes the same lists");
+            }
             self.memory.states.insert(change.key, (change.state, self.memory.position));
         }
         self.outbox.extend(decided.outbox);
@@ -272,6 +291,7 @@ impl Scenario {
         let view = View::new(&self.memory);
         let request = ReadRequest {
             actor: &self.actor,
+            now: self.now,
             path: parameters,
             view: &view,
         };

@@ -24,6 +24,11 @@ pub trait FactKind:
     fn names(&self, _id: &str) -> Vec<Name> {
         Vec::new()
     }
+
+    /// The lists that the fact stands in.
+    fn listed(&self, _id: &str) -> Vec<Name> {
+        Vec::new()
+    }
 }
 
 /// A fact that nothing but its own system changes, or an operation as a whole.
@@ -66,6 +71,10 @@ impl<K: FactKind> Resource for Fact<K> {
 
     fn names(&self) -> Vec<Name> {
         self.facts.names(&self.id)
+    }
+
+    fn listed(&self) -> Vec<Name> {
+        self.facts.listed(&self.id)
     }
 }
 
