@@ -465,3 +465,437 @@ impl<'a> ReceiptView<'a> {
         }
     }
 }
+
+/// A mother and her profile, for the tests of this group.
+#[cfg(test)]
+pub(crate) mod samples {
+    use serde_json::{Value, json};
+
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, actor};
+
+    /// The owner of the profile.
+    pub(crate) fn mother() -> Actor {
+        actor(ActorKind::Mother, "mother-1")
+    }
+
+    /// The facts of the profile `profile-1`, everything verified.
+    pub(crate) fn fact() -> Value {
+        json!({
+            "ownerSubject": "mother-1",
+            "motherAccountId": "account-1",
+            "accountLifecycle": "active",
+            "fullName": "이 미나",
+            "birthDate": "1990-05-01",
+            "email": "mina@example.org",
+            "primaryPhoneNumber": "+821012345678",
+            "address": {
+                "postalCode": "04524",
+                "roadAddress": "서울 중구 세종대로 110",
+                "detailAddress": "1층",
+            },
+            "verifiedEmail": {
+                "receiptId": "email-receipt-1",
+                "normalizedValue": "mina@example.org",
+                "verifiedAt": "2026-01-02T00:00:00.000Z",
+            },
+            "verifiedPhone": {
+                "receiptId": "phone-receipt-1",
+                "normalizedValue": "+821012345678",
+                "verifiedAt": "2026-01-03T00:00:00.000Z",
+            },
+            "ownershipState": "applied",
+            "relationshipReceiptId": "relationship-receipt-1",
+            "appliedAt": "2026-01-01T00:00:00.000Z",
+            "createdAt": "2026-01-01T00:00:00.000Z",
+        })
+    }
+
+    /// Brings the first fact in.
+    pub(crate) fn given_profile(scenario: &mut Scenario) {
+        scenario.fact("mother-profile", "profile-1", 1, fact());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::samples::{fact, given_profile, mother};
+    use super::*;
+    use crate::domain::scenario::Scenario;
+
+    /// The facts with the member at `pointer` replaced.
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut facts = fact();
+        *facts.pointer_mut(pointer).unwrap() = value;
+        facts
+    }
+
+    fn profile(scenario: &Scenario) -> MotherProfile {
+        scenario.state(&["profile-1"]).unwrap()
+    }
+
+    #[test]
+    fn the_first_fact_gives_birth_to_the_profile_whatever_its_revision() {
+        let mut scenario = Scenario::new();
+        scenario.fact("mother-profile", "profile-1", 7, fact());
+        let profile = profile(&scenario);
+        assert_eq!(profile.fact_revision.number(), 7);
+        assert_eq!(profile.profile_revision, Revision::FIRST);
+        assert_eq!(profile.address_revision, Revision::FIRST);
+        assert_eq!(profile.full_name.as_str(), "이 미나");
+        assert_eq!(profile.birth_date.to_string(), "1990-05-01");
+        assert_eq!(profile.address.postal_code.as_str(), "04524");
+        assert_eq!(profile.created_at.to_string(), "2026-01-01T00:00:00.000Z");
+        assert_eq!(profile.updated_at.to_string(), "2026-11-20T12:00:00.000Z");
+        assert_eq!(profile.consent_receipts, []);
+    }
+
+    #[test]
+    fn a_later_fact_advances_the_profile_once_when_it_changes_what_it_owns() {
+        for (pointer, value) in [
+            ("/accountLifecycle", json!("withdrawn")),
+            ("/email", json!("other@example.org")),
+            ("/primaryPhoneNumber", json!("+821099999999")),
+            ("/verifiedEmail", Value::Null),
+            ("/verifiedEmail/receiptId", json!("email-receipt-2")),
+            ("/verifiedPhone", Value::Null),
+            (
+                "/verifiedPhone/verifiedAt",
+                json!("2026-01-04T00:00:00.000Z"),
+            ),
+            ("/ownershipState", json!("repair_required")),
+            ("/relationshipReceiptId", Value::Null),
+            ("/appliedAt", Value::Null),
+        ] {
+            let mut scenario = Scenario::new();
+            given_profile(&mut scenario);
+            scenario.at("2026-11-21T00:00:00Z");
+            scenario.fact("mother-profile", "profile-1", 5, with(pointer, value));
+            let profile = profile(&scenario);
+            assert_eq!(profile.profile_revision.number(), 2, "{pointer}");
+            assert_eq!(profile.address_revision.number(), 1, "{pointer}");
+            assert_eq!(profile.fact_revision.number(), 5, "{pointer}");
+            assert_eq!(
+                profile.updated_at.to_string(),
+                "2026-11-21T00:00:00.000Z",
+                "{pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_later_fact_cannot_change_what_is_the_mother_s() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let (_, before) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        let mut facts = fact();
+        facts["fullName"] = "박 미나".into();
+        facts["birthDate"] = "1980-01-01".into();
+        facts["address"]["detailAddress"] = "9층".into();
+        facts["motherAccountId"] = "account-2".into();
+        facts["createdAt"] = "2020-01-01T00:00:00Z".into();
+        scenario
+            .at("2026-11-21T00:00:00Z")
+            .fact("mother-profile", "profile-1", 2, facts.clone());
+        let (tag, after) = scenario.read("read_mother_profile", &[]).unwrap();
+        assert_eq!((tag.as_str(), after), ("1", before));
+        // The fact itself stands as it came in: the same one again is unchanged, an earlier one
+        // is stale.
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, facts)
+                .answered(),
+            Value::Null
+        );
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, fact())
+                .code(),
+            "conflict"
+        );
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 1, fact())
+                .code(),
+            "stale"
+        );
+    }
+
+    #[test]
+    fn a_later_fact_counts_in_the_answers_at_once() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        scenario.fact(
+            "mother-profile",
+            "profile-1",
+            2,
+            with("/verifiedPhone", Value::Null),
+        );
+        let (tag, read) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        assert_eq!(tag, "2");
+        assert_eq!(read["profileRevision"], 2);
+        assert_eq!(read["addressRevision"], 1);
+        assert_eq!(read["verifiedContacts"]["phone"], Value::Null);
+        assert_eq!(read["profileCompleteness"], "incomplete");
+        assert_eq!(
+            read["allowedNextActions"],
+            json!([
+                "verify_contact",
+                "complete_profile",
+                "update_profile",
+                "request_withdrawal"
+            ])
+        );
+    }
+
+    #[test]
+    fn a_subject_has_one_profile_and_a_profile_one_owner_for_good() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-2", 1, fact())
+                .code(),
+            "conflict"
+        );
+        let other = with("/ownerSubject", "mother-2".into());
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, other.clone())
+                .code(),
+            "conflict"
+        );
+        assert_eq!(profile(&scenario).fact_revision.number(), 1);
+        // The refused facts have taken no name.
+        scenario.fact("mother-profile", "profile-2", 1, other);
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-2", 2, fact())
+                .code(),
+            "conflict"
+        );
+    }
+
+    #[test]
+    fn a_fact_without_the_members_that_may_be_absent_is_a_profile_without_them() {
+        let mut facts = fact();
+        for member in [
+            "verifiedEmail",
+            "verifiedPhone",
+            "relationshipReceiptId",
+            "appliedAt",
+        ] {
+            facts.as_object_mut().unwrap().remove(member).unwrap();
+        }
+        facts["ownershipState"] = "pending".into();
+        let mut scenario = Scenario::new();
+        scenario.fact("mother-profile", "profile-1", 1, facts);
+        let (_, read) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        assert_eq!(
+            read["verifiedContacts"],
+            json!({"email": null, "phone": null})
+        );
+        assert_eq!(
+            read["ownershipRelationship"],
+            json!({"state": "pending", "relationshipReceiptId": null, "appliedAt": null})
+        );
+    }
+
+    #[test]
+    fn a_fact_is_held_to_the_profile_s_own_limits() {
+        for (pointer, value, path, code) in [
+            (
+                "/ownerSubject",
+                json!(""),
+                "facts.ownerSubject",
+                "too_short",
+            ),
+            (
+                "/motherAccountId",
+                json!(" a"),
+                "facts.motherAccountId",
+                "pattern",
+            ),
+            (
+                "/motherAccountId",
+                json!("a".repeat(256)),
+                "facts.motherAccountId",
+                "too_long",
+            ),
+            (
+                "/accountLifecycle",
+                json!("inactive"),
+                "facts.accountLifecycle",
+                "not_allowed",
+            ),
+            ("/fullName", json!(" "), "facts.fullName", "blank"),
+            (
+                "/birthDate",
+                json!("1990-02-30"),
+                "facts.birthDate",
+                "pattern",
+            ),
+            ("/email", json!("mina"), "facts.email", "pattern"),
+            ("/email", Value::Null, "facts.email", "wrong_type"),
+            (
+                "/primaryPhoneNumber",
+                json!("01012345678"),
+                "facts.primaryPhoneNumber",
+                "pattern",
+            ),
+            (
+                "/address/postalCode",
+                json!("4524"),
+                "facts.address.postalCode",
+                "pattern",
+            ),
+            (
+                "/verifiedEmail/normalizedValue",
+                json!("mina"),
+                "facts.verifiedEmail.normalizedValue",
+                "pattern",
+            ),
+            (
+                "/verifiedEmail/receiptId",
+                json!("a "),
+                "facts.verifiedEmail.receiptId",
+                "pattern",
+            ),
+            (
+                "/verifiedPhone/normalizedValue",
+                json!("mina@example.org"),
+                "facts.verifiedPhone.normalizedValue",
+                "pattern",
+            ),
+            (
+                "/ownershipState",
+                json!("owned"),
+                "facts.ownershipState",
+                "not_allowed",
+            ),
+            (
+                "/appliedAt",
+                json!("2026-01-01"),
+                "facts.appliedAt",
+                "pattern",
+            ),
+            ("/createdAt", Value::Null, "facts.createdAt", "wrong_type"),
+        ] {
+            let then =
+                Scenario::new().put_fact("mother-profile", "profile-1", 1, with(pointer, value));
+            assert_eq!(then.faults(), [(path.to_owned(), code)]);
+        }
+        for (id, faults) in [(" profile", true), ("a", false)] {
+            let then = Scenario::new().put_fact("mother-profile", id, 1, fact());
+            if faults {
+                assert_eq!(then.faults(), [("id".to_owned(), "pattern")]);
+            } else {
+                then.committed();
+            }
+        }
+        let too_long = Scenario::new().put_fact("mother-profile", &"a".repeat(256), 1, fact());
+        assert_eq!(too_long.faults(), [("id".to_owned(), "pattern")]);
+    }
+
+    #[test]
+    fn the_standing_follows_from_contacts_consents_and_lifecycle() {
+        use NextAction::{
+            AcceptCurrentConsent, CompleteProfile, RequestWithdrawal, StartReservation,
+            UpdateProfile, VerifyContact,
+        };
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let whole = profile(&scenario);
+        let standing = |verified: bool, consented: bool, lifecycle: AccountLifecycle| {
+            let mut profile = whole.clone();
+            profile.fact.account_lifecycle = lifecycle;
+            if !verified {
+                profile.fact.verified_email = None;
+            }
+            if consented {
+                profile.consent_receipts.push(ConsentReceipt {
+                    consent_receipt_id: Uuid::nil(),
+                    policy_key: PolicyKey::from_trusted("privacy"),
+                    version_label: VersionLabel::from_trusted("1"),
+                    accepted_at: Instant::default(),
+                });
+            }
+            let Standing {
+                completeness,
+                next_actions,
+            } = Standing::of(&profile, &["privacy@1".into()]);
+            (completeness == ProfileCompleteness::Complete, next_actions)
+        };
+        let active = AccountLifecycle::Active;
+        for (verified, consented, complete, missing) in [
+            (true, true, true, vec![]),
+            (false, true, false, vec![VerifyContact, CompleteProfile]),
+            (
+                true,
+                false,
+                false,
+                vec![AcceptCurrentConsent, CompleteProfile],
+            ),
+            (
+                false,
+                false,
+                false,
+                vec![VerifyContact, AcceptCurrentConsent, CompleteProfile],
+            ),
+        ] {
+            let mut expected = missing.clone();
+            expected.push(UpdateProfile);
+            if complete {
+                expected.push(StartReservation);
+            }
+            expected.push(RequestWithdrawal);
+            assert_eq!(standing(verified, consented, active), (complete, expected));
+            for lifecycle in [
+                AccountLifecycle::WithdrawalPending,
+                AccountLifecycle::Withdrawn,
+            ] {
+                assert_eq!(
+                    standing(verified, consented, lifecycle),
+                    (complete, missing.clone())
+                );
+            }
+        }
+        assert_eq!(
+            Standing::of(&whole, &[]).completeness,
+            ProfileCompleteness::Complete
+        );
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_told() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let good = profile(&scenario);
+        assert_eq!(good.validate(), Ok(()));
+        let mut bad = good.clone();
+        bad.address_revision = Revision::new(2);
+        assert!(bad.validate().is_err());
+        let mut bad = good;
+        for _ in 0..2 {
+            bad.consent_receipts.push(ConsentReceipt {
+                consent_receipt_id: Uuid::nil(),
+                policy_key: PolicyKey::from_trusted("privacy"),
+                version_label: VersionLabel::from_trusted("1"),
+                accepted_at: Instant::default(),
+            });
+        }
+        assert!(bad.validate().is_err());
+    }
+}
