@@ -1,10 +1,13 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use crate::domain::mother;
+use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
+use crate::domain::reference::consent_version::ConsentVersionFact;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
@@ -105,6 +108,18 @@ pub struct ReadRow {
 /// The operations.
 pub static OPERATIONS: &[Row] = &[
     Row {
+        tag: 7,
+        name: "update_mother_profile",
+        method: Method::Patch,
+        path: "/mother/profile",
+        bearer: true,
+        key: KeySource::Header,
+        success: Success::CreatedOnce,
+        invalid: Invalid::Unprocessable,
+        problem: ProblemShape::Profile,
+        operation: &Erased::<mother::update_profile::UpdateProfile>::NEW,
+    },
+    Row {
         tag: 8,
         name: "acknowledge_deposit",
         method: Method::Post,
@@ -131,22 +146,36 @@ pub static OPERATIONS: &[Row] = &[
 ];
 
 /// The reads.
-pub static READS: &[ReadRow] = &[ReadRow {
-    name: "read_statement",
-    path: "/settlement-statements/{statementId}",
-    problem: ProblemShape::Full,
-    read: settlement::read_statement::read_statement,
-}];
+pub static READS: &[ReadRow] = &[
+    ReadRow {
+        name: "read_mother_profile",
+        path: "/mother/profile",
+        problem: ProblemShape::Profile,
+        read: mother::read_profile::read_profile,
+    },
+    ReadRow {
+        name: "read_statement",
+        path: "/settlement-statements/{statementId}",
+        problem: ProblemShape::Full,
+        read: settlement::read_statement::read_statement,
+    },
+];
 
 /// The kinds of resources; each has a tag of its own, and facts come in to those whose tag is
 /// below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ActorFact>>::NEW,
+    &Registered::<MotherProfile>::NEW,
+    &Registered::<Fact<ConsentVersionFact>>::NEW,
     &Registered::<Statement>::NEW,
 ];
 
 /// The kinds of facts.
-pub static FACTS: &[&dyn AnyFactKind] = &[&FactsOf::<Fact<ActorFact>>::NEW];
+pub static FACTS: &[&dyn AnyFactKind] = &[
+    &FactsOf::<Fact<ActorFact>>::NEW,
+    &FactsOf::<MotherProfile>::NEW,
+    &FactsOf::<Fact<ConsentVersionFact>>::NEW,
+];
 
 /// The kind of resource with this tag.
 #[must_use]

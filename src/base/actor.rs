@@ -78,6 +78,20 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// Nobody: acts where no token is looked at, and has no authority anywhere.
+    pub fn nobody() -> Self {
+        Self {
+            subject: Box::default(),
+            kind: ActorKind::FamilyMember,
+            member_id: None,
+            actor_profile_id: None,
+            branch_profile_ids: Vec::new(),
+            permissions: Vec::new(),
+            email: None,
+            email_verified: false,
+        }
+    }
+
     /// The profile that the actor acts under: the subject when the token names none.
     pub fn profile_id(&self) -> &str {
         self.actor_profile_id.as_deref().unwrap_or(&self.subject)

@@ -3,6 +3,7 @@
 //! Nothing here knows what a reservation is, and nothing here reads a clock, a file or a socket.
 
 pub mod actor;
+pub mod address;
 pub mod codec;
 pub mod digest;
 pub mod json;

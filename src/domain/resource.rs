@@ -93,6 +93,8 @@ crate::words! {
         PaymentDelegation = "payment delegation",
         /// The identifier of a care-history access grant.
         CareHistoryGrant = "care-history access grant",
+        /// A list: the current consent versions that every mother must have accepted.
+        RequiredConsents = "required consents",
     }
 }
 

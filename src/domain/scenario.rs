@@ -282,6 +282,11 @@ impl Scenario {
         View::new(&self.memory).get(id)
     }
 
+    /// What `look` finds in a view of the committed state.
+    pub fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        look(&View::new(&self.memory))
+    }
+
     /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
     pub fn read(&self, name: &str, parameters: &[(&str, &str)]) -> Result<(String, Value), Rejection> {
         let row = READS.iter().find(|row| row.name == name).expect("the catalogue has the read");

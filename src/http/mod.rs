@@ -1,3 +1,10 @@
-//! The front: what comes in over the network and what goes out.
+//! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
 
+pub mod facts;
+pub mod request;
+pub mod response;
+pub mod route;
+pub mod server;
+pub mod service;
+pub mod timed_io;
 pub mod token;

@@ -6,11 +6,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::resource::{Kind, Name, Resource, View};
-use crate::base::json::Member;
+use crate::base::json::{Json, Member, Reader};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 pub mod actor;
+pub mod consent_version;
+pub mod mother_profile;
 pub mod put;
 
 /// The schema of one kind of fact.
@@ -19,6 +21,12 @@ pub trait FactKind:
 {
     /// The kind; its name is the one on the wire.
     const KIND: Kind;
+
+    /// Whether a fact of this kind can have this identifier, where the kind's identifiers have a
+    /// form of their own.
+    fn id_has_form(_id: &str) -> bool {
+        true
+    }
 
     /// The names that the fact holds among all resources.
     fn names(&self, _id: &str) -> Vec<Name> {
@@ -29,6 +37,11 @@ pub trait FactKind:
     fn listed(&self, _id: &str) -> Vec<Name> {
         Vec::new()
     }
+}
+
+/// Whether `text` can be read as a `T`.
+fn has_form<T: Member>(text: &str) -> bool {
+    T::read(&Json::Text(text.into()), &mut Reader::new(Instant::default())).is_some()
 }
 
 /// A fact that nothing but its own system changes, or an operation as a whole.

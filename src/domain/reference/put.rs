@@ -49,6 +49,8 @@ impl FactResult {
 pub trait AnyFactKind: Send + Sync {
     /// The kind.
     fn kind(&self) -> Kind;
+    /// See [`FactKind::id_has_form`].
+    fn id_has_form(&self, id: &str) -> bool;
     /// Reads the member `facts` and makes the command that puts the fact in place.
     fn read(
         &self,
@@ -72,6 +74,10 @@ impl<H> FactsOf<H> {
 impl<H: FactHolder> AnyFactKind for FactsOf<H> {
     fn kind(&self) -> Kind {
         <H::Facts as FactKind>::KIND
+    }
+
+    fn id_has_form(&self, id: &str) -> bool {
+        H::Facts::id_has_form(id)
     }
 
     fn read(
@@ -199,6 +205,9 @@ pub fn read_fact(
     let Some(kind) = envelope.kind else {
         return envelope;
     };
+    if envelope.id.as_ref().is_some_and(|id| !kind.id_has_form(id)) {
+        at.fault_at::<()>("id", FaultCode::Pattern);
+    }
     // The facts are read even when the rest is at fault: all faults are told at once.
     let id = envelope.id.clone().unwrap_or_else(|| Ident::from_trusted("?"));
     let revision_read = revision.map_or(Revision::FIRST, |AtLeast(number)| Revision::new(number));

@@ -1,0 +1,15 @@
+//! A postal address in Korea.
+
+use super::text::{AddressLine, PostalCode};
+
+crate::members! {
+    /// A postal address: every line of it is required.
+    pub struct Address {
+        /// Five digits.
+        pub postal_code: PostalCode = "postalCode",
+        /// The road and the number of the building.
+        pub road_address: AddressLine = "roadAddress",
+        /// The place in the building.
+        pub detail_address: AddressLine = "detailAddress",
+    }
+}

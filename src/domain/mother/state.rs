@@ -1,0 +1,901 @@
+//! A mother's profile: its state, how events change it, how its owner sees it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::address::Address;
+use crate::base::revision::Revision;
+use crate::base::text::{Email, FullName, Ident, PhoneNumber, PolicyKey, ReceiptId, VersionLabel};
+use crate::base::time::{Date, Instant};
+use crate::domain::reference::consent_version::version_id;
+use crate::domain::reference::mother_profile::{
+    AccountLifecycle, MotherProfileFact, OwnershipState, owner,
+};
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Name, Resource};
+use crate::words;
+
+words! {
+    /// Whether a profile has all that a reservation needs.
+    pub enum ProfileCompleteness {
+        /// A contact is not verified, or a required consent is missing.
+        Incomplete = "incomplete",
+        /// Nothing is missing.
+        Complete = "complete",
+    }
+}
+
+words! {
+    /// What a mother may, or must, do next; in the order in which they are told.
+    pub enum NextAction {
+        /// Verify a contact.
+        VerifyContact = "verify_contact",
+        /// Accept a consent version that is required and current.
+        AcceptCurrentConsent = "accept_current_consent",
+        /// Complete the profile.
+        CompleteProfile = "complete_profile",
+        /// Update the profile.
+        UpdateProfile = "update_profile",
+        /// Start a reservation.
+        StartReservation = "start_reservation",
+        /// Ask for the account's withdrawal.
+        RequestWithdrawal = "request_withdrawal",
+    }
+}
+
+words! {
+    /// How a consent came about.
+    pub enum CaptureSource {
+        /// The mother accepted it herself.
+        ExplicitMotherAction = "explicit_mother_action",
+    }
+}
+
+words! {
+    /// Who verified a contact.
+    pub enum VerificationAuthority {
+        /// The identity provider.
+        IdentityProviderAuth = "identity_provider_auth",
+    }
+}
+
+/// That a mother accepted a consent version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsentReceipt {
+    /// The receipt's identifier.
+    pub consent_receipt_id: Uuid,
+    /// The policy.
+    pub policy_key: PolicyKey,
+    /// The version of the policy.
+    pub version_label: VersionLabel,
+    /// When it was accepted.
+    pub accepted_at: Instant,
+}
+
+/// A mother's profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MotherProfile {
+    /// Its identifier, motherProfileId.
+    pub id: Box<str>,
+    /// The revision of the fact, as its system counts; it has nothing to do with the profile's.
+    pub fact_revision: Revision,
+    /// The fact as it came in last.
+    pub fact: MotherProfileFact,
+    /// The account, as the first fact gave it.
+    pub mother_account_id: ReceiptId,
+    /// When the profile came into being, as the first fact gave it.
+    pub created_at: Instant,
+    /// When it was changed last; at first, when its first fact was committed.
+    pub updated_at: Instant,
+    /// How often the profile was changed, its birth included.
+    pub profile_revision: Revision,
+    /// How often the mother has put her address in place, the first fact's included.
+    pub address_revision: Revision,
+    /// The mother's name.
+    pub full_name: FullName,
+    /// The mother's day of birth.
+    pub birth_date: Date,
+    /// The mother's address.
+    pub address: Address,
+    /// The consents, in the order of their acceptance.
+    pub consent_receipts: Vec<ConsentReceipt>,
+}
+
+/// A fact comes in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FactCameIn {
+    /// Its identifier.
+    pub id: Box<str>,
+    /// Its revision.
+    pub revision: Revision,
+    /// What it says.
+    pub fact: MotherProfileFact,
+}
+
+/// A consent version is accepted for the first time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsentAccepted {
+    /// The identifier of the receipt.
+    pub consent_receipt_id: Uuid,
+    /// The policy.
+    pub policy_key: PolicyKey,
+    /// The version of the policy.
+    pub version_label: VersionLabel,
+}
+
+/// The mother updates her profile and address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileUpdated {
+    /// Her name from now on.
+    pub full_name: FullName,
+    /// Her day of birth from now on.
+    pub birth_date: Date,
+    /// Her address from now on.
+    pub address: Address,
+    /// The versions that she had not accepted before.
+    pub accepted: Vec<ConsentAccepted>,
+}
+
+/// What can happen to a profile. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum MotherProfileEvent {
+    /// A fact comes in; the first one gives birth to the profile.
+    FactCameIn(Box<FactCameIn>),
+    /// The mother updates it.
+    ProfileUpdated(Box<ProfileUpdated>),
+}
+
+impl Resource for MotherProfile {
+    const KIND: Kind = MotherProfileFact::KIND;
+    type Event = MotherProfileEvent;
+
+    fn apply(state: Option<Self>, event: &MotherProfileEvent, at: Instant) -> Self {
+        match (state, event) {
+            (None, MotherProfileEvent::FactCameIn(first)) => Self::born(first, at),
+            (Some(mut profile), MotherProfileEvent::FactCameIn(later)) => {
+                profile.take_in(later, at);
+                profile
+            }
+            (Some(mut profile), MotherProfileEvent::ProfileUpdated(update)) => {
+                profile.update(update, at);
+                profile
+            }
+            (None, MotherProfileEvent::ProfileUpdated(_)) => {
+                panic!("a profile that does not exist cannot be updated")
+            }
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.profile_revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        vec![owner(&self.fact.owner_subject)]
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let first = Revision::FIRST;
+        if self.address_revision < first || self.profile_revision < self.address_revision {
+            return Err(format!(
+                "address revision {} at profile revision {}",
+                self.address_revision, self.profile_revision
+            ));
+        }
+        let versions: BTreeSet<_> = self
+            .consent_receipts
+            .iter()
+            .map(|receipt| (&receipt.policy_key, &receipt.version_label))
+            .collect();
+        if versions.len() != self.consent_receipts.len() {
+            return Err("a consent version has two receipts".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl MotherProfile {
+    fn born(first: &FactCameIn, at: Instant) -> Self {
+        let fact = first.fact.clone();
+        Self {
+            id: first.id.clone(),
+            fact_revision: first.revision,
+            mother_account_id: fact.mother_account_id.clone(),
+            created_at: fact.created_at,
+            updated_at: at,
+            profile_revision: Revision::FIRST,
+            address_revision: Revision::FIRST,
+            full_name: fact.full_name.clone(),
+            birth_date: fact.birth_date,
+            address: fact.address.clone(),
+            consent_receipts: Vec::new(),
+            fact,
+        }
+    }
+
+    fn take_in(&mut self, later: &FactCameIn, at: Instant) {
+        if !later.fact.owns_the_same(&self.fact) {
+            self.profile_revision = self.profile_revision.next();
+            self.updated_at = at;
+        }
+        self.fact_revision = later.revision;
+        self.fact = later.fact.clone();
+    }
+
+    fn update(&mut self, update: &ProfileUpdated, at: Instant) {
+        self.full_name = update.full_name.clone();
+        self.birth_date = update.birth_date;
+        self.address = update.address.clone();
+        self.consent_receipts
+            .extend(
+                update
+                    .accepted
+                    .iter()
+                    .cloned()
+                    .map(|accepted| ConsentReceipt {
+                        consent_receipt_id: accepted.consent_receipt_id,
+                        policy_key: accepted.policy_key,
+                        version_label: accepted.version_label,
+                        accepted_at: at,
+                    }),
+            );
+        self.profile_revision = self.profile_revision.next();
+        self.address_revision = self.address_revision.next();
+        self.updated_at = at;
+    }
+
+    /// Whether this consent version was accepted.
+    #[must_use]
+    pub fn has_accepted(&self, policy_key: &PolicyKey, version_label: &VersionLabel) -> bool {
+        self.consent_receipts.iter().any(|receipt| {
+            receipt.policy_key == *policy_key && receipt.version_label == *version_label
+        })
+    }
+
+    /// Whether each of these consent versions was accepted.
+    fn has_accepted_all(&self, required: &[Box<str>]) -> bool {
+        required.iter().all(|id| {
+            self.consent_receipts
+                .iter()
+                .any(|receipt| version_id(&receipt.policy_key, &receipt.version_label) == **id)
+        })
+    }
+}
+
+impl FactHolder for MotherProfile {
+    type Facts = MotherProfileFact;
+
+    fn fact(&self) -> Option<(Revision, &MotherProfileFact)> {
+        Some((self.fact_revision, &self.fact))
+    }
+
+    /// A profile is its owner's for good: a fact that names another one is a conflict.
+    fn put(
+        state: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        fact: &MotherProfileFact,
+    ) -> Option<MotherProfileEvent> {
+        if state.is_some_and(|profile| profile.fact.owner_subject != fact.owner_subject) {
+            return None;
+        }
+        Some(MotherProfileEvent::FactCameIn(Box::new(FactCameIn {
+            id: id.into(),
+            revision,
+            fact: fact.clone(),
+        })))
+    }
+}
+
+/// How complete a profile is, and what its owner may do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// How complete it is.
+    pub completeness: ProfileCompleteness,
+    /// What comes next, in the order of the enumeration.
+    pub next_actions: Vec<NextAction>,
+}
+
+impl Standing {
+    /// The standing of `profile` while the consent versions `required` (their identifiers) must
+    /// be accepted.
+    #[must_use]
+    pub fn of(profile: &MotherProfile, required: &[Box<str>]) -> Self {
+        let verified = profile.fact.has_verified_contacts();
+        let consented = profile.has_accepted_all(required);
+        let complete = verified && consented;
+        let active = profile.fact.account_lifecycle == AccountLifecycle::Active;
+        let next_actions = NextAction::ALL
+            .iter()
+            .copied()
+            .filter(|action| match action {
+                NextAction::VerifyContact => !verified,
+                NextAction::AcceptCurrentConsent => !consented,
+                NextAction::CompleteProfile => !complete,
+                NextAction::UpdateProfile | NextAction::RequestWithdrawal => active,
+                NextAction::StartReservation => active && complete,
+            })
+            .collect();
+        Self {
+            completeness: if complete {
+                ProfileCompleteness::Complete
+            } else {
+                ProfileCompleteness::Incomplete
+            },
+            next_actions,
+        }
+    }
+}
+
+/// A profile as its owner sees it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileView<'a> {
+    mother_account_id: &'a ReceiptId,
+    mother_profile_id: &'a str,
+    account_lifecycle: AccountLifecycle,
+    profile_completeness: ProfileCompleteness,
+    profile_revision: Revision,
+    address_revision: Revision,
+    full_name: &'a FullName,
+    birth_date: Date,
+    email: &'a Email,
+    primary_phone_number: &'a PhoneNumber,
+    address: &'a Address,
+    verified_contacts: VerifiedContacts<'a>,
+    consent_receipts: Vec<ReceiptView<'a>>,
+    ownership_relationship: OwnershipView<'a>,
+    allowed_next_actions: Vec<NextAction>,
+    created_at: Instant,
+    updated_at: Instant,
+    /// Last, so that a replay can turn it round.
+    idempotent_replay: bool,
+}
+
+#[derive(Serialize)]
+struct VerifiedContacts<'a> {
+    email: Option<ContactView<'a>>,
+    phone: Option<ContactView<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContactView<'a> {
+    receipt_id: &'a ReceiptId,
+    normalized_value: &'a str,
+    verified_at: Instant,
+    verification_authority: VerificationAuthority,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReceiptView<'a> {
+    consent_receipt_id: Uuid,
+    policy_key: &'a PolicyKey,
+    version_label: &'a VersionLabel,
+    accepted_at: Instant,
+    capture_source: CaptureSource,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnershipView<'a> {
+    state: OwnershipState,
+    relationship_receipt_id: Option<&'a Ident>,
+    applied_at: Option<Instant>,
+}
+
+impl<'a> ProfileView<'a> {
+    /// The profile while the consent versions `required` (their identifiers) must be accepted.
+    #[must_use]
+    pub fn new(profile: &'a MotherProfile, required: &[Box<str>]) -> Self {
+        let fact = &profile.fact;
+        let standing = Standing::of(profile, required);
+        Self {
+            mother_account_id: &profile.mother_account_id,
+            mother_profile_id: &profile.id,
+            account_lifecycle: fact.account_lifecycle,
+            profile_completeness: standing.completeness,
+            profile_revision: profile.profile_revision,
+            address_revision: profile.address_revision,
+            full_name: &profile.full_name,
+            birth_date: profile.birth_date,
+            email: &fact.email,
+            primary_phone_number: &fact.primary_phone_number,
+            address: &profile.address,
+            verified_contacts: VerifiedContacts {
+                email: fact.verified_email.as_ref().map(|contact| {
+                    ContactView::new(
+                        &contact.receipt_id,
+                        &contact.normalized_value,
+                        contact.verified_at,
+                    )
+                }),
+                phone: fact.verified_phone.as_ref().map(|contact| {
+                    ContactView::new(
+                        &contact.receipt_id,
+                        &contact.normalized_value,
+                        contact.verified_at,
+                    )
+                }),
+            },
+            consent_receipts: profile
+                .consent_receipts
+                .iter()
+                .map(ReceiptView::new)
+                .collect(),
+            ownership_relationship: OwnershipView {
+                state: fact.ownership_state,
+                relationship_receipt_id: fact.relationship_receipt_id.as_ref(),
+                applied_at: fact.applied_at,
+            },
+            allowed_next_actions: standing.next_actions,
+            created_at: profile.created_at,
+            updated_at: profile.updated_at,
+            idempotent_replay: false,
+        }
+    }
+}
+
+impl<'a> ContactView<'a> {
+    fn new(receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Instant) -> Self {
+        Self {
+            receipt_id,
+            normalized_value,
+            verified_at,
+            verification_authority: VerificationAuthority::IdentityProviderAuth,
+        }
+    }
+}
+
+impl<'a> ReceiptView<'a> {
+    fn new(receipt: &'a ConsentReceipt) -> Self {
+        Self {
+            consent_receipt_id: receipt.consent_receipt_id,
+            policy_key: &receipt.policy_key,
+            version_label: &receipt.version_label,
+            accepted_at: receipt.accepted_at,
+            capture_source: CaptureSource::ExplicitMotherAction,
+        }
+    }
+}
+
+/// A mother and her profile, for the tests of this group.
+#[cfg(test)]
+pub(crate) mod samples {
+    use serde_json::{Value, json};
+
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, actor};
+
+    /// The owner of the profile.
+    pub(crate) fn mother() -> Actor {
+        actor(ActorKind::Mother, "mother-1")
+    }
+
+    /// The facts of the profile `profile-1`, everything verified.
+    pub(crate) fn fact() -> Value {
+        json!({
+            "ownerSubject": "mother-1",
+            "motherAccountId": "account-1",
+            "accountLifecycle": "active",
+            "fullName": "이 미나",
+            "birthDate": "1990-05-01",
+            "email": "mina@example.org",
+            "primaryPhoneNumber": "+821012345678",
+            "address": {
+                "postalCode": "04524",
+                "roadAddress": "서울 중구 세종대로 110",
+                "detailAddress": "1층",
+            },
+            "verifiedEmail": {
+                "receiptId": "email-receipt-1",
+                "normalizedValue": "mina@example.org",
+                "verifiedAt": "2026-01-02T00:00:00.000Z",
+            },
+            "verifiedPhone": {
+                "receiptId": "phone-receipt-1",
+                "normalizedValue": "+821012345678",
+                "verifiedAt": "2026-01-03T00:00:00.000Z",
+            },
+            "ownershipState": "applied",
+            "relationshipReceiptId": "relationship-receipt-1",
+            "appliedAt": "2026-01-01T00:00:00.000Z",
+            "createdAt": "2026-01-01T00:00:00.000Z",
+        })
+    }
+
+    /// Brings the first fact in.
+    pub(crate) fn given_profile(scenario: &mut Scenario) {
+        scenario.fact("mother-profile", "profile-1", 1, fact());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::samples::{fact, given_profile, mother};
+    use super::*;
+    use crate::domain::scenario::Scenario;
+
+    /// The facts with the member at `pointer` replaced.
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut facts = fact();
+        *facts.pointer_mut(pointer).unwrap() = value;
+        facts
+    }
+
+    fn profile(scenario: &Scenario) -> MotherProfile {
+        scenario.state(&["profile-1"]).unwrap()
+    }
+
+    #[test]
+    fn the_first_fact_gives_birth_to_the_profile_whatever_its_revision() {
+        let mut scenario = Scenario::new();
+        scenario.fact("mother-profile", "profile-1", 7, fact());
+        let profile = profile(&scenario);
+        assert_eq!(profile.fact_revision.number(), 7);
+        assert_eq!(profile.profile_revision, Revision::FIRST);
+        assert_eq!(profile.address_revision, Revision::FIRST);
+        assert_eq!(profile.full_name.as_str(), "이 미나");
+        assert_eq!(profile.birth_date.to_string(), "1990-05-01");
+        assert_eq!(profile.address.postal_code.as_str(), "04524");
+        assert_eq!(profile.created_at.to_string(), "2026-01-01T00:00:00.000Z");
+        assert_eq!(profile.updated_at.to_string(), "2026-11-20T12:00:00.000Z");
+        assert_eq!(profile.consent_receipts, []);
+    }
+
+    #[test]
+    fn a_later_fact_advances_the_profile_once_when_it_changes_what_it_owns() {
+        for (pointer, value) in [
+            ("/accountLifecycle", json!("withdrawn")),
+            ("/email", json!("other@example.org")),
+            ("/primaryPhoneNumber", json!("+821099999999")),
+            ("/verifiedEmail", Value::Null),
+            ("/verifiedEmail/receiptId", json!("email-receipt-2")),
+            ("/verifiedPhone", Value::Null),
+            (
+                "/verifiedPhone/verifiedAt",
+                json!("2026-01-04T00:00:00.000Z"),
+            ),
+            ("/ownershipState", json!("repair_required")),
+            ("/relationshipReceiptId", Value::Null),
+            ("/appliedAt", Value::Null),
+        ] {
+            let mut scenario = Scenario::new();
+            given_profile(&mut scenario);
+            scenario.at("2026-11-21T00:00:00Z");
+            scenario.fact("mother-profile", "profile-1", 5, with(pointer, value));
+            let profile = profile(&scenario);
+            assert_eq!(profile.profile_revision.number(), 2, "{pointer}");
+            assert_eq!(profile.address_revision.number(), 1, "{pointer}");
+            assert_eq!(profile.fact_revision.number(), 5, "{pointer}");
+            assert_eq!(
+                profile.updated_at.to_string(),
+                "2026-11-21T00:00:00.000Z",
+                "{pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_later_fact_cannot_change_what_is_the_mother_s() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let (_, before) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        let mut facts = fact();
+        facts["fullName"] = "박 미나".into();
+        facts["birthDate"] = "1980-01-01".into();
+        facts["address"]["detailAddress"] = "9층".into();
+        facts["motherAccountId"] = "account-2".into();
+        facts["createdAt"] = "2020-01-01T00:00:00Z".into();
+        scenario
+            .at("2026-11-21T00:00:00Z")
+            .fact("mother-profile", "profile-1", 2, facts.clone());
+        let (tag, after) = scenario.read("read_mother_profile", &[]).unwrap();
+        assert_eq!((tag.as_str(), after), ("1", before));
+        // The fact itself stands as it came in: the same one again is unchanged, an earlier one
+        // is stale.
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, facts)
+                .answered(),
+            Value::Null
+        );
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, fact())
+                .code(),
+            "conflict"
+        );
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 1, fact())
+                .code(),
+            "stale"
+        );
+    }
+
+    #[test]
+    fn a_later_fact_counts_in_the_answers_at_once() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        scenario.fact(
+            "mother-profile",
+            "profile-1",
+            2,
+            with("/verifiedPhone", Value::Null),
+        );
+        let (tag, read) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        assert_eq!(tag, "2");
+        assert_eq!(read["profileRevision"], 2);
+        assert_eq!(read["addressRevision"], 1);
+        assert_eq!(read["verifiedContacts"]["phone"], Value::Null);
+        assert_eq!(read["profileCompleteness"], "incomplete");
+        assert_eq!(
+            read["allowedNextActions"],
+            json!([
+                "verify_contact",
+                "complete_profile",
+                "update_profile",
+                "request_withdrawal"
+            ])
+        );
+    }
+
+    #[test]
+    fn a_subject_has_one_profile_and_a_profile_one_owner_for_good() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-2", 1, fact())
+                .code(),
+            "conflict"
+        );
+        let other = with("/ownerSubject", "mother-2".into());
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-1", 2, other.clone())
+                .code(),
+            "conflict"
+        );
+        assert_eq!(profile(&scenario).fact_revision.number(), 1);
+        // The refused facts have taken no name.
+        scenario.fact("mother-profile", "profile-2", 1, other);
+        assert_eq!(
+            scenario
+                .put_fact("mother-profile", "profile-2", 2, fact())
+                .code(),
+            "conflict"
+        );
+    }
+
+    #[test]
+    fn a_fact_without_the_members_that_may_be_absent_is_a_profile_without_them() {
+        let mut facts = fact();
+        for member in [
+            "verifiedEmail",
+            "verifiedPhone",
+            "relationshipReceiptId",
+            "appliedAt",
+        ] {
+            facts.as_object_mut().unwrap().remove(member).unwrap();
+        }
+        facts["ownershipState"] = "pending".into();
+        let mut scenario = Scenario::new();
+        scenario.fact("mother-profile", "profile-1", 1, facts);
+        let (_, read) = scenario
+            .acting(mother())
+            .read("read_mother_profile", &[])
+            .unwrap();
+        assert_eq!(
+            read["verifiedContacts"],
+            json!({"email": null, "phone": null})
+        );
+        assert_eq!(
+            read["ownershipRelationship"],
+            json!({"state": "pending", "relationshipReceiptId": null, "appliedAt": null})
+        );
+    }
+
+    #[test]
+    fn a_fact_is_held_to_the_profile_s_own_limits() {
+        for (pointer, value, path, code) in [
+            (
+                "/ownerSubject",
+                json!(""),
+                "facts.ownerSubject",
+                "too_short",
+            ),
+            (
+                "/motherAccountId",
+                json!(" a"),
+                "facts.motherAccountId",
+                "pattern",
+            ),
+            (
+                "/motherAccountId",
+                json!("a".repeat(256)),
+                "facts.motherAccountId",
+                "too_long",
+            ),
+            (
+                "/accountLifecycle",
+                json!("inactive"),
+                "facts.accountLifecycle",
+                "not_allowed",
+            ),
+            ("/fullName", json!(" "), "facts.fullName", "blank"),
+            (
+                "/birthDate",
+                json!("1990-02-30"),
+                "facts.birthDate",
+                "pattern",
+            ),
+            ("/email", json!("mina"), "facts.email", "pattern"),
+            ("/email", Value::Null, "facts.email", "wrong_type"),
+            (
+                "/primaryPhoneNumber",
+                json!("01012345678"),
+                "facts.primaryPhoneNumber",
+                "pattern",
+            ),
+            (
+                "/address/postalCode",
+                json!("4524"),
+                "facts.address.postalCode",
+                "pattern",
+            ),
+            (
+                "/verifiedEmail/normalizedValue",
+                json!("mina"),
+                "facts.verifiedEmail.normalizedValue",
+                "pattern",
+            ),
+            (
+                "/verifiedEmail/receiptId",
+                json!("a "),
+                "facts.verifiedEmail.receiptId",
+                "pattern",
+            ),
+            (
+                "/verifiedPhone/normalizedValue",
+                json!("mina@example.org"),
+                "facts.verifiedPhone.normalizedValue",
+                "pattern",
+            ),
+            (
+                "/ownershipState",
+                json!("owned"),
+                "facts.ownershipState",
+                "not_allowed",
+            ),
+            (
+                "/appliedAt",
+                json!("2026-01-01"),
+                "facts.appliedAt",
+                "pattern",
+            ),
+            ("/createdAt", Value::Null, "facts.createdAt", "wrong_type"),
+        ] {
+            let then =
+                Scenario::new().put_fact("mother-profile", "profile-1", 1, with(pointer, value));
+            assert_eq!(then.faults(), [(path.to_owned(), code)]);
+        }
+        for (id, faults) in [(" profile", true), ("a", false)] {
+            let then = Scenario::new().put_fact("mother-profile", id, 1, fact());
+            if faults {
+                assert_eq!(then.faults(), [("id".to_owned(), "pattern")]);
+            } else {
+                then.committed();
+            }
+        }
+        let too_long = Scenario::new().put_fact("mother-profile", &"a".repeat(256), 1, fact());
+        assert_eq!(too_long.faults(), [("id".to_owned(), "pattern")]);
+    }
+
+    #[test]
+    fn the_standing_follows_from_contacts_consents_and_lifecycle() {
+        use NextAction::{
+            AcceptCurrentConsent, CompleteProfile, RequestWithdrawal, StartReservation,
+            UpdateProfile, VerifyContact,
+        };
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let whole = profile(&scenario);
+        let standing = |verified: bool, consented: bool, lifecycle: AccountLifecycle| {
+            let mut profile = whole.clone();
+            profile.fact.account_lifecycle = lifecycle;
+            if !verified {
+                profile.fact.verified_email = None;
+            }
+            if consented {
+                profile.consent_receipts.push(ConsentReceipt {
+                    consent_receipt_id: Uuid::nil(),
+                    policy_key: PolicyKey::from_trusted("privacy"),
+                    version_label: VersionLabel::from_trusted("1"),
+                    accepted_at: Instant::default(),
+                });
+            }
+            let Standing {
+                completeness,
+                next_actions,
+            } = Standing::of(&profile, &["privacy@1".into()]);
+            (completeness == ProfileCompleteness::Complete, next_actions)
+        };
+        let active = AccountLifecycle::Active;
+        for (verified, consented, complete, missing) in [
+            (true, true, true, vec![]),
+            (false, true, false, vec![VerifyContact, CompleteProfile]),
+            (
+                true,
+                false,
+                false,
+                vec![AcceptCurrentConsent, CompleteProfile],
+            ),
+            (
+                false,
+                false,
+                false,
+                vec![VerifyContact, AcceptCurrentConsent, CompleteProfile],
+            ),
+        ] {
+            let mut expected = missing.clone();
+            expected.push(UpdateProfile);
+            if complete {
+                expected.push(StartReservation);
+            }
+            expected.push(RequestWithdrawal);
+            assert_eq!(standing(verified, consented, active), (complete, expected));
+            for lifecycle in [
+                AccountLifecycle::WithdrawalPending,
+                AccountLifecycle::Withdrawn,
+            ] {
+                assert_eq!(
+                    standing(verified, consented, lifecycle),
+                    (complete, missing.clone())
+                );
+            }
+        }
+        assert_eq!(
+            Standing::of(&whole, &[]).completeness,
+            ProfileCompleteness::Complete
+        );
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_told() {
+        let mut scenario = Scenario::new();
+        given_profile(&mut scenario);
+        let good = profile(&scenario);
+        assert_eq!(good.validate(), Ok(()));
+        let mut bad = good.clone();
+        bad.address_revision = Revision::new(2);
+        assert!(bad.validate().is_err());
+        let mut bad = good;
+        for _ in 0..2 {
+            bad.consent_receipts.push(ConsentReceipt {
+                consent_receipt_id: Uuid::nil(),
+                policy_key: PolicyKey::from_trusted("privacy"),
+                version_label: VersionLabel::from_trusted("1"),
+                accepted_at: Instant::default(),
+            });
+        }
+        assert!(bad.validate().is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! `consent-version`, by `{policyKey}@{versionLabel}`: one version of a text that mothers consent
+//! to.
+
+use super::{Fact, FactKind, has_form};
+use crate::base::text::{PolicyKey, VersionLabel};
+use crate::base::time::Instant;
+use crate::domain::resource::{Kind, Name, Space, View};
+use crate::members;
+
+members! {
+    /// What is known of a consent version.
+    pub struct ConsentVersionFact {
+        /// From when on it is published.
+        pub published_at: Instant = "publishedAt",
+        /// Whether every mother must accept it.
+        pub required: bool = "required",
+        /// Whether it is the version in force of its policy.
+        pub current: bool = "current",
+    }
+}
+
+impl ConsentVersionFact {
+    /// Whether it is published at `now`.
+    #[must_use]
+    pub fn is_published(&self, now: Instant) -> bool {
+        self.published_at <= now
+    }
+}
+
+impl FactKind for ConsentVersionFact {
+    const KIND: Kind = Kind {
+        tag: 5,
+        name: "consent-version",
+    };
+
+    fn id_has_form(id: &str) -> bool {
+        id.split_once('@').is_some_and(|(policy, version)| {
+            has_form::<PolicyKey>(policy) && has_form::<VersionLabel>(version)
+        })
+    }
+
+    fn listed(&self, _: &str) -> Vec<Name> {
+        if self.required && self.current {
+            vec![required_consents()]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// The list of the current versions that every mother must accept, published or to be.
+fn required_consents() -> Name {
+    Name::new(Space::RequiredConsents, &[])
+}
+
+/// The identifier of a consent version. Neither part can have an `@` in it.
+#[must_use]
+pub fn version_id(policy_key: &PolicyKey, version_label: &VersionLabel) -> String {
+    format!("{policy_key}@{version_label}")
+}
+
+/// The identifiers of the consent versions that a mother must have accepted at `now`: those
+/// required, current and published.
+#[must_use]
+pub fn required_at(view: &View<'_>, now: Instant) -> Vec<Box<str>> {
+    view.all_listed::<Fact<ConsentVersionFact>>(required_consents())
+        .into_iter()
+        .filter(|version| version.facts.is_published(now))
+        .map(|version| version.id)
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::scenario::Scenario;
+
+    fn facts(published_at: &str, required: bool, current: bool) -> Value {
+        json!({"publishedAt": published_at, "required": required, "current": current})
+    }
+
+    fn required(scenario: &Scenario, now: &str) -> Vec<String> {
+        let now = Instant::parse(now).unwrap();
+        let mut ids = scenario.view(|view| required_at(view, now));
+        ids.sort();
+        ids.into_iter().map(String::from).collect()
+    }
+
+    #[test]
+    fn required_are_the_versions_that_are_required_current_and_published() {
+        let mut scenario = Scenario::new();
+        scenario
+            .fact(
+                "consent-version",
+                "privacy@1",
+                1,
+                facts("2026-01-01T00:00:00Z", true, false),
+            )
+            .fact(
+                "consent-version",
+                "privacy@2",
+                1,
+                facts("2026-02-01T00:00:00Z", true, true),
+            )
+            .fact(
+                "consent-version",
+                "marketing@1",
+                1,
+                facts("2026-01-01T00:00:00Z", false, true),
+            )
+            .fact(
+                "consent-version",
+                "terms@1",
+                1,
+                facts("2026-12-01T00:00:00Z", true, true),
+            );
+        assert_eq!(required(&scenario, "2026-11-20T00:00:00Z"), ["privacy@2"]);
+        assert_eq!(
+            required(&scenario, "2026-11-30T23:59:59.999Z"),
+            ["privacy@2"]
+        );
+        assert_eq!(
+            required(&scenario, "2026-12-01T00:00:00Z"),
+            ["privacy@2", "terms@1"]
+        );
+    }
+
+    #[test]
+    fn a_later_fact_takes_a_version_out_of_the_list_and_puts_it_back() {
+        let mut scenario = Scenario::new();
+        let now = "2026-11-20T00:00:00Z";
+        scenario.fact("consent-version", "privacy@1", 1, facts(now, true, true));
+        assert_eq!(required(&scenario, now), ["privacy@1"]);
+        scenario.fact("consent-version", "privacy@1", 2, facts(now, true, false));
+        assert_eq!(required(&scenario, now), [""; 0]);
+        scenario.fact("consent-version", "privacy@1", 3, facts(now, true, true));
+        scenario.fact(
+            "consent-version",
+            "privacy@1",
+            4,
+            facts("2026-11-19T00:00:00Z", true, true),
+        );
+        assert_eq!(required(&scenario, now), ["privacy@1"]);
+    }
+
+    #[test]
+    fn an_identifier_is_a_policy_and_a_version_that_can_be_accepted() {
+        let mut scenario = Scenario::new();
+        for id in [
+            "privacy",
+            "privacy@",
+            "@1",
+            "Privacy@1",
+            "privacy@V1",
+            "a@1@2",
+            "privacy @1",
+        ] {
+            let then = scenario.put_fact(
+                "consent-version",
+                id,
+                1,
+                facts("2026-01-01T00:00:00Z", true, true),
+            );
+            assert_eq!(then.faults(), [("id".to_owned(), "pattern")], "{id}");
+        }
+        scenario.fact(
+            "consent-version",
+            "p.a_b:c-1@2026.01",
+            1,
+            facts("2026-01-01T00:00:00Z", true, true),
+        );
+    }
+
+    #[test]
+    fn all_faults_of_a_fact_are_told_at_once() {
+        let mut scenario = Scenario::new();
+        let then = scenario.put_fact(
+            "consent-version",
+            "privacy",
+            1,
+            json!({"publishedAt": "soon", "required": "yes", "more": 1}),
+        );
+        assert_eq!(
+            then.faults(),
+            [
+                ("id", "pattern"),
+                ("facts.more", "unknown_field"),
+                ("facts.publishedAt", "pattern"),
+                ("facts.required", "wrong_type"),
+                ("facts.current", "required"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! `mother-profile`, by motherProfileId: whose profile it is, how the account stands, what the
+//! identity provider has verified. The first fact gives birth to the profile; the resource that
+//! holds both is [`MotherProfile`].
+//!
+//! [`MotherProfile`]: crate::domain::mother::state::MotherProfile
+
+use super::{FactKind, has_form};
+use crate::base::address::Address;
+use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
+use crate::base::time::{Date, Instant};
+use crate::domain::resource::{Kind, Name, Space};
+use crate::{members, words};
+
+words! {
+    /// Where a mother's account stands.
+    pub enum AccountLifecycle {
+        /// In use.
+        Active = "active",
+        /// Its withdrawal was asked for.
+        WithdrawalPending = "withdrawal_pending",
+        /// It was withdrawn.
+        Withdrawn = "withdrawn",
+    }
+}
+
+words! {
+    /// Where the relationship stands that makes the profile its owner's.
+    pub enum OwnershipState {
+        /// On its way.
+        Pending = "pending",
+        /// In place.
+        Applied = "applied",
+        /// It failed, and is to be repaired.
+        RepairRequired = "repair_required",
+    }
+}
+
+members! {
+    /// An e-mail address that the identity provider has verified.
+    pub struct VerifiedEmail {
+        /// The receipt of the verification.
+        pub receipt_id: ReceiptId = "receiptId",
+        /// The address.
+        pub normalized_value: Email = "normalizedValue",
+        /// When it was verified.
+        pub verified_at: Instant = "verifiedAt",
+    }
+}
+
+members! {
+    /// A phone number that the identity provider has verified.
+    pub struct VerifiedPhone {
+        /// The receipt of the verification.
+        pub receipt_id: ReceiptId = "receiptId",
+        /// The number.
+        pub normalized_value: PhoneNumber = "normalizedValue",
+        /// When it was verified.
+        pub verified_at: Instant = "verifiedAt",
+    }
+}
+
+members! {
+    /// What other systems know of a mother's profile.
+    pub struct MotherProfileFact {
+        /// The subject whose profile it is: one profile to a subject, for good.
+        pub owner_subject: Text = "ownerSubject",
+        /// The account; counts in the first fact only.
+        pub mother_account_id: ReceiptId = "motherAccountId",
+        /// Where the account stands.
+        pub account_lifecycle: AccountLifecycle = "accountLifecycle",
+        /// The mother's name; counts in the first fact only.
+        pub full_name: FullName = "fullName",
+        /// The mother's day of birth; counts in the first fact only.
+        pub birth_date: Date = "birthDate",
+        /// The mother's e-mail address.
+        pub email: Email = "email",
+        /// The mother's phone number.
+        pub primary_phone_number: PhoneNumber = "primaryPhoneNumber",
+        /// The mother's address; counts in the first fact only.
+        pub address: Address = "address",
+        /// The e-mail address that was verified last.
+        pub verified_email: Option<VerifiedEmail> = "verifiedEmail",
+        /// The phone number that was verified last.
+        pub verified_phone: Option<VerifiedPhone> = "verifiedPhone",
+        /// Where the relationship of ownership stands.
+        pub ownership_state: OwnershipState = "ownershipState",
+        /// The receipt of the relationship.
+        pub relationship_receipt_id: Option<Ident> = "relationshipReceiptId",
+        /// When the relationship was put in place.
+        pub applied_at: Option<Instant> = "appliedAt",
+        /// When the profile came into being; counts in the first fact only.
+        pub created_at: Instant = "createdAt",
+    }
+}
+
+impl MotherProfileFact {
+    /// Whether both contacts are verified: the verified value is the profile's own. An e-mail
+    /// address is verified in its normal form, so letters count the same in either case.
+    #[must_use]
+    pub fn has_verified_contacts(&self) -> bool {
+        let email = self.verified_email.as_ref();
+        let phone = self.verified_phone.as_ref();
+        email.is_some_and(|email| email.normalized_value.eq_ignore_ascii_case(&self.email))
+            && phone.is_some_and(|phone| phone.normalized_value == self.primary_phone_number)
+    }
+
+    /// Whether nothing that later facts still own differs from `other`.
+    #[must_use]
+    pub fn owns_the_same(&self, other: &Self) -> bool {
+        self.account_lifecycle == other.account_lifecycle
+            && self.email == other.email
+            && self.primary_phone_number == other.primary_phone_number
+            && self.verified_email == other.verified_email
+            && self.verified_phone == other.verified_phone
+            && self.ownership_state == other.ownership_state
+            && self.relationship_receipt_id == other.relationship_receipt_id
+            && self.applied_at == other.applied_at
+    }
+}
+
+impl FactKind for MotherProfileFact {
+    const KIND: Kind = Kind {
+        tag: 4,
+        name: "mother-profile",
+    };
+
+    fn id_has_form(id: &str) -> bool {
+        has_form::<ReceiptId>(id)
+    }
+
+    fn names(&self, _: &str) -> Vec<Name> {
+        vec![owner(&self.owner_subject)]
+    }
+}
+
+/// The name that the profile of this subject holds.
+#[must_use]
+pub fn owner(subject: &str) -> Name {
+    Name::new(Space::ProfileOwner, &[subject])
+}

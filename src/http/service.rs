@@ -1,0 +1,304 @@
+//! One request: route, token, body, command, engine, answer; in the contract's order of checks.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use hyper::{Method, Request, StatusCode};
+
+use super::facts;
+use super::request::{BodyError, is_media_type, read_command, whole_body};
+use super::response::{self, Answer, Manner, at_position, json, tagged};
+use super::route::{Asked, Found as RouteFound, Routes, Special};
+use super::token::{Bearer, TokenVerifier, bearer, challenge};
+use crate::base::actor::Actor;
+use crate::catalogue::{ReadRow, Row, Success};
+use crate::domain::read::{Found, Read};
+use crate::engine::{Call, Engine, Reply};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The most characters of a caller's own request id that are kept.
+const REQUEST_ID_MAX: usize = 128;
+
+/// The service behind every connection.
+pub struct Service {
+    engine: Arc<Engine>,
+    verifier: Arc<TokenVerifier>,
+    routes: Routes,
+    /// Who acts where no token is looked at.
+    nobody: Arc<Actor>,
+}
+
+type Parameters<'a> = Vec<(&'a str, &'a str)>;
+
+impl Service {
+    /// The service of `engine`, for actors whose tokens `verifier` accepts.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>, verifier: Arc<TokenVerifier>) -> Self {
+        Self {
+            engine,
+            verifier,
+            routes: Routes::new(),
+            nobody: Arc::new(Actor::nobody()),
+        }
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Answers one request.
+    pub async fn handle<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let request_id = self.request_id(&head.headers);
+        let mut answer = self.routed(&head.method, head.uri.path(), &head.headers, body).await;
+        answer.headers_mut().insert(REQUEST_ID, request_id);
+        answer
+    }
+
+    /// The caller's own id of the request, or a new one.
+    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let mut values = headers.get_all(REQUEST_ID).iter();
+        if let (Some(value), None) = (values.next(), values.next()) {
+            let bytes = value.as_bytes();
+            let visible = bytes.iter().all(|byte| matches!(byte, b'!'..=b'~'));
+            if visible && (1..=REQUEST_ID_MAX).contains(&bytes.len()) {
+                return value.clone();
+            }
+        }
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        let text = self.engine.new_id().hyphenated().encode_lower(&mut text);
+        HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
+    }
+
+    async fn routed<B>(&self, method: &Method, path: &str, headers: &HeaderMap, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(RouteFound { place, parameters }) = self.routes.find(path) else {
+            return Manner::PLAIN.trouble(
+                StatusCode::NOT_FOUND,
+                "route_not_found",
+                "There is nothing at this path.",
+            );
+        };
+        if *method == Method::OPTIONS {
+            return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
+        }
+        let Some(asked) = place.asked(method) else {
+            let answer = place.manner().trouble(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "This path does not have that method; Allow names those it has.",
+            );
+            return response::allowing(answer, &place.methods());
+        };
+        let parameters: Parameters<'_> =
+            parameters.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+        match asked {
+            Asked::Operation(row) => self.operation(row, &parameters, headers, body).await,
+            Asked::Read(row) => self.read_row(row, &parameters, headers).await,
+            Asked::Special(special) => self.special(special, &parameters, headers, body).await,
+        }
+    }
+
+    async fn special<B>(
+        &self,
+        special: Special,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match special {
+            Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
+            Special::Ready if self.engine.is_ready() => {
+                json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
+            }
+            Special::Ready => Manner::PLAIN.unavailable(),
+            Special::ReadFact => {
+                self.read(facts::read_fact, Manner::PLAIN, parameters, headers).await
+            }
+            Special::PutFacts => match self.actor(headers, Manner::PLAIN) {
+                Ok(actor) => facts::put(&self.engine, actor, headers, body).await,
+                Err(answer) => *answer,
+            },
+        }
+    }
+
+    /// The actor whose token the request carries, or the 401.
+    fn actor(&self, headers: &HeaderMap, manner: Manner) -> Result<Arc<Actor>, Box<Answer>> {
+        let values = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let token = match bearer(values) {
+            Bearer::Token(token) => token,
+            Bearer::Missing => return Err(Box::new(manner.unauthenticated(challenge(false)))),
+            Bearer::Malformed => return Err(Box::new(manner.unauthenticated(challenge(true)))),
+        };
+        self.verifier.verify(token, self.engine.now().millis()).map_err(|refusal| {
+            tracing::debug!(code = refusal.code(), "a token was refused");
+            Box::new(manner.unauthenticated(challenge(true)))
+        })
+    }
+
+    async fn operation<B>(
+        &self,
+        row: &'static Row,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let manner = Manner::of(row);
+        let actor = if row.bearer {
+            match self.actor(headers, manner) {
+                Ok(actor) => actor,
+                Err(answer) => return *answer,
+            }
+        } else {
+            Arc::clone(&self.nobody)
+        };
+        let body = match json_body(headers, body, manner).await {
+            Ok(body) => body,
+            Err(answer) => return *answer,
+        };
+        let Some(permit) = self.engine.admit() else {
+            return manner.overloaded();
+        };
+        let read = match read_command(row, parameters, headers, &body, self.engine.now()) {
+            Ok(read) => read,
+            Err(rejection) => return manner.rejected(&rejection),
+        };
+        let call = Call {
+            row: Some(row),
+            actor,
+            command: read.command,
+            header_key: read.header_key,
+        };
+        manner.reply(self.engine.execute(call, permit).await, row.success)
+    }
+
+    async fn read_row(
+        &self,
+        row: &'static ReadRow,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+    ) -> Answer {
+        let manner = Manner {
+            problem: row.problem,
+            ..Manner::PLAIN
+        };
+        self.read(row.read, manner, parameters, headers).await
+    }
+
+    async fn read(
+        &self,
+        read: Read,
+        manner: Manner,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+    ) -> Answer {
+        let actor = match self.actor(headers, manner) {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        match self.engine.read(read, &actor, parameters).await {
+            Ok((found, position)) => at_position(found_answer(found, headers), position),
+            Err(reply) => manner.reply(reply, Success::Ok),
+        }
+    }
+}
+
+/// The body of a request whose body is JSON, or 415, 413, 400.
+pub(super) async fn json_body<B>(
+    headers: &HeaderMap,
+    body: B,
+    manner: Manner,
+) -> Result<Bytes, Box<Answer>>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if !is_media_type(headers, "application/json") {
+        return Err(Box::new(unsupported_media_type(manner)));
+    }
+    whole_body(headers, body).await.map_err(|error| {
+        Box::new(match error {
+            BodyError::TooLarge => manner.trouble(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                "The body is larger than 1 MiB.",
+            ),
+            BodyError::Broken => manner.trouble(
+                StatusCode::REQUEST_TIMEOUT,
+                "request_invalid",
+                "The body did not arrive whole and in time; nothing was done.",
+            ),
+        })
+    })
+}
+
+/// 415.
+pub(super) fn unsupported_media_type(manner: Manner) -> Answer {
+    manner.trouble(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "The body must be application/json.",
+    )
+}
+
+/// 200 with the entity tag, or 304 when the caller has it already.
+fn found_answer(found: Found, headers: &HeaderMap) -> Answer {
+    if has_tag(headers, &found.tag) {
+        return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
+    }
+    tagged(json(StatusCode::OK, found.body), &found.tag)
+}
+
+/// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
+fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
+        let Ok(value) = value.to_str() else {
+            return false;
+        };
+        value.split(',').map(str::trim).any(|candidate| {
+            let opaque = candidate.strip_prefix("W/").unwrap_or(candidate);
+            candidate == "*"
+                || opaque.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(tag)
+        })
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_matched_weakly_in_a_list_or_by_a_star() {
+        let matches = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.append(IF_NONE_MATCH, value.parse().unwrap());
+            has_tag(&headers, "7")
+        };
+        for value in ["\"7\"", "W/\"7\"", "\"1\", \"7\"", "*"] {
+            assert!(matches(value), "{value}");
+        }
+        for value in ["7", "\"77\"", "\"\"", "\"7"] {
+            assert!(!matches(value), "{value}");
+        }
+    }
+}
