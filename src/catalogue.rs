@@ -1,11 +1,16 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use crate::domain::family;
+use crate::domain::family::care_history_authority::CareHistoryAuthority;
+use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
+use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
+use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
@@ -105,6 +110,42 @@ pub struct ReadRow {
 /// The operations.
 pub static OPERATIONS: &[Row] = &[
     Row {
+        tag: 1,
+        name: "authorize_payment",
+        method: Method::Post,
+        path: "/family-reservation-payment-authorizations",
+        bearer: true,
+        key: KeySource::None,
+        success: Success::Ok,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::authorize_payment::AuthorizePayment>::NEW,
+    },
+    Row {
+        tag: 2,
+        name: "grant_payment_authority",
+        method: Method::Post,
+        path: "/family-payment-delegations",
+        bearer: true,
+        key: KeySource::Header,
+        success: Success::Created,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::grant_payment::GrantPayment>::NEW,
+    },
+    Row {
+        tag: 4,
+        name: "grant_care_history_access",
+        method: Method::Post,
+        path: "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
+        bearer: true,
+        key: KeySource::Header,
+        success: Success::Created,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::grant_care_history_access::GrantCareHistoryAccess>::NEW,
+    },
+    Row {
         tag: 8,
         name: "acknowledge_deposit",
         method: Method::Post,
@@ -131,22 +172,44 @@ pub static OPERATIONS: &[Row] = &[
 ];
 
 /// The reads.
-pub static READS: &[ReadRow] = &[ReadRow {
-    name: "read_statement",
-    path: "/settlement-statements/{statementId}",
-    problem: ProblemShape::Full,
-    read: settlement::read_statement::read_statement,
-}];
+pub static READS: &[ReadRow] = &[
+    ReadRow {
+        name: "read_payment_delegation",
+        path: "/family-payment-delegations/{id}",
+        problem: ProblemShape::Full,
+        read: family::read_payment_delegation::read_payment_delegation,
+    },
+    ReadRow {
+        name: "read_care_history_grant",
+        path: "/reservation-care-history-access-grants/{id}",
+        problem: ProblemShape::Full,
+        read: family::read_care_history_grant::read_care_history_grant,
+    },
+    ReadRow {
+        name: "read_statement",
+        path: "/settlement-statements/{statementId}",
+        problem: ProblemShape::Full,
+        read: settlement::read_statement::read_statement,
+    },
+];
 
 /// The kinds of resources; each has a tag of its own, and facts come in to those whose tag is
 /// below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ActorFact>>::NEW,
+    &Registered::<Fact<FamilyAccount>>::NEW,
+    &Registered::<Fact<ReservationBooking>>::NEW,
     &Registered::<Statement>::NEW,
+    &Registered::<PaymentAuthority>::NEW,
+    &Registered::<CareHistoryAuthority>::NEW,
 ];
 
 /// The kinds of facts.
-pub static FACTS: &[&dyn AnyFactKind] = &[&FactsOf::<Fact<ActorFact>>::NEW];
+pub static FACTS: &[&dyn AnyFactKind] = &[
+    &FactsOf::<Fact<ActorFact>>::NEW,
+    &FactsOf::<Fact<FamilyAccount>>::NEW,
+    &FactsOf::<Fact<ReservationBooking>>::NEW,
+];
 
 /// The kind of resource with this tag.
 #[must_use]

@@ -4,6 +4,7 @@
 //! One group of resources, one folder; in it `state.rs` says what the resource is and how events
 //! change it, and each operation has a file of its own.
 
+pub mod family;
 pub mod operation;
 pub mod read;
 pub mod reference;

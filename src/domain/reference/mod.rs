@@ -11,7 +11,9 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 pub mod actor;
+pub mod family_account;
 pub mod put;
+pub mod reservation_booking;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
