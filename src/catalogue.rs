@@ -3,12 +3,17 @@
 
 use crate::domain::mother;
 use crate::domain::mother::state::MotherProfile;
+use crate::domain::family;
+use crate::domain::family::care_history_authority::CareHistoryAuthority;
+use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
 use crate::domain::reference::consent_version::ConsentVersionFact;
+use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
+use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
@@ -118,6 +123,40 @@ pub static OPERATIONS: &[Row] = &[
         invalid: Invalid::Unprocessable,
         problem: ProblemShape::Profile,
         operation: &Erased::<mother::update_profile::UpdateProfile>::NEW,
+        tag: 1,
+        name: "authorize_payment",
+        method: Method::Post,
+        path: "/family-reservation-payment-authorizations",
+        bearer: true,
+        key: KeySource::None,
+        success: Success::Ok,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::authorize_payment::AuthorizePayment>::NEW,
+    },
+    Row {
+        tag: 2,
+        name: "grant_payment_authority",
+        method: Method::Post,
+        path: "/family-payment-delegations",
+        bearer: true,
+        key: KeySource::Header,
+        success: Success::Created,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::grant_payment::GrantPayment>::NEW,
+    },
+    Row {
+        tag: 4,
+        name: "grant_care_history_access",
+        method: Method::Post,
+        path: "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
+        bearer: true,
+        key: KeySource::Header,
+        success: Success::Created,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<family::grant_care_history_access::GrantCareHistoryAccess>::NEW,
     },
     Row {
         tag: 8,
@@ -152,6 +191,16 @@ pub static READS: &[ReadRow] = &[
         path: "/mother/profile",
         problem: ProblemShape::Profile,
         read: mother::read_profile::read_profile,
+        name: "read_payment_delegation",
+        path: "/family-payment-delegations/{id}",
+        problem: ProblemShape::Full,
+        read: family::read_payment_delegation::read_payment_delegation,
+    },
+    ReadRow {
+        name: "read_care_history_grant",
+        path: "/reservation-care-history-access-grants/{id}",
+        problem: ProblemShape::Full,
+        read: family::read_care_history_grant::read_care_history_grant,
     },
     ReadRow {
         name: "read_statement",
@@ -167,7 +216,11 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ActorFact>>::NEW,
     &Registered::<MotherProfile>::NEW,
     &Registered::<Fact<ConsentVersionFact>>::NEW,
+    &Registered::<Fact<FamilyAccount>>::NEW,
+    &Registered::<Fact<ReservationBooking>>::NEW,
     &Registered::<Statement>::NEW,
+    &Registered::<PaymentAuthority>::NEW,
+    &Registered::<CareHistoryAuthority>::NEW,
 ];
 
 /// The kinds of facts.
@@ -175,6 +228,8 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<ActorFact>>::NEW,
     &FactsOf::<MotherProfile>::NEW,
     &FactsOf::<Fact<ConsentVersionFact>>::NEW,
+    &FactsOf::<Fact<FamilyAccount>>::NEW,
+    &FactsOf::<Fact<ReservationBooking>>::NEW,
 ];
 
 /// The kind of resource with this tag.

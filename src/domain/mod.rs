@@ -5,6 +5,7 @@
 //! change it, and each operation has a file of its own.
 
 pub mod mother;
+pub mod family;
 pub mod operation;
 pub mod read;
 pub mod reference;

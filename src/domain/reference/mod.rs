@@ -13,7 +13,9 @@ use crate::base::time::Instant;
 pub mod actor;
 pub mod consent_version;
 pub mod mother_profile;
+pub mod family_account;
 pub mod put;
+pub mod reservation_booking;
 
 /// The schema of one kind of fact.
 pub trait FactKind:

@@ -1,0 +1,302 @@
+//! A family member proves that they may pay for a reservation. Nothing changes, and no key is
+//! taken.
+//!
+//! Resource: the book of the actor's delegations for the booking. Rejections, in the order
+//! tested: the actor is no family member, or the token does not say which one (403); no active
+//! delegation of that account and mother has the scope and covers the amount (invalid). What is
+//! not there and what is not enough are told alike, so that nobody learns the limits of another.
+
+use super::payment_authority::{PaymentAuthority, PaymentDelegationView};
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::json::AtLeast;
+use crate::base::text::Ident;
+use crate::domain::operation::{Context, Decision, Operation, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The family account.
+        pub family_account_id: Ident = "familyAccountId",
+        /// The mother for whom the actor would pay.
+        pub mother_member_id: Ident = "motherMemberId",
+        /// The booking.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// What would be paid for.
+        pub scope: Ident = "scope",
+        /// How much would be paid, in won.
+        pub amount_krw: AtLeast<1> = "amountKrw",
+    }
+}
+
+rejections! {
+    /// Why no payment is authorized.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only a family member may prove authority to pay for a reservation.",
+        /// The token does not say which member the actor is.
+        MemberIdentityMissing = Forbidden "member_identity_missing" []
+            "The token does not say which member of a family the actor is.",
+        /// No delegation is enough.
+        PaymentGrantMissing = Invalid "payment_grant_missing_or_out_of_scope" []
+            "There is no active delegation that covers this payment.",
+    }
+}
+
+/// The operation.
+pub struct AuthorizePayment;
+
+impl Operation for AuthorizePayment {
+    type Command = Command;
+    type Resource = PaymentAuthority;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, context: &Context<'_>) -> Option<Digest> {
+        let payer = context.actor.member_id.as_deref()?;
+        Some(PaymentAuthority::KIND.key(&[command.reservation_booking_id.as_str(), payer]))
+    }
+
+    fn decide(
+        book: Option<&PaymentAuthority>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<PaymentAuthority>, Rejection> {
+        let actor = context.actor;
+        if actor.kind != ActorKind::FamilyMember {
+            return Err(Refusal::NotPermitted.into());
+        }
+        if actor.member_id.is_none() {
+            return Err(Refusal::MemberIdentityMissing.into());
+        }
+        let Some(book) = book else {
+            return Err(Refusal::PaymentGrantMissing.into());
+        };
+        let AtLeast(amount_krw) = command.amount_krw;
+        let delegation = book
+            .covering(&command.scope, amount_krw, context.now)
+            .find(|held| {
+                let terms = &held.grant.terms;
+                terms.family_account_id == command.family_account_id
+                    && terms.mother_member_id == command.mother_member_id
+            });
+        let Some(delegation) = delegation else {
+            return Err(Refusal::PaymentGrantMissing.into());
+        };
+        Ok(Decision::Answer(to_json(&PaymentDelegationView::new(
+            book, delegation,
+        ))))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::base::revision::Revision;
+    use crate::base::time::Instant;
+    use crate::domain::family::fixture::{family, mother, payer, payment, with, without};
+    use crate::domain::family::grant::Revocation;
+    use crate::domain::scenario::{Scenario, Then, actor, member};
+
+    fn body() -> Value {
+        json!({
+            "familyAccountId": "account-1",
+            "motherMemberId": "mother-1",
+            "reservationBookingId": "booking-1",
+            "scope": "reservation_deposit",
+            "amountKrw": 500_000,
+        })
+    }
+
+    fn authorize(service: &mut Scenario, body: &Value) -> Then {
+        service.when("authorize_payment", &[], body)
+    }
+
+    /// A service in which the father may pay up to 500,000 won; he acts. Also the answer of the
+    /// grant.
+    fn granted() -> (Scenario, Value) {
+        let mut service = family();
+        let answer = service
+            .acting(mother())
+            .when("grant_payment_authority", &[], &payment())
+            .committed();
+        service.acting(payer());
+        (service, answer)
+    }
+
+    #[test]
+    fn a_payer_is_answered_with_the_delegation_as_it_was_granted() {
+        let (mut service, delegation) = granted();
+        assert_eq!(authorize(&mut service, &body()).answered(), delegation);
+        assert_eq!(
+            service.outbox.len(),
+            1,
+            "the grant's message, and none of this"
+        );
+    }
+
+    #[test]
+    fn only_a_family_member_may_ask_and_that_is_told_before_all_else() {
+        for kind in ActorKind::ALL {
+            if kind == ActorKind::FamilyMember {
+                continue;
+            }
+            let (mut service, _) = granted();
+            for asking in [member(kind, "user-3", "father"), actor(kind, "user-3")] {
+                service.acting(asking);
+                assert_eq!(
+                    authorize(&mut service, &body()).code(),
+                    "permission_denied",
+                    "{kind}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_family_member_whom_the_token_does_not_name_is_told_before_the_grant_is_looked_for() {
+        let (mut service, _) = granted();
+        service.acting(actor(ActorKind::FamilyMember, "user-3"));
+        let refusal = authorize(&mut service, &body()).refusal();
+        assert_eq!(refusal.class, Class::Forbidden);
+        assert_eq!(refusal.code, "member_identity_missing");
+        let unknown = with(body(), "reservationBookingId", json!("no-such"));
+        assert_eq!(
+            authorize(&mut service, &unknown).code(),
+            "member_identity_missing"
+        );
+    }
+
+    #[test]
+    fn every_fact_of_the_payment_must_be_the_delegations() {
+        let (mut service, _) = granted();
+        for (name, value) in [
+            ("familyAccountId", json!("account-2")),
+            ("motherMemberId", json!("mother-2")),
+            ("reservationBookingId", json!("booking-2")),
+            ("reservationBookingId", json!("no-such")),
+            ("scope", json!("reservation_balance")),
+            ("scope", json!("Reservation_deposit")),
+            ("amountKrw", json!(500_001)),
+            ("amountKrw", json!(i64::MAX)),
+        ] {
+            let refusal = authorize(&mut service, &with(body(), name, value.clone())).refusal();
+            assert_eq!(refusal.class, Class::Invalid, "{name} {value}");
+            assert_eq!(
+                refusal.code, "payment_grant_missing_or_out_of_scope",
+                "{name} {value}"
+            );
+            assert!(refusal.faults.is_empty() && refusal.conflicting.is_empty());
+        }
+        service.acting(member(ActorKind::FamilyMember, "user-4", "aunt"));
+        let other = authorize(&mut service, &body());
+        assert_eq!(other.code(), "payment_grant_missing_or_out_of_scope");
+    }
+
+    #[test]
+    fn amounts_from_one_won_to_the_maximum_are_covered() {
+        let (mut service, _) = granted();
+        for amount in [1, 499_999, 500_000] {
+            authorize(&mut service, &with(body(), "amountKrw", json!(amount))).answered();
+        }
+    }
+
+    #[test]
+    fn a_delegation_covers_until_the_millisecond_before_it_expires() {
+        let (mut service, _) = granted();
+        service.at("2026-11-30T23:59:59.999Z");
+        authorize(&mut service, &body()).answered();
+        service.at("2026-12-01T00:00:00Z");
+        let then = authorize(&mut service, &body());
+        assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
+    }
+
+    #[test]
+    fn a_revoked_delegation_covers_nothing() {
+        let (mut service, _) = granted();
+        let mut book = service
+            .state::<PaymentAuthority>(&["booking-1", "father"])
+            .unwrap();
+        book.revision = Revision::new(2);
+        book.delegations[0].grant.revision = Revision::new(2);
+        book.delegations[0].grant.revocation = Some(Revocation {
+            revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
+        });
+        service.given(&book);
+        let then = authorize(&mut service, &body());
+        assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
+    }
+
+    #[test]
+    fn a_later_delegation_of_the_same_book_covers_when_the_first_is_over() {
+        let (mut service, _) = granted();
+        service.at("2026-12-01T00:00:00Z").acting(mother());
+        let next = with(payment(), "expiresAt", json!("2027-01-01T00:00:00Z"));
+        let next = with(next, "maximumAuthorizedAmountKrw", json!(7));
+        let second = service
+            .when("grant_payment_authority", &[], &next)
+            .committed();
+        service.acting(payer());
+        let then = authorize(&mut service, &with(body(), "amountKrw", json!(7)));
+        assert_eq!(then.answered(), second);
+        let then = authorize(&mut service, &with(body(), "amountKrw", json!(8)));
+        assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
+    }
+
+    #[test]
+    fn every_member_is_required_and_has_its_shape() {
+        let (mut service, _) = granted();
+        for name in [
+            "familyAccountId",
+            "motherMemberId",
+            "reservationBookingId",
+            "scope",
+        ] {
+            for (value, code) in [
+                (json!(null), "wrong_type"),
+                (json!(1), "wrong_type"),
+                (json!(""), "too_short"),
+                (json!("  "), "blank"),
+                (json!("x".repeat(513)), "too_long"),
+            ] {
+                let faults = authorize(&mut service, &with(body(), name, value)).faults();
+                assert_eq!(faults, [(name.to_owned(), code)]);
+            }
+            let faults = authorize(&mut service, &without(body(), name)).faults();
+            assert_eq!(faults, [(name.to_owned(), "required")]);
+        }
+        for (value, code) in [
+            (json!(0), "out_of_range"),
+            (json!(-1), "out_of_range"),
+            (json!(u64::MAX), "out_of_range"),
+            (json!(1.5), "wrong_type"),
+            (json!("1"), "wrong_type"),
+            (json!(null), "wrong_type"),
+        ] {
+            let refusal = authorize(&mut service, &with(body(), "amountKrw", value)).refusal();
+            assert_eq!(refusal.code, "request_invalid");
+            assert_eq!(refusal.faults[0].path, "amountKrw");
+            assert_eq!(refusal.faults[0].code.as_str(), code);
+        }
+        let faults = authorize(&mut service, &with(body(), "idempotencyKey", json!("k"))).faults();
+        assert_eq!(faults, [("idempotencyKey".to_owned(), "unknown_field")]);
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_command_never_changes() {
+        let fingerprint = family().fingerprint("authorize_payment", &[], &body());
+        assert_eq!(
+            fingerprint.to_hex(),
+            "7095e43c41db3e890fe919dd243e4d604491a5e5247d7fdcb5ad3ce89a378ec5"
+        );
+    }
+}

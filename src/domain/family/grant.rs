@@ -1,0 +1,231 @@
+//! What the two kinds of grants have in common.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::reference::{Fact, FactKind};
+
+/// What a grant says, as it was granted; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantTerms {
+    /// The grant's identifier.
+    pub grant_id: Uuid,
+    /// The family account that mother and member belong to.
+    pub family_account_id: Ident,
+    /// The mother whose authority it is. Only she grants, so she is also who granted it.
+    pub mother_member_id: Ident,
+    /// What it allows.
+    pub scopes: Vec<Ident>,
+    /// The point from which on it allows nothing.
+    pub expires_at: Instant,
+    /// The facts that it rests on, as [`evidence`] writes them.
+    pub authority_evidence: Vec<Box<str>>,
+}
+
+/// The end of a grant before its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// When.
+    pub revoked_at: Instant,
+    /// Who revoked it.
+    pub revoked_by_member_id: Ident,
+    /// Why.
+    pub revocation_reason_code: Option<Ident>,
+}
+
+/// A grant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// What it says.
+    pub terms: GrantTerms,
+    /// When it was granted.
+    pub granted_at: Instant,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// Its end before its time.
+    pub revocation: Option<Revocation>,
+}
+
+impl Grant {
+    /// A grant on these terms, made at `at`.
+    #[must_use]
+    pub fn new(terms: &GrantTerms, at: Instant) -> Self {
+        Self {
+            terms: terms.clone(),
+            granted_at: at,
+            revision: Revision::FIRST,
+            revocation: None,
+        }
+    }
+
+    /// Whether it stands at `now`: it is not revoked, and its time is not over.
+    #[must_use]
+    pub fn is_active(&self, now: Instant) -> bool {
+        self.revocation.is_none() && now < self.terms.expires_at
+    }
+
+    /// Whether it allows `scope`.
+    #[must_use]
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.terms.scopes.iter().any(|own| own == scope)
+    }
+
+    /// Whether it allows one of `scopes`.
+    #[must_use]
+    pub fn shares_scope(&self, scopes: &[Ident]) -> bool {
+        scopes.iter().any(|scope| self.has_scope(scope))
+    }
+
+    /// Whether this is the grant's identifier, as it is written in answers.
+    #[must_use]
+    pub fn is_named(&self, grant_id: &str) -> bool {
+        self.terms.grant_id.to_string() == grant_id
+    }
+}
+
+/// Whether the actor is this member.
+#[must_use]
+pub fn is_member(actor: &Actor, member_id: &str) -> bool {
+    actor.member_id.as_deref() == Some(member_id)
+}
+
+/// Whether the actor is the mother who is this member.
+#[must_use]
+pub fn is_mother(actor: &Actor, member_id: &str) -> bool {
+    actor.kind == ActorKind::Mother && is_member(actor, member_id)
+}
+
+/// Whether `scopes` is what may be asked for where `allowed` is the only scope there is: not
+/// empty, nothing twice, nothing else.
+#[must_use]
+pub fn is_only(scopes: &[Ident], allowed: &str) -> bool {
+    matches!(scopes, [scope] if scope == allowed)
+}
+
+/// A fact that authority rests on: `kind/id@revision`.
+#[must_use]
+pub fn evidence<K: FactKind>(fact: &Fact<K>) -> Box<str> {
+    format!("{}/{}@{}", K::KIND.name, fact.id, fact.revision).into()
+}
+
+/// Whether a book of these grants can be: each commit made one grant or changed one, and no two
+/// that share a scope ever stood at one time.
+///
+/// # Errors
+/// A sentence that says what cannot be.
+pub fn validate_book(revision: Revision, grants: &[&Grant]) -> Result<(), String> {
+    let commits: i64 = grants.iter().map(|grant| grant.revision.number()).sum();
+    if commits != revision.number() {
+        return Err(format!(
+            "{commits} commits to its grants at revision {revision}"
+        ));
+    }
+    for (index, grant) in grants.iter().enumerate() {
+        let id = grant.terms.grant_id;
+        if grant.terms.scopes.is_empty() {
+            return Err(format!("{id} has no scope"));
+        }
+        if grant.granted_at >= grant.terms.expires_at {
+            return Err(format!("{id} was over when it was granted"));
+        }
+        let overlaps = |earlier: &&&Grant| {
+            earlier.is_active(grant.granted_at) && earlier.shares_scope(&grant.terms.scopes)
+        };
+        if let Some(earlier) = grants[..index].iter().find(overlaps) {
+            return Err(format!("{id} overlaps {}", earlier.terms.grant_id));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const START: i64 = 1_000_000;
+
+    fn grant(number: u128, granted_at: i64, expires_at: i64) -> Grant {
+        let terms = GrantTerms {
+            grant_id: Uuid::from_u128(number),
+            family_account_id: Ident::from_trusted("account-1"),
+            mother_member_id: Ident::from_trusted("mother-1"),
+            scopes: vec![Ident::from_trusted("summary")],
+            expires_at: Instant::from_millis(expires_at),
+            authority_evidence: Vec::new(),
+        };
+        Grant::new(&terms, Instant::from_millis(granted_at))
+    }
+
+    #[test]
+    fn a_grant_is_active_until_the_millisecond_before_its_end() {
+        let grant = grant(1, START, START + 10);
+        assert!(grant.is_active(Instant::from_millis(START + 9)));
+        assert!(!grant.is_active(Instant::from_millis(START + 10)));
+    }
+
+    #[test]
+    fn a_revoked_grant_is_not_active() {
+        let mut grant = grant(1, START, START + 10);
+        grant.revocation = Some(Revocation {
+            revoked_at: Instant::from_millis(START + 1),
+            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revocation_reason_code: None,
+        });
+        assert!(!grant.is_active(Instant::from_millis(START + 5)));
+    }
+
+    #[test]
+    fn only_the_one_scope_given_once_may_be_asked_for() {
+        let scopes = |words: &[&str]| -> Vec<Ident> {
+            words
+                .iter()
+                .map(|word| Ident::from_trusted(*word))
+                .collect()
+        };
+        assert!(is_only(&scopes(&["summary"]), "summary"));
+        for words in [
+            &[][..],
+            &["Summary"],
+            &["summary", "summary"],
+            &["summary", "rating"],
+        ] {
+            assert!(!is_only(&scopes(words), "summary"), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_book_may_hold_grants_one_after_the_other_and_none_beside_another() {
+        let first = grant(1, START, START + 10);
+        let later = grant(2, START + 10, START + 20);
+        let beside = grant(3, START + 9, START + 20);
+        assert_eq!(validate_book(Revision::new(2), &[&first, &later]), Ok(()));
+        assert!(
+            validate_book(Revision::new(2), &[&first, &beside])
+                .unwrap_err()
+                .contains("overlaps")
+        );
+        assert!(
+            validate_book(Revision::new(3), &[&first, &later])
+                .unwrap_err()
+                .contains("revision 3")
+        );
+        let over = grant(4, START, START);
+        assert!(
+            validate_book(Revision::FIRST, &[&over])
+                .unwrap_err()
+                .contains("over")
+        );
+        let mut idle = grant(5, START, START + 1);
+        idle.terms.scopes.clear();
+        assert!(
+            validate_book(Revision::FIRST, &[&idle])
+                .unwrap_err()
+                .contains("no scope")
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! A mother lets a member of her family read the care history of one of her reservations.
+//!
+//! Resource: the book of the grantee's access grants for the booking. Rejections, in the order
+//! tested: the actor is no mother whom the token names (403); the family account is unknown, the
+//! grantee is not in it, the booking is unknown (404); account or booking is another mother's
+//! (403); the scopes are not exactly the one there is, the grant would be over already, an active
+//! one shares a scope (409). The mother who grants is the actor, never a member of the body.
+
+use serde::Serialize;
+
+use super::care_history_authority::{
+    CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent,
+    CareHistoryGrantView, SUMMARY,
+};
+use super::grant::{GrantTerms, evidence, is_only};
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::json::{Member, Reader};
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::reference::family_account::FamilyAccount;
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Name, Resource};
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Body {
+        /// Who may read.
+        pub grantee_member_id: Ident = "granteeMemberId",
+        /// The booking.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// What may be read.
+        pub scopes: Vec<Ident> = "scopes",
+        /// The point from which on nothing may be read.
+        pub expires_at: Instant = "expiresAt",
+    }
+}
+
+/// The request: the account in its path, and its body.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Command {
+    /// The family account.
+    pub family_account_id: Ident,
+    /// The body.
+    pub body: Body,
+}
+
+impl Request for Command {
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
+        let family_account_id = parts.param("familyAccountId", at);
+        let body = <Body as Member>::read(parts.body, at);
+        Some(Self {
+            family_account_id: family_account_id?,
+            body: body?,
+        })
+    }
+}
+
+rejections! {
+    /// Why no access is granted.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only a mother, named as a member by her token, may grant access to care history.",
+        /// The account is unknown.
+        FamilyAccountNotFound = Missing "family_account_not_found" []
+            "There is no family account with this identifier.",
+        /// The grantee is not in the account.
+        GranteeNotFound = Missing "grantee_not_found" []
+            "The family account has no such member.",
+        /// The booking is unknown.
+        ReservationBookingNotFound = Missing "reservation_booking_not_found" []
+            "There is no reservation booking with this identifier.",
+        /// Authority by resource.
+        NotThisMother = Forbidden "permission_denied" []
+            "The family account or the reservation booking is another mother's.",
+        /// The scopes are not the one there is.
+        GrantScopeConflict = Conflict "grant_scope_conflict" ["scopes"]
+            "The scopes asked for are not those that can be granted.",
+        /// It would be over already.
+        GrantExpiryConflict = Conflict "grant_expiry_conflict" ["expiresAt"]
+            "The grant would have expired already.",
+        /// An active one shares a scope.
+        GrantOverlap = Conflict "grant_overlap"
+            ["granteeMemberId", "reservationBookingId", "scopes"]
+            "An active grant of this member for this booking shares a scope.",
+    }
+}
+
+/// The operation.
+pub struct GrantCareHistoryAccess;
+
+impl Operation for GrantCareHistoryAccess {
+    type Command = Command;
+    type Resource = CareHistoryAuthority;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        let id = [
+            &command.body.reservation_booking_id,
+            &command.body.grantee_member_id,
+        ];
+        Some(CareHistoryAuthority::KIND.key(&id))
+    }
+
+    fn names(_: &Command, context: &Context<'_>) -> Vec<Name> {
+        vec![CareHistoryAuthority::name(&context.born.to_string())]
+    }
+
+    fn decide(
+        book: Option<&CareHistoryAuthority>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<CareHistoryAuthority>, Rejection> {
+        let (actor, body) = (context.actor, &command.body);
+        let mother = actor
+            .member_id
+            .as_deref()
+            .filter(|_| actor.kind == ActorKind::Mother);
+        let Some(mother) = mother else {
+            return Err(Refusal::NotPermitted.into());
+        };
+        let Some(account) = context
+            .view
+            .fact::<FamilyAccount>(&command.family_account_id)
+        else {
+            return Err(Refusal::FamilyAccountNotFound.into());
+        };
+        if !account.facts.has_member(&body.grantee_member_id) {
+            return Err(Refusal::GranteeNotFound.into());
+        }
+        let booking = context
+            .view
+            .fact::<ReservationBooking>(&body.reservation_booking_id);
+        let Some(booking) = booking else {
+            return Err(Refusal::ReservationBookingNotFound.into());
+        };
+        if account.facts.mother_member_id != *mother || booking.facts.mother_member_id != *mother {
+            return Err(Refusal::NotThisMother.into());
+        }
+        if !is_only(&body.scopes, SUMMARY) {
+            return Err(Refusal::GrantScopeConflict.into());
+        }
+        if body.expires_at <= context.now {
+            return Err(Refusal::GrantExpiryConflict.into());
+        }
+        let mut held = book.iter().flat_map(|book| &book.grants);
+        if held.any(|grant| grant.is_active(context.now) && grant.shares_scope(&body.scopes)) {
+            return Err(Refusal::GrantOverlap.into());
+        }
+        let granted = CareHistoryAccessGranted {
+            reservation_booking_id: body.reservation_booking_id.clone(),
+            grantee_member_id: body.grantee_member_id.clone(),
+            terms: GrantTerms {
+                grant_id: context.born,
+                family_account_id: command.family_account_id.clone(),
+                mother_member_id: Ident::from_trusted(mother),
+                scopes: body.scopes.clone(),
+                expires_at: body.expires_at,
+                authority_evidence: vec![evidence(&account), evidence(&booking)],
+            },
+        };
+        let event = CareHistoryAuthorityEvent::Granted(Box::new(granted));
+        let commit = Commit::new(book, event, context.now);
+        let grant = commit.next.grants.last().expect("the event added a grant");
+        let answer = to_json(&CareHistoryGrantView::new(&commit.next, grant));
+        commit.answer(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::base::revision::Revision;
+    use crate::domain::family::fixture::{
+        ACCOUNT_PATH, access, family, minted, mother, with, without,
+    };
+    use crate::domain::family::grant::Revocation;
+    use crate::domain::scenario::{Scenario, Then, actor, member};
+
+    fn grant_in(service: &mut Scenario, account: &str, body: &Value) -> Then {
+        service.when(
+            "grant_care_history_access",
+            &[("familyAccountId", account)],
+            body,
+        )
+    }
+
+    fn grant(service: &mut Scenario, body: &Value) -> Then {
+        grant_in(service, "account-1", body)
+    }
+
+    /// The families, and the first mother acts.
+    fn by_mother() -> Scenario {
+        let mut service = family();
+        service.acting(mother());
+        service
+    }
+
+    #[track_caller]
+    fn assert_refused(then: Then, class: Class, code: &str, places: &[&str]) {
+        let refusal = then.refusal();
+        assert_eq!((refusal.class, refusal.code), (class, code));
+        assert_eq!(refusal.conflicting, places);
+    }
+
+    #[test]
+    fn a_mother_grants_at_revision_one_and_nobody_else_is_told() {
+        let mut service = by_mother();
+        let answer = grant(&mut service, &access()).committed();
+        let expected = json!({
+            "reservationCareHistoryAccessGrantId": minted(5),
+            "granteeMemberId": "father",
+            "motherMemberId": "mother-1",
+            "reservationBookingId": "booking-1",
+            "scopes": ["summary"],
+            "grantedByMemberId": "mother-1",
+            "grantedAt": "2026-11-20T12:00:00.000Z",
+            "expiresAt": "2026-12-01T00:00:00.000Z",
+            "revokedAt": null,
+            "revision": 1,
+            "authorityEvidence": ["family-account/account-1@3", "reservation-booking/booking-1@5"],
+            "revokedByMemberId": null,
+            "revocationReasonCode": null,
+        });
+        assert_eq!(answer, expected);
+        assert!(service.outbox.is_empty());
+        let book = service
+            .state::<CareHistoryAuthority>(&["booking-1", "father"])
+            .unwrap();
+        assert_eq!((book.revision, book.grants.len()), (Revision::FIRST, 1));
+    }
+
+    #[test]
+    fn only_a_mother_whom_the_token_names_may_grant_and_that_is_told_first() {
+        let mut service = family();
+        let mut others = vec![actor(ActorKind::Mother, "user-1")];
+        let kinds = ActorKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != ActorKind::Mother);
+        others.extend(kinds.map(|kind| member(kind, "user-1", "mother-1")));
+        for other in others {
+            service.acting(other);
+            for account in ["account-1", "no-such"] {
+                let then = grant_in(&mut service, account, &access());
+                assert_refused(then, Class::Forbidden, "permission_denied", &[]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_order_account_grantee_booking() {
+        let mut service = by_mother();
+        let wrong = with(access(), "scopes", json!([]));
+        let wrong = with(wrong, "reservationBookingId", json!("no-such"));
+        let no_grantee = with(wrong.clone(), "granteeMemberId", json!("nobody"));
+        let then = grant_in(&mut service, "no-such", &no_grantee);
+        assert_refused(then, Class::Missing, "family_account_not_found", &[]);
+        let then = grant(&mut service, &no_grantee);
+        assert_refused(then, Class::Missing, "grantee_not_found", &[]);
+        let then = grant(&mut service, &wrong);
+        assert_refused(then, Class::Missing, "reservation_booking_not_found", &[]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_before_the_account_is_found_to_be_anothers() {
+        let mut service = by_mother();
+        let then = grant_in(&mut service, "account-2", &access());
+        assert_refused(then, Class::Missing, "grantee_not_found", &[]);
+        let wrong = with(access(), "granteeMemberId", json!("grandmother"));
+        let wrong = with(wrong, "reservationBookingId", json!("no-such"));
+        let then = grant_in(&mut service, "account-2", &wrong);
+        assert_refused(then, Class::Missing, "reservation_booking_not_found", &[]);
+    }
+
+    #[test]
+    fn the_account_or_booking_of_another_mother_is_forbidden_before_conflicts() {
+        let mut service = by_mother();
+        let no_scope = with(access(), "scopes", json!([]));
+        let booking = with(no_scope.clone(), "reservationBookingId", json!("booking-2"));
+        assert_refused(
+            grant(&mut service, &booking),
+            Class::Forbidden,
+            "permission_denied",
+            &[],
+        );
+        let account = with(no_scope, "granteeMemberId", json!("grandmother"));
+        let then = grant_in(&mut service, "account-2", &account);
+        assert_refused(then, Class::Forbidden, "permission_denied", &[]);
+    }
+
+    #[test]
+    fn scopes_other_than_the_one_there_is_are_a_conflict_told_before_the_expiry() {
+        let late = with(access(), "expiresAt", json!("2020-01-01T00:00:00Z"));
+        for scopes in [
+            json!([]),
+            json!(["summary", "summary"]),
+            json!(["review"]),
+            json!(["summary", "rating"]),
+        ] {
+            let then = grant(&mut by_mother(), &with(late.clone(), "scopes", scopes));
+            assert_refused(then, Class::Conflict, "grant_scope_conflict", &["scopes"]);
+        }
+    }
+
+    #[test]
+    fn what_would_be_over_already_is_a_conflict_told_before_the_overlap() {
+        let mut service = by_mother();
+        grant(&mut service, &access()).committed();
+        for expiry in ["2026-11-20T12:00:00Z", "2026-11-20T11:59:59Z"] {
+            let then = grant(&mut service, &with(access(), "expiresAt", json!(expiry)));
+            assert_refused(
+                then,
+                Class::Conflict,
+                "grant_expiry_conflict",
+                &["expiresAt"],
+            );
+        }
+    }
+
+    #[test]
+    fn a_second_grant_waits_until_the_first_is_over() {
+        let mut service = by_mother();
+        let brief = with(access(), "expiresAt", json!("2026-11-20T12:00:00.001Z"));
+        grant(&mut service, &brief).committed();
+        let places = ["granteeMemberId", "reservationBookingId", "scopes"];
+        let then = grant(&mut service, &access());
+        assert_refused(then, Class::Conflict, "grant_overlap", &places);
+        let second = grant(service.at("2026-11-20T12:00:00.001Z"), &access()).committed();
+        assert_eq!(second["revision"], 1, "each grant counts for itself");
+        let book = service
+            .state::<CareHistoryAuthority>(&["booking-1", "father"])
+            .unwrap();
+        assert_eq!((book.revision, book.grants.len()), (Revision::new(2), 2));
+    }
+
+    #[test]
+    fn another_members_grant_does_not_overlap() {
+        let mut service = by_mother();
+        grant(&mut service, &access()).committed();
+        grant(
+            &mut service,
+            &with(access(), "granteeMemberId", json!("aunt")),
+        )
+        .committed();
+    }
+
+    #[test]
+    fn a_revoked_grant_makes_room_for_another_and_is_read_as_revoked() {
+        let mut service = by_mother();
+        grant(&mut service, &access()).committed();
+        let mut book = service
+            .state::<CareHistoryAuthority>(&["booking-1", "father"])
+            .unwrap();
+        book.revision = Revision::new(2);
+        book.grants[0].revision = Revision::new(2);
+        book.grants[0].revocation = Some(Revocation {
+            revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
+            revoked_by_member_id: Ident::from_trusted("mother-1"),
+            revocation_reason_code: None,
+        });
+        service.given(&book);
+        grant(&mut service, &access()).committed();
+        let id = book.grants[0].terms.grant_id.to_string();
+        let (tag, revoked) = service
+            .read("read_care_history_grant", &[("id", &id)])
+            .unwrap();
+        assert_eq!((tag.as_str(), &revoked["revision"]), ("2", &json!(2)));
+        assert_eq!(revoked["revokedAt"], "2026-11-20T12:00:00.000Z");
+        assert_eq!(revoked["revokedByMemberId"], "mother-1");
+        assert_eq!(revoked["revocationReasonCode"], Value::Null);
+    }
+
+    #[test]
+    fn every_member_and_the_path_have_their_shape_and_are_told_together() {
+        let mut service = by_mother();
+        let mut faults =
+            |account: &str, body: &Value| grant_in(&mut service, account, body).faults();
+        for (name, value, path, code) in [
+            (
+                "granteeMemberId",
+                json!(null),
+                "granteeMemberId",
+                "wrong_type",
+            ),
+            ("granteeMemberId", json!(" "), "granteeMemberId", "blank"),
+            (
+                "reservationBookingId",
+                json!(""),
+                "reservationBookingId",
+                "too_short",
+            ),
+            (
+                "reservationBookingId",
+                json!("x".repeat(513)),
+                "reservationBookingId",
+                "too_long",
+            ),
+            ("scopes", json!({}), "scopes", "wrong_type"),
+            ("scopes", json!(["summary", ""]), "scopes[1]", "too_short"),
+            ("expiresAt", json!("tomorrow"), "expiresAt", "pattern"),
+            (
+                "motherMemberId",
+                json!("mother-1"),
+                "motherMemberId",
+                "unknown_field",
+            ),
+        ] {
+            let found = faults("account-1", &with(access(), name, value));
+            assert_eq!(found, [(path.to_owned(), code)]);
+        }
+        for name in access().as_object().unwrap().keys() {
+            let found = faults("account-1", &without(access(), name));
+            assert_eq!(found, [(name.clone(), "required")]);
+        }
+        let found = faults(&"x".repeat(513), &without(access(), "scopes"));
+        assert_eq!(
+            found,
+            [("familyAccountId", "too_long"), ("scopes", "required")]
+                .map(|(path, code)| (path.to_owned(), code))
+        );
+        assert_eq!(
+            faults(" ", &access()),
+            [("familyAccountId".to_owned(), "blank")]
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_command_never_changes_and_the_path_is_part_of_the_facts() {
+        let service = family();
+        let of = |path: &[(&str, &str)], body: &Value| {
+            service
+                .fingerprint("grant_care_history_access", path, body)
+                .to_hex()
+        };
+        assert_eq!(
+            of(ACCOUNT_PATH, &access()),
+            "42795d39a02796705c87a0f172795c0af88396a02455f0fc1e9fc5c5be1be589"
+        );
+        let same = with(access(), "expiresAt", json!("2026-12-01T00:00:00Z"));
+        assert_eq!(of(ACCOUNT_PATH, &same), of(ACCOUNT_PATH, &access()));
+        let other = of(&[("familyAccountId", "account-2")], &access());
+        assert_ne!(other, of(ACCOUNT_PATH, &access()));
+    }
+}

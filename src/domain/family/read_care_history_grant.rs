@@ -1,0 +1,81 @@
+//! Reading a care-history access grant: the mother who granted it, the grantee and headquarters
+//! see all of it. It says who reads about whose care, so it is no branch's business.
+
+use super::care_history_authority::{CareHistoryAuthority, CareHistoryGrantView};
+use super::grant::{is_member, is_mother};
+use crate::domain::operation::to_json;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::rejection::Rejection;
+
+/// Reads the grant that the path names, at the grant's own revision.
+///
+/// # Errors
+/// `not_found` when it does not exist, or is not for the actor to see.
+pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let actor = request.actor;
+    let id = request.param("id");
+    let book = request
+        .view
+        .named::<CareHistoryAuthority>(CareHistoryAuthority::name(id));
+    let Some(book) = book else {
+        return Err(Rejection::not_found());
+    };
+    match book.grant(id) {
+        Some(grant)
+            if actor.is_headquarters()
+                || is_mother(actor, &grant.terms.mother_member_id)
+                || is_member(actor, &book.grantee_member_id) =>
+        {
+            Ok(Found {
+                tag: grant.revision.to_string(),
+                body: to_json(&CareHistoryGrantView::new(&book, grant)),
+            })
+        }
+        _ => Err(Rejection::not_found()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::base::actor::ActorKind;
+    use crate::domain::family::fixture::{ACCOUNT_PATH, access, family, mother, payer};
+    use crate::domain::scenario::{actor, manager, member};
+
+    const READ: &str = "read_care_history_grant";
+
+    #[test]
+    fn those_concerned_read_what_the_grant_answered_and_others_learn_nothing() {
+        let mut service = family();
+        service.acting(mother());
+        let granted = service
+            .when("grant_care_history_access", ACCOUNT_PATH, &access())
+            .committed();
+        let id = granted["reservationCareHistoryAccessGrantId"]
+            .as_str()
+            .unwrap();
+        let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq");
+        for reader in [mother(), payer(), headquarters.clone()] {
+            let kind = reader.kind;
+            let read = service.acting(reader).read(READ, &[("id", id)]).unwrap();
+            assert_eq!(read, ("1".to_owned(), granted.clone()), "{kind}");
+        }
+        for stranger in [
+            member(ActorKind::Mother, "user-2", "mother-2"),
+            actor(ActorKind::Mother, "user-1"),
+            member(ActorKind::FamilyMember, "user-4", "aunt"),
+            manager("m", "branch-1"),
+            actor(ActorKind::SystemWorkflow, "workflow"),
+        ] {
+            let kind = stranger.kind;
+            let refusal = service
+                .acting(stranger)
+                .read(READ, &[("id", id)])
+                .unwrap_err();
+            assert_eq!(refusal.code, "not_found", "{kind}");
+        }
+        service.acting(headquarters);
+        let refusal = service.read(READ, &[("id", "no-such")]).unwrap_err();
+        assert_eq!(refusal.code, "not_found");
+    }
+}

@@ -1,0 +1,128 @@
+//! Reading a payment delegation: the mother who granted it, its payer, headquarters, and a
+//! manager of the booking's branch see all of it.
+
+use super::grant::{is_member, is_mother};
+use super::payment_authority::{PaymentAuthority, PaymentDelegation, PaymentDelegationView};
+use crate::base::actor::ActorKind;
+use crate::domain::operation::to_json;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::Rejection;
+
+/// Reads the delegation that the path names, at the delegation's own revision.
+///
+/// # Errors
+/// `not_found` when it does not exist, or is not for the actor to see.
+pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let id = request.param("id");
+    let book = request
+        .view
+        .named::<PaymentAuthority>(PaymentAuthority::name(id));
+    let Some(book) = book else {
+        return Err(Rejection::not_found());
+    };
+    match book.delegation(id) {
+        Some(delegation) if may_read(request, &book, delegation) => Ok(Found {
+            tag: delegation.grant.revision.to_string(),
+            body: to_json(&PaymentDelegationView::new(&book, delegation)),
+        }),
+        _ => Err(Rejection::not_found()),
+    }
+}
+
+fn may_read(
+    request: &ReadRequest<'_>,
+    book: &PaymentAuthority,
+    delegation: &PaymentDelegation,
+) -> bool {
+    let actor = request.actor;
+    actor.is_headquarters()
+        || is_mother(actor, &delegation.grant.terms.mother_member_id)
+        || is_member(actor, &book.payer_member_id)
+        || actor.kind == ActorKind::BranchManager
+            && request
+                .view
+                .fact::<ReservationBooking>(&book.reservation_booking_id)
+                .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::family::fixture::{family, minted, mother, payer, payment};
+    use crate::domain::scenario::{actor, manager, member};
+
+    const READ: &str = "read_payment_delegation";
+
+    #[test]
+    fn those_concerned_read_what_the_grant_answered_and_others_learn_nothing() {
+        let mut service = family();
+        service.acting(mother());
+        let granted = service
+            .when("grant_payment_authority", &[], &payment())
+            .committed();
+        let id = granted["paymentDelegationId"].as_str().unwrap();
+        let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq");
+        for reader in [
+            mother(),
+            payer(),
+            headquarters.clone(),
+            manager("m", "branch-1"),
+        ] {
+            let kind = reader.kind;
+            let read = service.acting(reader).read(READ, &[("id", id)]).unwrap();
+            assert_eq!(read, ("1".to_owned(), granted.clone()), "{kind}");
+        }
+        let of_branch = Actor {
+            branch_profile_ids: vec!["branch-1".into()],
+            ..actor(ActorKind::BranchFinanceOperator, "finance")
+        };
+        for stranger in [
+            member(ActorKind::Mother, "user-2", "mother-2"),
+            actor(ActorKind::Mother, "user-1"),
+            member(ActorKind::FamilyMember, "user-4", "aunt"),
+            actor(ActorKind::FamilyMember, "user-3"),
+            manager("m", "branch-2"),
+            of_branch,
+            actor(ActorKind::HeadquartersFinanceOperator, "finance"),
+            actor(ActorKind::SystemWorkflow, "workflow"),
+        ] {
+            let kind = stranger.kind;
+            let refusal = service
+                .acting(stranger)
+                .read(READ, &[("id", id)])
+                .unwrap_err();
+            assert_eq!(refusal.code, "not_found", "{kind}");
+        }
+        service.acting(headquarters);
+        for unknown in ["", "no-such", &format!("{id} "), &minted(1)] {
+            let refusal = service.read(READ, &[("id", unknown)]).unwrap_err();
+            assert_eq!(refusal.code, "not_found", "{unknown}");
+        }
+    }
+
+    #[test]
+    fn each_delegation_of_a_book_is_read_by_itself_at_its_own_revision() {
+        let mut service = family();
+        service.acting(mother());
+        let first = service
+            .when("grant_payment_authority", &[], &payment())
+            .committed();
+        service.at("2026-12-01T00:00:00Z");
+        let mut body = payment();
+        body["expiresAt"] = json!("2027-01-01T00:00:00Z");
+        let second = service
+            .when("grant_payment_authority", &[], &body)
+            .committed();
+        for granted in [first, second] {
+            let id = granted["paymentDelegationId"].as_str().unwrap();
+            assert_eq!(
+                service.read(READ, &[("id", id)]).unwrap(),
+                ("1".to_owned(), granted.clone())
+            );
+        }
+    }
+}
