@@ -2,10 +2,15 @@
 //! log, documents and tests all read it; nothing else lists them.
 
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payment;
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
+use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::reference::payment_obligation::PaymentObligation;
+use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
+use crate::domain::reference::relationship::Relationship;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
@@ -128,6 +133,18 @@ pub static OPERATIONS: &[Row] = &[
         problem: ProblemShape::Full,
         operation: &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
     },
+    Row {
+        tag: 17,
+        name: "decide_cash_receipt_eligibility",
+        method: Method::Post,
+        path: "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
+        bearer: true,
+        key: KeySource::None,
+        success: Success::Ok,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
+    },
 ];
 
 /// The reads.
@@ -142,11 +159,21 @@ pub static READS: &[ReadRow] = &[ReadRow {
 /// below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ActorFact>>::NEW,
+    &Registered::<Fact<PaymentProductPlan>>::NEW,
+    &Registered::<Fact<PaymentObligation>>::NEW,
+    &Registered::<Fact<Relationship>>::NEW,
+    &Registered::<Fact<GatewayPayment>>::NEW,
     &Registered::<Statement>::NEW,
 ];
 
 /// The kinds of facts.
-pub static FACTS: &[&dyn AnyFactKind] = &[&FactsOf::<Fact<ActorFact>>::NEW];
+pub static FACTS: &[&dyn AnyFactKind] = &[
+    &FactsOf::<Fact<ActorFact>>::NEW,
+    &FactsOf::<Fact<PaymentProductPlan>>::NEW,
+    &FactsOf::<Fact<PaymentObligation>>::NEW,
+    &FactsOf::<Fact<Relationship>>::NEW,
+    &FactsOf::<Fact<GatewayPayment>>::NEW,
+];
 
 /// The kind of resource with this tag.
 #[must_use]

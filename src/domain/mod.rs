@@ -5,6 +5,7 @@
 //! change it, and each operation has a file of its own.
 
 pub mod operation;
+pub mod payment;
 pub mod read;
 pub mod reference;
 pub mod rejection;

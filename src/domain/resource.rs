@@ -83,6 +83,8 @@ crate::words! {
         PaymentDelegation = "payment delegation",
         /// The identifier of a care-history access grant.
         CareHistoryGrant = "care-history access grant",
+        /// Object, relation and subject of an applied relationship.
+        Relationship = "relationship",
     }
 }
 

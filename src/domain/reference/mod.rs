@@ -11,7 +11,13 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 pub mod actor;
+pub mod gateway_payment;
+pub mod payment_obligation;
+pub mod payment_product_plan;
 pub mod put;
+pub mod relationship;
+#[cfg(test)]
+pub(crate) mod schema;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
