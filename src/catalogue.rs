@@ -7,6 +7,7 @@ use crate::domain::family;
 use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payment;
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
@@ -14,6 +15,11 @@ use crate::domain::reference::consent_version::ConsentVersionFact;
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::reference::payment_obligation::PaymentObligation;
+use crate::domain::reference::payment_product_plan::PaymentProductPlan;
+use crate::domain::reference::put::{AnyFactKind, FactsOf};
+use crate::domain::reference::relationship::Relationship;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
@@ -182,6 +188,18 @@ pub static OPERATIONS: &[Row] = &[
         problem: ProblemShape::Full,
         operation: &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
     },
+    Row {
+        tag: 17,
+        name: "decide_cash_receipt_eligibility",
+        method: Method::Post,
+        path: "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
+        bearer: true,
+        key: KeySource::None,
+        success: Success::Ok,
+        invalid: Invalid::BadRequest,
+        problem: ProblemShape::Full,
+        operation: &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
+    },
 ];
 
 /// The reads.
@@ -218,6 +236,10 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ConsentVersionFact>>::NEW,
     &Registered::<Fact<FamilyAccount>>::NEW,
     &Registered::<Fact<ReservationBooking>>::NEW,
+    &Registered::<Fact<PaymentProductPlan>>::NEW,
+    &Registered::<Fact<PaymentObligation>>::NEW,
+    &Registered::<Fact<Relationship>>::NEW,
+    &Registered::<Fact<GatewayPayment>>::NEW,
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
@@ -230,6 +252,10 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<ConsentVersionFact>>::NEW,
     &FactsOf::<Fact<FamilyAccount>>::NEW,
     &FactsOf::<Fact<ReservationBooking>>::NEW,
+    &FactsOf::<Fact<PaymentProductPlan>>::NEW,
+    &FactsOf::<Fact<PaymentObligation>>::NEW,
+    &FactsOf::<Fact<Relationship>>::NEW,
+    &FactsOf::<Fact<GatewayPayment>>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -7,6 +7,7 @@
 pub mod mother;
 pub mod family;
 pub mod operation;
+pub mod payment;
 pub mod read;
 pub mod reference;
 pub mod rejection;

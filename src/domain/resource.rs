@@ -95,6 +95,8 @@ crate::words! {
         CareHistoryGrant = "care-history access grant",
         /// A list: the current consent versions that every mother must have accepted.
         RequiredConsents = "required consents",
+        /// Object, relation and subject of an applied relationship.
+        Relationship = "relationship",
     }
 }
 

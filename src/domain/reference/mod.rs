@@ -16,6 +16,13 @@ pub mod mother_profile;
 pub mod family_account;
 pub mod put;
 pub mod reservation_booking;
+pub mod gateway_payment;
+pub mod payment_obligation;
+pub mod payment_product_plan;
+pub mod put;
+pub mod relationship;
+#[cfg(test)]
+pub(crate) mod schema;
 
 /// The schema of one kind of fact.
 pub trait FactKind:

@@ -1,0 +1,290 @@
+//! The vocabulary of payments: what the product plans, the obligations and the operations on them
+//! have in common. New values go at the end, for the number of a value stands in records.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::json::{FaultCode, Json, Member, Reader};
+use crate::words;
+
+words! {
+    /// How a payment is made.
+    pub enum PaymentMethod {
+        /// By card.
+        Card = "card",
+        /// By transfer from a bank account.
+        Bank = "bank",
+        /// Into a virtual account opened for the payment.
+        VirtualAccount = "vcnt",
+    }
+}
+
+words! {
+    /// What a reservation's payment is for.
+    pub enum PaymentPurpose {
+        /// The customer's share, in advance.
+        CustomerShareDeposit = "customer_share_deposit",
+        /// The rest of the customer's share.
+        CustomerShareBalance = "customer_share_balance",
+        /// The rest of the price of the service.
+        ServiceBalance = "service_balance",
+        /// What holds a place before the reservation proper.
+        PreReservationDeposit = "pre_reservation_deposit",
+    }
+}
+
+words! {
+    /// What an obligation is for: a reservation's payment, or one beside it.
+    pub enum ObligationPurpose {
+        /// The customer's share, in advance.
+        CustomerShareDeposit = "customer_share_deposit",
+        /// The rest of the customer's share.
+        CustomerShareBalance = "customer_share_balance",
+        /// The rest of the price of the service.
+        ServiceBalance = "service_balance",
+        /// What holds a place before the reservation proper.
+        PreReservationDeposit = "pre_reservation_deposit",
+        /// A gift coupon.
+        GiftCouponPurchase = "gift_coupon_purchase",
+        /// A payment that was set right later.
+        PaymentChangeCorrection = "payment_change_correction",
+    }
+}
+
+impl From<PaymentPurpose> for ObligationPurpose {
+    fn from(purpose: PaymentPurpose) -> Self {
+        match purpose {
+            PaymentPurpose::CustomerShareDeposit => Self::CustomerShareDeposit,
+            PaymentPurpose::CustomerShareBalance => Self::CustomerShareBalance,
+            PaymentPurpose::ServiceBalance => Self::ServiceBalance,
+            PaymentPurpose::PreReservationDeposit => Self::PreReservationDeposit,
+        }
+    }
+}
+
+words! {
+    /// Whether the customer wants a cash receipt.
+    pub enum ReceiptRequestState {
+        /// No.
+        NotRequested = "not_requested",
+        /// Yes.
+        Requested = "requested",
+        /// Nobody has asked the customer.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// What the customer wants a cash receipt for.
+    pub enum RequestedReceiptPurpose {
+        /// To deduct from a person's taxable income.
+        IncomeDeduction = "income_deduction",
+        /// To prove a business's expense.
+        BusinessExpenseProof = "business_expense_proof",
+        /// Nobody has asked the customer.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// What a cash receipt can be issued for.
+    pub enum ReceiptPurpose {
+        /// To deduct from a person's taxable income.
+        IncomeDeduction = "income_deduction",
+        /// To prove a business's expense.
+        BusinessExpenseProof = "business_expense_proof",
+    }
+}
+
+impl RequestedReceiptPurpose {
+    /// The purpose, where it is known.
+    #[must_use]
+    pub fn known(self) -> Option<ReceiptPurpose> {
+        match self {
+            Self::IncomeDeduction => Some(ReceiptPurpose::IncomeDeduction),
+            Self::BusinessExpenseProof => Some(ReceiptPurpose::BusinessExpenseProof),
+            Self::Unknown => None,
+        }
+    }
+}
+
+words! {
+    /// What is decided of a cash receipt.
+    pub enum ReceiptDecision {
+        /// None is wanted.
+        NotRequested = "not_requested",
+        /// It may be issued.
+        Accepted = "accepted",
+        /// It may not.
+        Rejected = "rejected",
+    }
+}
+
+words! {
+    /// Why a cash receipt may not be issued.
+    pub enum ReceiptDenial {
+        /// Nobody knows whether one is wanted.
+        RequestStateUnknown = "request_state_unknown",
+        /// The platform is not the one who sells.
+        MerchantNotOperator = "merchant_not_operator",
+        /// There are no receipts for such an obligation.
+        ObligationNotReceiptable = "obligation_not_receiptable",
+        /// Nobody knows what it is wanted for.
+        PurposeUnknown = "purpose_unknown",
+        /// The product has no receipts for this.
+        PurposeNotAccepted = "purpose_not_accepted",
+        /// There is nobody to register it for.
+        RegistrationIdentityMissing = "registration_identity_missing",
+    }
+}
+
+words! {
+    /// Who sells, before the law.
+    pub enum MerchantOfRecord {
+        /// The platform.
+        Operator = "operator",
+        /// The caregiver.
+        Caregiver = "caregiver",
+        /// A partner of the platform.
+        ExternalPartner = "external_partner",
+    }
+}
+
+words! {
+    /// Who takes the money.
+    pub enum CollectionChannel {
+        /// The payment provider, for the platform.
+        ProviderCollected = "provider_collected",
+        /// The caregiver, in person.
+        DirectToCaregiver = "direct_to_caregiver",
+        /// A partner of the platform.
+        ExternalPartnerCollected = "external_partner_collected",
+    }
+}
+
+words! {
+    /// Who issues cash receipts.
+    pub enum ReceiptIssuer {
+        /// The payment provider, for the platform.
+        ProviderOnBehalfOfOperator = "provider_on_behalf_of_operator",
+        /// A partner of the platform.
+        ExternalPartner = "external_partner",
+        /// Nobody.
+        None = "none",
+    }
+}
+
+words! {
+    /// As what a payment takes part in the settlement with the branches.
+    pub enum SettlementParticipation {
+        /// The customer's charge.
+        CustomerCharge = "customer_charge",
+        /// The rest of the price of the service.
+        ServiceBalance = "service_balance",
+        /// A credit for what was paid before the reservation.
+        PreReservationCredit = "pre_reservation_credit",
+        /// A gift coupon.
+        GiftCoupon = "gift_coupon",
+        /// A payment that was set right later.
+        PaymentCorrection = "payment_correction",
+        /// It takes no part.
+        NotParticipating = "not_participating",
+    }
+}
+
+words! {
+    /// When the ledger takes notice of a payment.
+    pub enum LedgerRecognitionTiming {
+        /// At once.
+        Immediate = "immediate",
+        /// When what was paid for is delivered.
+        DeferredUntilFulfillment = "deferred_until_fulfillment",
+        /// When the service is over.
+        DeferredUntilServiceClose = "deferred_until_service_close",
+        /// When an operator has looked at it.
+        ManualOperatorReviewed = "manual_operator_reviewed",
+        /// Never.
+        NotRecognized = "not_recognized",
+    }
+}
+
+words! {
+    /// Which amount the provider's fee is reckoned from.
+    pub enum FeeRecognitionBasis {
+        /// All that the gateway takes.
+        GatewayGrossAmount = "gateway_gross_amount",
+        /// The customer's share.
+        CustomerShareAmount = "customer_share_amount",
+        /// The price of the coupon.
+        CouponPurchaseAmount = "coupon_purchase_amount",
+        /// The rest of the price of the service.
+        ServiceBalanceAmount = "service_balance_amount",
+        /// A correction by hand.
+        ManualAdjustmentAmount = "manual_adjustment_amount",
+        /// None.
+        None = "none",
+    }
+}
+
+words! {
+    /// The lines of a settlement that a payment goes to.
+    pub enum SettlementLineTarget {
+        /// The customer's charge.
+        CustomerCharge = "customer_charge",
+        /// The rest of the price of the service.
+        ServiceBalance = "service_balance",
+        /// The fee on a gift coupon.
+        GiftCouponFee = "gift_coupon_fee",
+        /// A credit for what was paid before the reservation.
+        PreReservationCredit = "pre_reservation_credit",
+        /// A payment that was set right later.
+        PaymentCorrection = "payment_correction",
+        /// None of the settlement's.
+        NonSettlement = "non_settlement",
+    }
+}
+
+/// A rate in basis points: 0 to 10,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RateBasisPoints(i64);
+
+impl RateBasisPoints {
+    /// The whole.
+    pub const MAX: i64 = 10_000;
+
+    /// The number of basis points.
+    #[must_use]
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl Member for RateBasisPoints {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let number = i64::read(value, at)?;
+        if !(0..=Self::MAX).contains(&number) {
+            return at.fault(FaultCode::OutOfRange);
+        }
+        Some(Self(number))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payments_purpose_is_an_obligations_purpose_of_the_same_word() {
+        for purpose in PaymentPurpose::ALL {
+            assert_eq!(ObligationPurpose::from(*purpose).as_str(), purpose.as_str());
+        }
+    }
+
+    #[test]
+    fn a_requested_purpose_is_known_when_a_receipt_can_be_issued_for_it() {
+        for purpose in RequestedReceiptPurpose::ALL {
+            assert_eq!(purpose.known(), ReceiptPurpose::parse(purpose.as_str()));
+        }
+    }
+}

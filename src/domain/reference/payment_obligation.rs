@@ -1,0 +1,131 @@
+//! `payment-obligation`, by its paymentId: what a mother owes for a reservation, and how it is to
+//! be paid.
+
+use super::FactKind;
+use crate::base::json::AtLeast;
+use crate::base::text::Ident;
+use crate::domain::payment::words::{PaymentMethod, PaymentPurpose};
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// Where an obligation stands.
+    pub enum ObligationState {
+        /// It is to be paid.
+        Open = "open",
+        /// It is paid.
+        Paid = "paid",
+        /// It was given up.
+        Cancelled = "cancelled",
+    }
+}
+
+members! {
+    /// What is known of an obligation.
+    pub struct PaymentObligation {
+        /// The booking that it is for; for a consultation, the request for one.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// How it is to be paid.
+        pub payment_method: PaymentMethod = "paymentMethod",
+        /// What it is for.
+        pub payment_purpose: PaymentPurpose = "paymentPurpose",
+        /// How much, in won.
+        pub amount_krw: AtLeast<1> = "amountKrw",
+        /// The product plan that it is under.
+        pub payment_product_plan_code: Ident = "paymentProductPlanCode",
+        /// The mother who owes, as a user.
+        pub mother_user_id: Ident = "motherUserId",
+        /// The mother who owes, as a member.
+        pub mother_member_id: Ident = "motherMemberId",
+        /// The branch of the reservation.
+        pub branch_profile_id: Ident = "branchProfileId",
+        /// The mother's family account.
+        pub family_account_id: Option<Ident> = "familyAccountId",
+        /// Where it stands.
+        pub state: ObligationState = "state",
+    }
+}
+
+impl FactKind for PaymentObligation {
+    const KIND: Kind = Kind {
+        tag: 10,
+        name: "payment-obligation",
+    };
+}
+
+/// A deposit by card that is still open.
+#[cfg(test)]
+pub(crate) fn sample() -> serde_json::Value {
+    serde_json::json!({
+        "reservationBookingId": "booking-1",
+        "paymentMethod": "card",
+        "paymentPurpose": "customer_share_deposit",
+        "amountKrw": 330_000,
+        "paymentProductPlanCode": "plan-1",
+        "motherUserId": "mother-1",
+        "motherMemberId": "member-1",
+        "branchProfileId": "branch-1",
+        "familyAccountId": "family-1",
+        "state": "open",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::reference::schema::{check, faults_with, taken_with};
+
+    #[test]
+    fn the_schema_holds() {
+        check::<PaymentObligation>(&sample(), &["familyAccountId"]);
+    }
+
+    #[test]
+    fn something_is_owed() {
+        assert!(taken_with::<PaymentObligation>(
+            &sample(),
+            "amountKrw",
+            json!(1)
+        ));
+        assert!(taken_with::<PaymentObligation>(
+            &sample(),
+            "amountKrw",
+            json!(i64::MAX)
+        ));
+        assert_eq!(
+            faults_with::<PaymentObligation>(&sample(), "amountKrw", json!(0)),
+            [("facts.amountKrw".to_owned(), "out_of_range")]
+        );
+    }
+
+    #[test]
+    fn methods_purposes_and_states_are_those_of_the_contract() {
+        for (member, allowed, refused) in [
+            ("paymentMethod", vec!["card", "bank", "vcnt"], "cash"),
+            (
+                "paymentPurpose",
+                vec![
+                    "customer_share_deposit",
+                    "customer_share_balance",
+                    "service_balance",
+                    "pre_reservation_deposit",
+                ],
+                "gift_coupon_purchase",
+            ),
+            ("state", vec!["open", "paid", "cancelled"], "closed"),
+        ] {
+            for word in allowed {
+                assert!(
+                    taken_with::<PaymentObligation>(&sample(), member, json!(word)),
+                    "{word}"
+                );
+            }
+            assert_eq!(
+                faults_with::<PaymentObligation>(&sample(), member, json!(refused)),
+                [(format!("facts.{member}"), "not_allowed")]
+            );
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `payment-product-plan`, by its code: what a product of the catalogue lays down for the
+//! payments under it.
+
+use super::FactKind;
+use crate::base::json::NonEmpty;
+use crate::base::text::Ident;
+use crate::domain::payment::words::{
+    CollectionChannel, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
+    ObligationPurpose, RateBasisPoints, ReceiptIssuer, ReceiptPurpose, SettlementLineTarget,
+    SettlementParticipation,
+};
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// What is known of a product plan.
+    pub struct PaymentProductPlan {
+        /// What may be owed under it.
+        pub obligation_purposes: Vec<ObligationPurpose> = "obligationPurposes",
+        /// Which of that there are cash receipts for.
+        pub receiptable_purposes: Vec<ObligationPurpose> = "receiptablePurposes",
+        /// What a cash receipt may be for.
+        pub accepted_receipt_purposes: Vec<ReceiptPurpose> = "acceptedReceiptPurposes",
+        /// Who sells.
+        pub merchant_of_record: MerchantOfRecord = "merchantOfRecord",
+        /// Who takes the money.
+        pub collection_channel: CollectionChannel = "collectionChannel",
+        /// Who issues cash receipts.
+        pub receipt_issuer: ReceiptIssuer = "receiptIssuer",
+        /// By which route payments reach the provider.
+        pub provider_routing_key: Ident = "providerRoutingKey",
+        /// As what payments take part in the settlement.
+        pub settlement_participation: SettlementParticipation = "settlementParticipation",
+        /// When the ledger takes notice of them.
+        pub ledger_recognition_timing: LedgerRecognitionTiming = "ledgerRecognitionTiming",
+        /// Which amount the provider's fee is reckoned from.
+        pub fee_recognition_basis: FeeRecognitionBasis = "feeRecognitionBasis",
+        /// The settlement's lines that they go to.
+        pub settlement_line_targets: NonEmpty<SettlementLineTarget> = "settlementLineTargets",
+        /// Whether the amount that a customer sees stands once it is paid.
+        pub freezes_customer_visible_amount_after_payment: bool = "freezesCustomerVisibleAmountAfterPayment",
+        /// Whether a later change of the catalogue may change what was shown.
+        pub later_catalog_changes_can_alter_exposed_result: bool = "laterCatalogChangesCanAlterExposedResult",
+        /// The provider's rate for cards.
+        pub card_rate_bps: RateBasisPoints = "cardRateBps",
+        /// The provider's rate for transfers.
+        pub bank_rate_bps: RateBasisPoints = "bankRateBps",
+        /// The provider's rate for virtual accounts.
+        pub virtual_account_rate_bps: RateBasisPoints = "virtualAccountRateBps",
+    }
+}
+
+impl FactKind for PaymentProductPlan {
+    const KIND: Kind = Kind {
+        tag: 9,
+        name: "payment-product-plan",
+    };
+}
+
+/// A plan whose receipts the provider issues for the platform.
+#[cfg(test)]
+pub(crate) fn sample() -> serde_json::Value {
+    serde_json::json!({
+        "obligationPurposes": [
+            "customer_share_deposit", "customer_share_balance", "service_balance",
+            "pre_reservation_deposit",
+        ],
+        "receiptablePurposes": ["customer_share_deposit", "customer_share_balance"],
+        "acceptedReceiptPurposes": ["income_deduction", "business_expense_proof"],
+        "merchantOfRecord": "operator",
+        "collectionChannel": "provider_collected",
+        "receiptIssuer": "provider_on_behalf_of_operator",
+        "providerRoutingKey": "route-1",
+        "settlementParticipation": "customer_charge",
+        "ledgerRecognitionTiming": "immediate",
+        "feeRecognitionBasis": "gateway_gross_amount",
+        "settlementLineTargets": ["customer_charge"],
+        "freezesCustomerVisibleAmountAfterPayment": true,
+        "laterCatalogChangesCanAlterExposedResult": false,
+        "cardRateBps": 320,
+        "bankRateBps": 180,
+        "virtualAccountRateBps": 0,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::reference::schema::{check, faults_with, taken_with};
+
+    #[test]
+    fn the_schema_holds() {
+        check::<PaymentProductPlan>(&sample(), &[]);
+    }
+
+    #[test]
+    fn what_may_be_owed_and_receipted_may_be_nothing() {
+        for member in [
+            "obligationPurposes",
+            "receiptablePurposes",
+            "acceptedReceiptPurposes",
+        ] {
+            assert!(
+                taken_with::<PaymentProductPlan>(&sample(), member, json!([])),
+                "{member}"
+            );
+        }
+        assert_eq!(
+            faults_with::<PaymentProductPlan>(&sample(), "settlementLineTargets", json!([])),
+            [("facts.settlementLineTargets".to_owned(), "too_short")]
+        );
+    }
+
+    #[test]
+    fn rates_go_from_nothing_to_the_whole() {
+        for member in ["cardRateBps", "bankRateBps", "virtualAccountRateBps"] {
+            for (rate, taken) in [(-1, false), (0, true), (10_000, true), (10_001, false)] {
+                let value = json!(rate);
+                if taken {
+                    assert!(taken_with::<PaymentProductPlan>(&sample(), member, value));
+                } else {
+                    assert_eq!(
+                        faults_with::<PaymentProductPlan>(&sample(), member, value),
+                        [(format!("facts.{member}"), "out_of_range")]
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_outside_an_enumeration_are_refused_at_their_place() {
+        for (member, value, place) in [
+            (
+                "obligationPurposes",
+                json!(["service_balance", "tip"]),
+                "obligationPurposes[1]",
+            ),
+            (
+                "acceptedReceiptPurposes",
+                json!(["unknown"]),
+                "acceptedReceiptPurposes[0]",
+            ),
+            ("merchantOfRecord", json!("platform"), "merchantOfRecord"),
+            ("receiptIssuer", json!("operator"), "receiptIssuer"),
+            (
+                "settlementLineTargets",
+                json!(["gift_coupon"]),
+                "settlementLineTargets[0]",
+            ),
+        ] {
+            assert_eq!(
+                faults_with::<PaymentProductPlan>(&sample(), member, value),
+                [(format!("facts.{place}"), "not_allowed")]
+            );
+        }
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_pre_registration() {
+        let words = |all: Vec<&'static str>| all.join(" ");
+        assert_eq!(
+            words(
+                CollectionChannel::ALL
+                    .iter()
+                    .map(|word| word.as_str())
+                    .collect()
+            ),
+            "provider_collected direct_to_caregiver external_partner_collected"
+        );
+        assert_eq!(
+            words(
+                SettlementParticipation::ALL
+                    .iter()
+                    .map(|word| word.as_str())
+                    .collect()
+            ),
+            "customer_charge service_balance pre_reservation_credit gift_coupon \
+             payment_correction not_participating"
+        );
+        assert_eq!(
+            words(
+                LedgerRecognitionTiming::ALL
+                    .iter()
+                    .map(|word| word.as_str())
+                    .collect()
+            ),
+            "immediate deferred_until_fulfillment deferred_until_service_close \
+             manual_operator_reviewed not_recognized"
+        );
+        assert_eq!(
+            words(
+                FeeRecognitionBasis::ALL
+                    .iter()
+                    .map(|word| word.as_str())
+                    .collect()
+            ),
+            "gateway_gross_amount customer_share_amount coupon_purchase_amount \
+             service_balance_amount manual_adjustment_amount none"
+        );
+        assert_eq!(
+            words(
+                SettlementLineTarget::ALL
+                    .iter()
+                    .map(|word| word.as_str())
+                    .collect()
+            ),
+            "customer_charge service_balance gift_coupon_fee pre_reservation_credit \
+             payment_correction non_settlement"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! `relationship`: what the authorization service says of a subject, such as that it is a finance
+//! operator of a branch.
+//!
+//! The fact's own identifier says nothing. A relationship that is applied is found by what it
+//! says, so it is a name: one applied fact to an object, relation and subject. One that is revoked
+//! gives the name up, so that the relationship can be applied again under another identifier.
+
+use super::FactKind;
+use crate::base::text::Text;
+use crate::domain::resource::{Kind, Name, Space};
+use crate::{members, words};
+
+words! {
+    /// Where a relationship stands.
+    pub enum RelationshipState {
+        /// It holds.
+        Applied = "applied",
+        /// It holds no more.
+        Revoked = "revoked",
+    }
+}
+
+members! {
+    /// What is known of a relationship.
+    pub struct Relationship {
+        /// What the subject stands in relation to: `branch/{branchProfileId}`, `headquarters`.
+        pub object: Text = "object",
+        /// The relation: `finance_operator`.
+        pub relation: Text = "relation",
+        /// The subject.
+        pub subject: Text = "subject",
+        /// Where it stands.
+        pub state: RelationshipState = "state",
+    }
+}
+
+impl Relationship {
+    /// The name of the fact by which this relationship is applied.
+    #[must_use]
+    pub fn name(object: &str, relation: &str, subject: &str) -> Name {
+        Name::new(Space::Relationship, &[object, relation, subject])
+    }
+}
+
+impl FactKind for Relationship {
+    const KIND: Kind = Kind {
+        tag: 18,
+        name: "relationship",
+    };
+
+    fn names(&self, _: &str) -> Vec<Name> {
+        match self.state {
+            RelationshipState::Applied => {
+                vec![Self::name(&self.object, &self.relation, &self.subject)]
+            }
+            RelationshipState::Revoked => Vec::new(),
+        }
+    }
+}
+
+/// A finance operator of a branch.
+#[cfg(test)]
+pub(crate) fn sample() -> serde_json::Value {
+    serde_json::json!({
+        "object": "branch/branch-1",
+        "relation": "finance_operator",
+        "subject": "operator-1",
+        "state": "applied",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::reference::Fact;
+    use crate::domain::reference::schema::{check, faults_with, taken_with};
+    use crate::domain::resource::Resource;
+    use crate::domain::scenario::Scenario;
+
+    const KIND: &str = "relationship";
+
+    fn revoked() -> serde_json::Value {
+        let mut facts = sample();
+        facts["state"] = json!("revoked");
+        facts
+    }
+
+    fn names(scenario: &Scenario, id: &str) -> Vec<Name> {
+        scenario
+            .state::<Fact<Relationship>>(&[id])
+            .map_or_else(Vec::new, |fact| fact.names())
+    }
+
+    #[test]
+    fn the_schema_holds() {
+        check::<Relationship>(&sample(), &[]);
+        assert!(taken_with::<Relationship>(
+            &sample(),
+            "state",
+            json!("revoked")
+        ));
+        assert_eq!(
+            faults_with::<Relationship>(&sample(), "state", json!("open")),
+            [("facts.state".to_owned(), "not_allowed")]
+        );
+    }
+
+    #[test]
+    fn an_applied_relationship_is_found_by_what_it_says() {
+        let mut scenario = Scenario::new();
+        scenario.fact(KIND, "any-1", 1, sample());
+        let name = Relationship::name("branch/branch-1", "finance_operator", "operator-1");
+        assert_eq!(names(&scenario, "any-1"), [name]);
+        let swapped = Relationship::name("branch/branch-1", "operator-1", "finance_operator");
+        assert_ne!(name, swapped);
+    }
+
+    #[test]
+    fn a_relationship_is_applied_by_one_fact_and_by_another_once_that_is_revoked() {
+        let mut scenario = Scenario::new();
+        scenario.fact(KIND, "any-1", 1, sample());
+        assert_eq!(
+            scenario.put_fact(KIND, "any-2", 1, sample()).code(),
+            "conflict"
+        );
+        scenario.fact(KIND, "any-2", 1, revoked());
+        scenario.fact(KIND, "any-1", 2, revoked());
+        assert_eq!(names(&scenario, "any-1"), []);
+        scenario.fact(KIND, "any-2", 2, sample());
+        assert_eq!(names(&scenario, "any-2").len(), 1);
+    }
+}
