@@ -5,7 +5,17 @@ use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::ActorFact;
+use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::reference::candidate_snapshot::CandidateSnapshotFact;
+use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
+use crate::domain::reference::final_review_projection::FinalReviewProjectionFact;
+use crate::domain::reference::payment_change_adjustment::PaymentChangeAdjustmentFact;
+use crate::domain::reference::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
+use crate::domain::reference::regional_benefit_policy::RegionalBenefitPolicyFact;
+use crate::domain::reference::reservation_draft::ReservationDraftFact;
+use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
+use crate::domain::reference::settlement_account::SettlementAccountFact;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
@@ -142,11 +152,33 @@ pub static READS: &[ReadRow] = &[ReadRow {
 /// below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<ActorFact>>::NEW,
+    &Registered::<Fact<ReservationDraftFact>>::NEW,
+    &Registered::<Fact<FinalReviewProjectionFact>>::NEW,
+    &Registered::<Fact<ExtensionEligibilityFact>>::NEW,
+    &Registered::<Fact<CandidateSnapshotFact>>::NEW,
+    &Registered::<Fact<PayoutInstructionFact>>::NEW,
+    &Registered::<Fact<ReservationFinancialFact>>::NEW,
+    &Registered::<Fact<RegionalBenefitPolicyFact>>::NEW,
+    &Registered::<Fact<PaymentChangeAdjustmentFact>>::NEW,
+    &Registered::<Fact<BranchOfficeProfileFact>>::NEW,
+    &Registered::<Fact<SettlementAccountFact>>::NEW,
     &Registered::<Statement>::NEW,
 ];
 
 /// The kinds of facts.
-pub static FACTS: &[&dyn AnyFactKind] = &[&FactsOf::<Fact<ActorFact>>::NEW];
+pub static FACTS: &[&dyn AnyFactKind] = &[
+    &FactsOf::<Fact<ActorFact>>::NEW,
+    &FactsOf::<Fact<ReservationDraftFact>>::NEW,
+    &FactsOf::<Fact<FinalReviewProjectionFact>>::NEW,
+    &FactsOf::<Fact<ExtensionEligibilityFact>>::NEW,
+    &FactsOf::<Fact<CandidateSnapshotFact>>::NEW,
+    &FactsOf::<Fact<PayoutInstructionFact>>::NEW,
+    &FactsOf::<Fact<ReservationFinancialFact>>::NEW,
+    &FactsOf::<Fact<RegionalBenefitPolicyFact>>::NEW,
+    &FactsOf::<Fact<PaymentChangeAdjustmentFact>>::NEW,
+    &FactsOf::<Fact<BranchOfficeProfileFact>>::NEW,
+    &FactsOf::<Fact<SettlementAccountFact>>::NEW,
+];
 
 /// The kind of resource with this tag.
 #[must_use]

@@ -11,7 +11,23 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 pub mod actor;
+pub mod basis_points;
+pub mod branch_office_profile;
+pub mod candidate_snapshot;
+pub mod extension_eligibility;
+pub mod final_review_projection;
+pub mod intake;
+pub mod payment_change_adjustment;
+pub mod payout_instruction;
 pub mod put;
+pub mod regional_benefit_policy;
+pub mod reservation_draft;
+pub mod reservation_financial_facts;
+pub mod samples;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod schema_tests;
+pub mod settlement_account;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
