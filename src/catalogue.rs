@@ -1,28 +1,22 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
-use crate::domain::mother;
-use crate::domain::mother::state::MotherProfile;
-use crate::domain::family;
 use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
+use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
-use crate::domain::payment;
 use crate::domain::read::Read;
-use crate::domain::reference::Fact;
-use crate::domain::reference::actor::ActorFact;
-use crate::domain::reference::consent_version::ConsentVersionFact;
-use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
-use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::reference::gateway_payment::GatewayPayment;
-use crate::domain::reference::payment_obligation::PaymentObligation;
-use crate::domain::reference::payment_product_plan::PaymentProductPlan;
-use crate::domain::reference::put::{AnyFactKind, FactsOf};
-use crate::domain::reference::relationship::Relationship;
+use crate::domain::reference::{
+    self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
+    extension_eligibility, family_account, final_review_projection, gateway_payment,
+    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
+    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
+    reservation_financial_facts, settlement_account,
+};
 use crate::domain::resource::{AnyResource, Registered};
-use crate::domain::settlement;
 use crate::domain::settlement::state::Statement;
+use crate::domain::{family, mother, payment, settlement};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,146 +110,206 @@ pub struct ReadRow {
     pub read: Read,
 }
 
-/// The operations.
+impl Row {
+    /// The usual: POST with a token, no key, 200, 400, the full problem.
+    const fn new(
+        tag: u16,
+        name: &'static str,
+        path: &'static str,
+        operation: &'static dyn AnyOperation,
+    ) -> Self {
+        Self {
+            tag,
+            name,
+            method: Method::Post,
+            path,
+            bearer: true,
+            key: KeySource::None,
+            success: Success::Ok,
+            invalid: Invalid::BadRequest,
+            problem: ProblemShape::Full,
+            operation,
+        }
+    }
+
+    /// With its key there.
+    const fn keyed(self, key: KeySource) -> Self {
+        Self { key, ..self }
+    }
+
+    /// With this success.
+    const fn gives(self, success: Success) -> Self {
+        Self { success, ..self }
+    }
+
+    /// With 422 in the place of 400.
+    const fn unprocessable(self) -> Self {
+        Self {
+            invalid: Invalid::Unprocessable,
+            ..self
+        }
+    }
+
+    /// With PATCH.
+    const fn patch(self) -> Self {
+        Self {
+            method: Method::Patch,
+            ..self
+        }
+    }
+
+    /// With this shape of problems.
+    const fn problems(self, problem: ProblemShape) -> Self {
+        Self { problem, ..self }
+    }
+}
+
+impl ReadRow {
+    const fn new(name: &'static str, path: &'static str, read: Read) -> Self {
+        Self {
+            name,
+            path,
+            problem: ProblemShape::Full,
+            read,
+        }
+    }
+}
+
+/// The operations, by their numbers.
 pub static OPERATIONS: &[Row] = &[
-    Row {
-        tag: 7,
-        name: "update_mother_profile",
-        method: Method::Patch,
-        path: "/mother/profile",
-        bearer: true,
-        key: KeySource::Header,
-        success: Success::CreatedOnce,
-        invalid: Invalid::Unprocessable,
-        problem: ProblemShape::Profile,
-        operation: &Erased::<mother::update_profile::UpdateProfile>::NEW,
-        tag: 1,
-        name: "authorize_payment",
-        method: Method::Post,
-        path: "/family-reservation-payment-authorizations",
-        bearer: true,
-        key: KeySource::None,
-        success: Success::Ok,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<family::authorize_payment::AuthorizePayment>::NEW,
-    },
-    Row {
-        tag: 2,
-        name: "grant_payment_authority",
-        method: Method::Post,
-        path: "/family-payment-delegations",
-        bearer: true,
-        key: KeySource::Header,
-        success: Success::Created,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<family::grant_payment::GrantPayment>::NEW,
-    },
-    Row {
-        tag: 4,
-        name: "grant_care_history_access",
-        method: Method::Post,
-        path: "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
-        bearer: true,
-        key: KeySource::Header,
-        success: Success::Created,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<family::grant_care_history_access::GrantCareHistoryAccess>::NEW,
-    },
-    Row {
-        tag: 8,
-        name: "acknowledge_deposit",
-        method: Method::Post,
-        path: "/settlement-branch-deposit-acknowledgements",
-        bearer: true,
-        key: KeySource::Body,
-        success: Success::Ok,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<settlement::acknowledge_deposit::AcknowledgeDeposit>::NEW,
-    },
-    Row {
-        tag: 9,
-        name: "request_deposit",
-        method: Method::Post,
-        path: "/settlement-deposit-requests",
-        bearer: true,
-        key: KeySource::Body,
-        success: Success::Created,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
-    },
-    Row {
-        tag: 17,
-        name: "decide_cash_receipt_eligibility",
-        method: Method::Post,
-        path: "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
-        bearer: true,
-        key: KeySource::None,
-        success: Success::Ok,
-        invalid: Invalid::BadRequest,
-        problem: ProblemShape::Full,
-        operation: &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
-    },
+    Row::new(
+        1,
+        "authorize_payment",
+        "/family-reservation-payment-authorizations",
+        &Erased::<family::authorize_payment::AuthorizePayment>::NEW,
+    ),
+    Row::new(
+        2,
+        "grant_payment_authority",
+        "/family-payment-delegations",
+        &Erased::<family::grant_payment::GrantPayment>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
+    Row::new(
+        4,
+        "grant_care_history_access",
+        "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
+        &Erased::<family::grant_care_history_access::GrantCareHistoryAccess>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
+    Row::new(
+        7,
+        "update_mother_profile",
+        "/mother/profile",
+        &Erased::<mother::update_profile::UpdateProfile>::NEW,
+    )
+    .patch()
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable()
+    .problems(ProblemShape::Profile),
+    Row::new(
+        8,
+        "acknowledge_deposit",
+        "/settlement-branch-deposit-acknowledgements",
+        &Erased::<settlement::acknowledge_deposit::AcknowledgeDeposit>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        9,
+        "request_deposit",
+        "/settlement-deposit-requests",
+        &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        17,
+        "decide_cash_receipt_eligibility",
+        "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
+        &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
+    ),
 ];
 
 /// The reads.
 pub static READS: &[ReadRow] = &[
+    ReadRow::new(
+        "read_payment_delegation",
+        "/family-payment-delegations/{id}",
+        family::read_payment_delegation::read_payment_delegation,
+    ),
+    ReadRow::new(
+        "read_care_history_grant",
+        "/reservation-care-history-access-grants/{id}",
+        family::read_care_history_grant::read_care_history_grant,
+    ),
     ReadRow {
-        name: "read_mother_profile",
-        path: "/mother/profile",
         problem: ProblemShape::Profile,
-        read: mother::read_profile::read_profile,
-        name: "read_payment_delegation",
-        path: "/family-payment-delegations/{id}",
-        problem: ProblemShape::Full,
-        read: family::read_payment_delegation::read_payment_delegation,
+        ..ReadRow::new(
+            "read_mother_profile",
+            "/mother/profile",
+            mother::read_profile::read_profile,
+        )
     },
-    ReadRow {
-        name: "read_care_history_grant",
-        path: "/reservation-care-history-access-grants/{id}",
-        problem: ProblemShape::Full,
-        read: family::read_care_history_grant::read_care_history_grant,
-    },
-    ReadRow {
-        name: "read_statement",
-        path: "/settlement-statements/{statementId}",
-        problem: ProblemShape::Full,
-        read: settlement::read_statement::read_statement,
-    },
+    ReadRow::new(
+        "read_statement",
+        "/settlement-statements/{statementId}",
+        settlement::read_statement::read_statement,
+    ),
+    ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
+        reference::read_fact::read_fact(request, FACTS)
+    }),
 ];
 
-/// The kinds of resources; each has a tag of its own, and facts come in to those whose tag is
-/// below 100.
+/// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
-    &Registered::<Fact<ActorFact>>::NEW,
+    &Registered::<Fact<actor::ActorFact>>::NEW,
+    &Registered::<Fact<family_account::FamilyAccount>>::NEW,
+    &Registered::<Fact<reservation_booking::ReservationBooking>>::NEW,
     &Registered::<MotherProfile>::NEW,
-    &Registered::<Fact<ConsentVersionFact>>::NEW,
-    &Registered::<Fact<FamilyAccount>>::NEW,
-    &Registered::<Fact<ReservationBooking>>::NEW,
-    &Registered::<Fact<PaymentProductPlan>>::NEW,
-    &Registered::<Fact<PaymentObligation>>::NEW,
-    &Registered::<Fact<Relationship>>::NEW,
-    &Registered::<Fact<GatewayPayment>>::NEW,
+    &Registered::<Fact<consent_version::ConsentVersionFact>>::NEW,
+    &Registered::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
+    &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
+    &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
+    &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
+    &Registered::<Fact<payment_obligation::PaymentObligation>>::NEW,
+    &Registered::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
+    &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
+    &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
+    &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
+    &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
+    &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
+    &Registered::<Fact<relationship::Relationship>>::NEW,
+    &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
 ];
 
-/// The kinds of facts.
+/// The kinds of facts, each by the resource that they come in to.
 pub static FACTS: &[&dyn AnyFactKind] = &[
-    &FactsOf::<Fact<ActorFact>>::NEW,
+    &FactsOf::<Fact<actor::ActorFact>>::NEW,
+    &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
+    &FactsOf::<Fact<reservation_booking::ReservationBooking>>::NEW,
     &FactsOf::<MotherProfile>::NEW,
-    &FactsOf::<Fact<ConsentVersionFact>>::NEW,
-    &FactsOf::<Fact<FamilyAccount>>::NEW,
-    &FactsOf::<Fact<ReservationBooking>>::NEW,
-    &FactsOf::<Fact<PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<PaymentObligation>>::NEW,
-    &FactsOf::<Fact<Relationship>>::NEW,
-    &FactsOf::<Fact<GatewayPayment>>::NEW,
+    &FactsOf::<Fact<consent_version::ConsentVersionFact>>::NEW,
+    &FactsOf::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
+    &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
+    &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
+    &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
+    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
+    &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
+    &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
+    &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
+    &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
+    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
+    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
+    &FactsOf::<Fact<relationship::Relationship>>::NEW,
+    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -21,8 +21,6 @@ pub struct Place {
 pub enum Special {
     /// `POST /reference-facts`
     PutFacts,
-    /// `GET /reference-facts/{kind}/{id}`
-    ReadFact,
     /// `GET /healthz`
     Health,
     /// `GET /readyz`
@@ -73,7 +71,6 @@ impl Routes {
         }
         for (path, method, special) in [
             ("/reference-facts", Method::POST, Special::PutFacts),
-            ("/reference-facts/{kind}/{id}", Method::GET, Special::ReadFact),
             ("/healthz", Method::GET, Special::Health),
             ("/readyz", Method::GET, Special::Ready),
         ] {

@@ -14,8 +14,8 @@ use super::route::{Asked, Found as RouteFound, Routes, Special};
 use super::token::{Bearer, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::catalogue::{ReadRow, Row, Success};
-use crate::domain::read::{Found, Read};
-use crate::engine::{Call, Engine, Reply};
+use crate::domain::read::Found;
+use crate::engine::{Call, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -106,14 +106,13 @@ impl Service {
         match asked {
             Asked::Operation(row) => self.operation(row, &parameters, headers, body).await,
             Asked::Read(row) => self.read_row(row, &parameters, headers).await,
-            Asked::Special(special) => self.special(special, &parameters, headers, body).await,
+            Asked::Special(special) => self.special(special, headers, body).await,
         }
     }
 
     async fn special<B>(
         &self,
         special: Special,
-        parameters: &Parameters<'_>,
         headers: &HeaderMap,
         body: B,
     ) -> Answer
@@ -127,9 +126,6 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Manner::PLAIN.unavailable(),
-            Special::ReadFact => {
-                self.read(facts::read_fact, Manner::PLAIN, parameters, headers).await
-            }
             Special::PutFacts => match self.actor(headers, Manner::PLAIN) {
                 Ok(actor) => facts::put(&self.engine, actor, headers, body).await,
                 Err(answer) => *answer,
@@ -201,21 +197,11 @@ impl Service {
             problem: row.problem,
             ..Manner::PLAIN
         };
-        self.read(row.read, manner, parameters, headers).await
-    }
-
-    async fn read(
-        &self,
-        read: Read,
-        manner: Manner,
-        parameters: &Parameters<'_>,
-        headers: &HeaderMap,
-    ) -> Answer {
         let actor = match self.actor(headers, manner) {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        match self.engine.read(read, &actor, parameters).await {
+        match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
             Err(reply) => manner.reply(reply, Success::Ok),
         }

@@ -11,18 +11,34 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 pub mod actor;
+pub mod basis_points;
+pub mod branch_office_profile;
+pub mod candidate_snapshot;
 pub mod consent_version;
-pub mod mother_profile;
+pub mod extension_eligibility;
 pub mod family_account;
-pub mod put;
-pub mod reservation_booking;
+pub mod final_review_projection;
 pub mod gateway_payment;
+pub mod intake;
+pub mod mother_profile;
+pub mod payment_change_adjustment;
 pub mod payment_obligation;
 pub mod payment_product_plan;
+pub mod payout_instruction;
 pub mod put;
+pub mod read_fact;
+pub mod regional_benefit_policy;
 pub mod relationship;
+pub mod reservation_booking;
+pub mod reservation_draft;
+pub mod reservation_financial_facts;
+pub mod samples;
+pub mod settlement_account;
 #[cfg(test)]
 pub(crate) mod schema;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod schema_tests;
 
 /// The schema of one kind of fact.
 pub trait FactKind:

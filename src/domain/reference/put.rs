@@ -203,6 +203,12 @@ pub fn read_fact(
     envelope.id = member(id, "id", at);
     let revision: Option<AtLeast<1>> = member(revision, "revision", at);
     let Some(kind) = envelope.kind else {
+        // Whatever the kind, facts are an object.
+        at.inside("facts", |at| match facts {
+            Some(Json::Object(_)) => None,
+            Some(_) => at.fault::<()>(FaultCode::WrongType),
+            None => at.fault(FaultCode::Required),
+        });
         return envelope;
     };
     if envelope.id.as_ref().is_some_and(|id| !kind.id_has_form(id)) {

@@ -1,0 +1,32 @@
+//! `branch-office-profile`, by profile: how a branch presents itself. The fact's revision is the
+//! profile's revision number.
+
+use super::FactKind;
+use crate::base::text::{Ident, Text};
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// What is known of a branch's profile.
+    pub struct BranchOfficeProfileFact {
+        /// The name that customers see.
+        pub display_name: Text = "displayName",
+        /// The name in the register.
+        pub legal_name: Text = "legalName",
+        /// Where it is written to.
+        pub contact_email: Text = "contactEmail",
+        /// Where it is called.
+        pub primary_phone_number: Text = "primaryPhoneNumber",
+        /// Where it is.
+        pub address_line: Text = "addressLine",
+        /// Its entry in the register of businesses.
+        pub business_registration_reference: Ident = "businessRegistrationReference",
+    }
+}
+
+impl FactKind for BranchOfficeProfileFact {
+    const KIND: Kind = Kind {
+        tag: 16,
+        name: "branch-office-profile",
+    };
+}

@@ -1,0 +1,43 @@
+//! `candidate-snapshot`, by snapshot: the caregivers that matching found for a booking, frozen.
+//! The fact's revision is the snapshot's.
+
+use super::FactKind;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// A caregiver who could serve.
+    pub struct Candidate {
+        /// The caregiver.
+        pub caregiver_profile_id: Ident = "caregiverProfileId",
+        /// As what.
+        pub role: Ident = "role",
+        /// The proof that the caregiver has the time.
+        pub schedule_proof_id: Ident = "scheduleProofId",
+        /// Whether the caregiver comes from outside the branch's area.
+        pub other_area_service: bool = "otherAreaService",
+    }
+}
+
+members! {
+    /// What is known of a snapshot.
+    pub struct CandidateSnapshotFact {
+        /// The request that was matched.
+        pub matching_request_key: Ident = "matchingRequestKey",
+        /// The booking that it was made for.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// From when on nobody may be assigned from it.
+        pub expires_at: Instant = "expiresAt",
+        /// Who could serve.
+        pub candidates: Vec<Candidate> = "candidates",
+    }
+}
+
+impl FactKind for CandidateSnapshotFact {
+    const KIND: Kind = Kind {
+        tag: 11,
+        name: "candidate-snapshot",
+    };
+}

@@ -1,0 +1,22 @@
+//! `extension-eligibility`, by the owner's subject: the bookings that the owner may extend. The
+//! fact's revision is the catalog's.
+
+use super::FactKind;
+use crate::base::text::Ident;
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// What an owner may extend.
+    pub struct ExtensionEligibilityFact {
+        /// The bookings that may be extended.
+        pub eligible_reservation_booking_ids: Vec<Ident> = "eligibleReservationBookingIds",
+    }
+}
+
+impl FactKind for ExtensionEligibilityFact {
+    const KIND: Kind = Kind {
+        tag: 8,
+        name: "extension-eligibility",
+    };
+}

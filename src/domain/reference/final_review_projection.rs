@@ -1,0 +1,94 @@
+//! `final-review-projection`, by projection: the facts of a draft as its customer reviewed them
+//! last. The fact's revision is the review's.
+
+use super::FactKind;
+use crate::base::json::{AnyObject, AtLeast, NonEmpty, Reader, refuse_repeats};
+use crate::base::text::{Ident, Text};
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// How a customer can pay.
+    pub enum EligiblePaymentMethod {
+        /// By card.
+        Card = "card",
+        /// By bank transfer.
+        Bank = "bank",
+        /// Into a virtual account.
+        Vcnt = "vcnt",
+    }
+}
+
+words! {
+    /// What a reservation's payment is for.
+    pub enum ReviewedPaymentPurpose {
+        /// The deposit on the customer's share.
+        CustomerShareDeposit = "customer_share_deposit",
+        /// The rest of the customer's share.
+        CustomerShareBalance = "customer_share_balance",
+        /// The rest of the service's price.
+        ServiceBalance = "service_balance",
+        /// The deposit on a reservation whose dates are open.
+        PreReservationDeposit = "pre_reservation_deposit",
+    }
+}
+
+members! {
+    /// A fact that the review rests on, at the revision that was reviewed.
+    pub struct ReviewDependency {
+        /// The fact's kind.
+        pub kind: Text = "kind",
+        /// Its identifier.
+        pub id: Ident = "id",
+        /// Its revision at the time of review.
+        pub revision: i64 = "revision",
+        /// The place that a change of it concerns.
+        pub field_path: Text = "fieldPath",
+    }
+}
+
+members! {
+    /// The payment that was reviewed.
+    pub struct ReviewedPayment {
+        /// What the customer pays, in won.
+        pub payable_amount_krw: AtLeast<1> = "payableAmountKrw",
+        /// How it can be paid; the first is the one preferred.
+        pub eligible_payment_method_codes: NonEmpty<EligiblePaymentMethod> = "eligiblePaymentMethodCodes",
+        /// What it is for.
+        pub payment_purpose: ReviewedPaymentPurpose = "paymentPurpose",
+        /// The product plan that it falls under.
+        pub payment_product_plan_code: Ident = "paymentProductPlanCode",
+    }
+    rules each_method_once(eligible_payment_method_codes)
+}
+
+fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<EligiblePaymentMethod>>) {
+    if let Some(NonEmpty(methods)) = methods {
+        refuse_repeats(methods, "eligiblePaymentMethodCodes", at);
+    }
+}
+
+members! {
+    /// What is known of a final review.
+    pub struct FinalReviewProjectionFact {
+        /// The draft reviewed.
+        pub draft_id: Ident = "draftId",
+        /// What the customer saw, as the reviewing system keeps it.
+        pub reviewed_facts: AnyObject = "reviewedFacts",
+        /// The booking that an extension extends.
+        pub extension_source_reservation_id: Option<Ident> = "extensionSourceReservationId",
+        /// The revision of the owner's eligibility catalog that was reviewed.
+        pub extension_catalog_revision: Option<i64> = "extensionCatalogRevision",
+        /// What the review rests on.
+        pub dependencies: Vec<ReviewDependency> = "dependencies",
+        /// The payment reviewed.
+        pub payment: ReviewedPayment = "payment",
+    }
+}
+
+impl FactKind for FinalReviewProjectionFact {
+    const KIND: Kind = Kind {
+        tag: 7,
+        name: "final-review-projection",
+    };
+}

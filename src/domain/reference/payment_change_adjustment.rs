@@ -1,0 +1,63 @@
+//! `payment-change-adjustment`, by adjustment: what a change of a booking adds to, or takes from,
+//! what its mother pays.
+
+use super::FactKind;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// Where an adjustment stands in its own system.
+    pub enum RequestedAdjustmentStatus {
+        /// Asked for.
+        Requested = "requested",
+        /// The mother may pay it.
+        Payable = "payable",
+        /// Nobody pays it.
+        Cancelled = "cancelled",
+    }
+}
+
+members! {
+    /// The payment that was prepared for an adjustment.
+    pub struct AdjustmentPreRegistration {
+        /// The payment.
+        pub payment_id: Ident = "paymentId",
+        /// Who collects it.
+        pub provider_name: Ident = "providerName",
+        /// When it was prepared.
+        pub pre_registered_at: Instant = "preRegisteredAt",
+    }
+}
+
+members! {
+    /// What is known of an adjustment. Amounts are in won; each may be negative.
+    pub struct PaymentChangeAdjustmentFact {
+        /// The booking that changed.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// The mother's subject.
+        pub mother_user_id: Ident = "motherUserId",
+        /// The change of the customer's share.
+        pub customer_delta_krw: i64 = "customerDeltaKrw",
+        /// What coupons change.
+        pub coupon_adjustment_krw: i64 = "couponAdjustmentKrw",
+        /// What the customer pays without coupons.
+        pub pure_customer_amount_krw: i64 = "pureCustomerAmountKrw",
+        /// What the mother has to pay.
+        pub mother_payable_adjustment_krw: i64 = "motherPayableAdjustmentKrw",
+        /// Where it stands.
+        pub adjustment_status: RequestedAdjustmentStatus = "adjustmentStatus",
+        /// The payment prepared, where there is one.
+        pub pre_registration: Option<AdjustmentPreRegistration> = "preRegistration",
+        /// When the change was asked for.
+        pub requested_at: Instant = "requestedAt",
+    }
+}
+
+impl FactKind for PaymentChangeAdjustmentFact {
+    const KIND: Kind = Kind {
+        tag: 15,
+        name: "payment-change-adjustment",
+    };
+}

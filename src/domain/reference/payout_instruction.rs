@@ -1,0 +1,31 @@
+//! `payout-instruction`, by instruction: what a caregiver is to be paid.
+
+use super::FactKind;
+use crate::base::text::Ident;
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// What is known of an instruction.
+    pub struct PayoutInstructionFact {
+        /// The booking.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// The assignment under contract.
+        pub contract_assignment_key: Ident = "contractAssignmentKey",
+        /// As what the caregiver serves.
+        pub caregiver_role: Ident = "caregiverRole",
+        /// The place in the order of handoffs.
+        pub handoff_order: i64 = "handoffOrder",
+        /// The caregiver, where known.
+        pub caregiver_id: Option<Ident> = "caregiverId",
+        /// The amount, in won.
+        pub amount_krw: i64 = "amountKrw",
+    }
+}
+
+impl FactKind for PayoutInstructionFact {
+    const KIND: Kind = Kind {
+        tag: 12,
+        name: "payout-instruction",
+    };
+}

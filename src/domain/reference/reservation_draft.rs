@@ -1,0 +1,57 @@
+//! `reservation-draft`, by draft: what a customer wants to reserve, before it is confirmed. The
+//! fact's revision is the draft's.
+
+use super::FactKind;
+use crate::base::json::{Reader, refuse_repeats};
+use crate::base::text::{Ident, Text};
+use crate::base::time::Instant;
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// What comes into being when a draft is confirmed.
+    pub enum ReservationIntent {
+        /// A talk, and no booking.
+        Consultation = "consultation",
+        /// More days for a booking that stands.
+        Extension = "extension",
+        /// A booking whose dates are open.
+        PreReservation = "pre_reservation",
+        /// A booking.
+        FullReservation = "full_reservation",
+    }
+}
+
+members! {
+    /// What is known of a draft.
+    pub struct ReservationDraftFact {
+        /// The subject whose draft it is.
+        pub owner_subject: Text = "ownerSubject",
+        /// The mother, as a member.
+        pub mother_member_id: Ident = "motherMemberId",
+        /// The branch that would serve her.
+        pub branch_profile_id: Ident = "branchProfileId",
+        /// What comes into being.
+        pub intent: ReservationIntent = "intent",
+        /// From when on it can be confirmed no more.
+        pub expires_at: Instant = "expiresAt",
+        /// The final review that counts, where there is one.
+        pub current_review_projection_id: Option<Ident> = "currentReviewProjectionId",
+        /// Why it cannot be confirmed; empty when it can.
+        pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes",
+    }
+    rules each_reason_once(disabled_reason_codes)
+}
+
+fn each_reason_once(at: &mut Reader, codes: Option<&Vec<Ident>>) {
+    if let Some(codes) = codes {
+        refuse_repeats(codes, "disabledReasonCodes", at);
+    }
+}
+
+impl FactKind for ReservationDraftFact {
+    const KIND: Kind = Kind {
+        tag: 6,
+        name: "reservation-draft",
+    };
+}

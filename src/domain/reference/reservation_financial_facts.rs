@@ -1,0 +1,43 @@
+//! `reservation-financial-facts`, by booking: how its charge is shared.
+
+use super::FactKind;
+use super::basis_points::BasisPoints;
+use crate::base::json::{FaultCode, Reader};
+use crate::base::text::Ident;
+use crate::domain::resource::Kind;
+use crate::members;
+
+members! {
+    /// How a booking's charge is shared; what neither caregiver nor headquarters gets is the
+    /// branch's.
+    pub struct ReservationFinancialFact {
+        /// The caregiver's share.
+        pub caregiver_share_basis_points: BasisPoints = "caregiverShareBasisPoints",
+        /// The headquarters' share.
+        pub headquarters_share_basis_points: BasisPoints = "headquartersShareBasisPoints",
+        /// The session in which the care was delivered.
+        pub care_delivery_session_code: Option<Ident> = "careDeliverySessionCode",
+        /// On how many days it was delivered.
+        pub delivered_day_count: Option<i64> = "deliveredDayCount",
+    }
+    rules at_most_the_whole(caregiver_share_basis_points, headquarters_share_basis_points)
+}
+
+fn at_most_the_whole(
+    at: &mut Reader,
+    caregiver: Option<&BasisPoints>,
+    headquarters: Option<&BasisPoints>,
+) {
+    if let (Some(caregiver), Some(headquarters)) = (caregiver, headquarters)
+        && caregiver.number() + headquarters.number() > BasisPoints::WHOLE
+    {
+        at.fault_at::<()>("headquartersShareBasisPoints", FaultCode::OutOfRange);
+    }
+}
+
+impl FactKind for ReservationFinancialFact {
+    const KIND: Kind = Kind {
+        tag: 13,
+        name: "reservation-financial-facts",
+    };
+}

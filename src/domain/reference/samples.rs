@@ -1,0 +1,305 @@
+//! A small world of sample facts, with at least one of every kind, in which each operation can be
+//! carried out: a mother with her family, two bookings and three drafts; a branch with its
+//! accounts; payments, a plan and policies. For templates and demonstrations.
+
+use serde::Deserialize;
+
+use crate::base::actor::{Actor, ActorKind};
+
+/// The samples, one fact a line. Of each kind the first one is the fullest.
+pub const NDJSON: &str = include_str!("samples.ndjson");
+
+/// The samples' lines.
+pub fn lines() -> impl Iterator<Item = &'static str> {
+    NDJSON.lines()
+}
+
+/// One sample of each kind, in the order of [`NDJSON`].
+#[must_use]
+pub fn template() -> Vec<&'static str> {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        kind: &'a str,
+    }
+    let mut kinds = Vec::new();
+    let mut template = Vec::new();
+    for line in lines() {
+        let head: Head<'_> =
+            serde_json::from_str(line).expect("each sample is an object with a plain kind");
+        if !kinds.contains(&head.kind) {
+            kinds.push(head.kind);
+            template.push(line);
+        }
+    }
+    template
+}
+
+/// Who acts in the samples' world: one actor of each kind, in the order of [`ActorKind::ALL`],
+/// with all that each needs for the operations of its kind.
+#[must_use]
+pub fn cast() -> Vec<Actor> {
+    ActorKind::ALL.into_iter().map(member_of_cast).collect()
+}
+
+fn member_of_cast(kind: ActorKind) -> Actor {
+    let of = |subject: &str| Actor {
+        subject: subject.into(),
+        kind,
+        member_id: None,
+        actor_profile_id: None,
+        branch_profile_ids: Vec::new(),
+        permissions: Vec::new(),
+        email: None,
+        email_verified: false,
+    };
+    let branch = || vec!["branch-seoul-1".into()];
+    let permitted = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
+    match kind {
+        ActorKind::Mother => Actor {
+            member_id: Some("member-mother-1".into()),
+            email: Some("mother-1@example.com".into()),
+            email_verified: true,
+            ..of("mother-1")
+        },
+        ActorKind::FamilyMember => Actor {
+            member_id: Some("member-family-1".into()),
+            ..of("family-1")
+        },
+        ActorKind::BranchManager => Actor {
+            actor_profile_id: Some("manager-profile-1".into()),
+            branch_profile_ids: branch(),
+            email: Some("manager-1@example.com".into()),
+            email_verified: true,
+            ..of("manager-1")
+        },
+        ActorKind::BranchFinanceOperator => Actor {
+            branch_profile_ids: branch(),
+            permissions: permitted(&["payment:authorize"]),
+            ..of("branch-finance-1")
+        },
+        ActorKind::HeadquartersAdministrator => Actor {
+            actor_profile_id: Some("headquarters-profile-1".into()),
+            permissions: permitted(&["branch:create", "payment:administer"]),
+            ..of("headquarters-1")
+        },
+        ActorKind::HeadquartersFinanceOperator => Actor {
+            permissions: permitted(&["payment:authorize", "payment:administer"]),
+            ..of("headquarters-finance-1")
+        },
+        ActorKind::SystemWorkflow => Actor {
+            permissions: permitted(&["facts:read", "facts:write"]),
+            ..of("workflow-1")
+        },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::base::json::{Json, Reader};
+    use crate::base::time::Instant;
+    use crate::catalogue;
+    use crate::domain::reference::put::read_fact;
+    use crate::domain::scenario::{Scenario, Then};
+
+    /// Every kind of fact that comes in.
+    const KINDS: [&str; 19] = [
+        "actor",
+        "family-account",
+        "reservation-booking",
+        "mother-profile",
+        "consent-version",
+        "reservation-draft",
+        "final-review-projection",
+        "extension-eligibility",
+        "payment-product-plan",
+        "payment-obligation",
+        "candidate-snapshot",
+        "payout-instruction",
+        "reservation-financial-facts",
+        "regional-benefit-policy",
+        "payment-change-adjustment",
+        "branch-office-profile",
+        "settlement-account",
+        "relationship",
+        "gateway-payment",
+    ];
+
+    fn is_known(kind: &str) -> bool {
+        catalogue::FACTS
+            .iter()
+            .any(|known| known.kind().name == kind)
+    }
+
+    fn world() -> Vec<Value> {
+        lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn every_kind_has_a_sample_and_the_template_shows_each_once() {
+        let found: BTreeSet<_> = world()
+            .iter()
+            .map(|fact| fact["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(found, KINDS.map(str::to_owned).into());
+        assert_eq!(template().len(), KINDS.len());
+        for known in catalogue::FACTS {
+            assert!(KINDS.contains(&known.kind().name), "{}", known.kind().name);
+        }
+    }
+
+    #[test]
+    fn every_sample_of_a_known_kind_reads_without_faults() {
+        let mut read = 0;
+        for line in lines() {
+            let json = Json::parse(line.as_bytes()).unwrap();
+            let mut at = Reader::new(Instant::default());
+            let envelope = read_fact(&json, catalogue::FACTS, &mut at);
+            if envelope.kind_name.is_some_and(|kind| is_known(&kind)) {
+                let is_read = envelope.command.is_some();
+                assert!(is_read, "{:?} in {line}", at.into_faults());
+                read += 1;
+            }
+        }
+        assert!(read > 0);
+    }
+
+    #[test]
+    fn samples_are_applied_and_a_second_time_unchanged() {
+        let mut scenario = Scenario::new();
+        for again in [false, true] {
+            for fact in world() {
+                let kind = fact["kind"].as_str().unwrap();
+                if !is_known(kind) {
+                    continue;
+                }
+                let id = fact["id"].as_str().unwrap();
+                let revision = fact["revision"].as_i64().unwrap();
+                let then = scenario.put_fact(kind, id, revision, fact["facts"].clone());
+                match then {
+                    Then::Committed(_) if !again => {}
+                    Then::Answered(_) if again => {}
+                    other => panic!("{kind} {id}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_sample_refers_to_stands() {
+        let world = world();
+        let mut revisions = BTreeMap::new();
+        for fact in &world {
+            let key = (fact["kind"].as_str().unwrap(), fact["id"].as_str().unwrap());
+            let before = revisions.insert(key, fact["revision"].as_i64().unwrap());
+            assert_eq!(before, None, "{key:?} twice");
+        }
+        let stands = |kind: &str, id: &Value| {
+            let id = id.as_str().unwrap();
+            assert!(revisions.contains_key(&(kind, id)), "no {kind} {id}");
+        };
+        let family = world
+            .iter()
+            .find(|fact| fact["kind"] == "family-account")
+            .unwrap();
+        let members = family["facts"]["memberIds"].as_array().unwrap();
+        for fact in &world {
+            for (member, value) in fact["facts"].as_object().unwrap() {
+                match member.as_str() {
+                    _ if value.is_null() => {}
+                    "reservationBookingId" | "extensionSourceReservationId" => {
+                        stands("reservation-booking", value);
+                    }
+                    "branchProfileId" | "branchOfficeProfileId" => {
+                        stands("branch-office-profile", value);
+                    }
+                    "paymentProductPlanCode" => stands("payment-product-plan", value),
+                    "familyAccountId" => stands("family-account", value),
+                    "draftId" => stands("reservation-draft", value),
+                    "currentReviewProjectionId" => stands("final-review-projection", value),
+                    "motherUserId" | "ownerSubject" => stands("actor", value),
+                    "motherMemberId" => assert!(members.contains(value)),
+                    "payment" => stands("payment-product-plan", &value["paymentProductPlanCode"]),
+                    "eligibleReservationBookingIds" => {
+                        for id in value.as_array().unwrap() {
+                            stands("reservation-booking", id);
+                        }
+                    }
+                    "dependencies" => {
+                        for item in value.as_array().unwrap() {
+                            let key =
+                                (item["kind"].as_str().unwrap(), item["id"].as_str().unwrap());
+                            assert_eq!(revisions.get(&key).copied(), item["revision"].as_i64());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn drafts_and_their_current_reviews_name_each_other() {
+        let world = world();
+        let of = |kind: &str, id: &Value| {
+            world
+                .iter()
+                .find(|fact| fact["kind"] == kind && fact["id"] == *id)
+                .unwrap()
+                .clone()
+        };
+        for draft in world
+            .iter()
+            .filter(|fact| fact["kind"] == "reservation-draft")
+        {
+            let facts = &draft["facts"];
+            let review = of(
+                "final-review-projection",
+                &facts["currentReviewProjectionId"],
+            );
+            assert_eq!(review["facts"]["draftId"], draft["id"]);
+            assert_eq!(facts["disabledReasonCodes"], serde_json::json!([]));
+            let source = &review["facts"]["extensionSourceReservationId"];
+            assert_eq!(facts["intent"] == "extension", source.is_string());
+            if source.is_string() {
+                let eligibility = of("extension-eligibility", &facts["ownerSubject"]);
+                let eligible = &eligibility["facts"]["eligibleReservationBookingIds"];
+                assert!(eligible.as_array().unwrap().contains(source));
+                assert_eq!(
+                    review["facts"]["extensionCatalogRevision"],
+                    eligibility["revision"]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_cast_has_an_active_actor_of_each_kind_with_its_relationship() {
+        let world = world();
+        let cast = cast();
+        assert!(cast.iter().map(|actor| actor.kind).eq(ActorKind::ALL));
+        let stands = |kind: &str, member: &str, value: &str, subject: &str| {
+            world.iter().any(|fact| {
+                fact["kind"] == kind
+                    && fact["facts"][member] == value
+                    && (fact["id"] == subject || fact["facts"]["subject"] == subject)
+            })
+        };
+        for actor in &cast {
+            assert!(stands("actor", "lifecycle", "active", &actor.subject));
+            let object = match actor.kind {
+                ActorKind::BranchFinanceOperator => "branch/branch-seoul-1",
+                ActorKind::HeadquartersFinanceOperator => "headquarters",
+                _ => continue,
+            };
+            assert!(stands("relationship", "object", object, &actor.subject));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `settlement-account`, by account: the bank account that a branch settles with. The fact's
+//! revision is the account's.
+
+use super::FactKind;
+use crate::base::text::{Ident, Text};
+use crate::base::time::Date;
+use crate::domain::resource::Kind;
+use crate::{members, words};
+
+words! {
+    /// Whether the account is known to be the branch's.
+    pub enum VerificationState {
+        /// Not yet.
+        Pending = "pending",
+        /// It is.
+        Verified = "verified",
+        /// It is not.
+        Rejected = "rejected",
+    }
+}
+
+members! {
+    /// What is known of an account.
+    pub struct SettlementAccountFact {
+        /// The branch.
+        pub branch_office_profile_id: Ident = "branchOfficeProfileId",
+        /// What the account is for.
+        pub purpose: Text = "purpose",
+        /// The bank.
+        pub bank_name: Text = "bankName",
+        /// The holder.
+        pub account_holder: Text = "accountHolder",
+        /// The number as it may be shown.
+        pub masked_account_reference: Ident = "maskedAccountReference",
+        /// Whether it is known to be the branch's.
+        pub verification_state: VerificationState = "verificationState",
+        /// The first day on which it is used.
+        pub effective_from: Date = "effectiveFrom",
+        /// The last day on which it is used; null is without end.
+        pub effective_until: Option<Date> = "effectiveUntil",
+    }
+}
+
+impl FactKind for SettlementAccountFact {
+    const KIND: Kind = Kind {
+        tag: 17,
+        name: "settlement-account",
+    };
+}
