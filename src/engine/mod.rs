@@ -269,6 +269,34 @@ impl Engine {
         reply
     }
 
+    /// Whether the actor may act at all.
+    ///
+    /// # Errors
+    /// The refusal of an inactive or withdrawn actor.
+    pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
+        match self.shared.lifecycle(actor) {
+            Ok(()) => Ok(()),
+            Err((rejection, position)) => Err(self.shared.refuse(rejection, position).await),
+        }
+    }
+
+    /// Puts a reference fact in place. Its caller bounds how many are in flight.
+    pub async fn put_fact(&self, actor: Arc<Actor>, command: Box<dyn AnyCommand>) -> Reply {
+        let call = Call {
+            row: None,
+            actor,
+            command,
+            header_key: None,
+        };
+        self.shared.execute(call).await
+    }
+
+    /// The highest durable position.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.shared.journal.durable()
+    }
+
     /// Reads.
     pub async fn read(
         &self,
@@ -363,7 +391,7 @@ impl Shared {
         if self.ended.load(Ordering::Acquire) {
             return Reply::Unavailable;
         }
-        if call.row.is_none_or(|row| row.bearer)
+        if call.row.is_some_and(|row| row.bearer)
             && let Err((rejection, position)) = self.lifecycle(&call.actor)
         {
             return self.refuse(rejection, position).await;

@@ -1,0 +1,217 @@
+//! `POST /reference-facts`: a batch of facts, as one JSON body or as a stream of lines.
+//!
+//! A stream is read as it comes: some facts are in flight at once, and the next bytes are taken
+//! when one of them is durable, so a batch of millions needs no more memory than one of hundreds.
+//! Facts of one resource keep their order.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::StatusCode;
+use hyper::body::Body;
+use hyper::header::HeaderMap;
+use tokio::task::JoinSet;
+
+use super::request::{is_media_type, parse_object};
+use super::response::{Answer, Manner, at_position, json};
+use super::service::{json_body, unsupported_media_type};
+use crate::base::actor::Actor;
+use crate::base::digest::Digest;
+use crate::base::json::Json;
+use crate::catalogue::{FACTS, Success};
+use crate::domain::operation::to_json;
+use crate::domain::reference::intake::{Incoming, Label, Lines, Summary, parse_batch};
+use crate::domain::reference::put::FactResult;
+use crate::domain::reference::read_fact::may_write;
+use crate::domain::rejection::Rejection;
+use crate::engine::{Engine, Reply};
+
+/// Facts of one batch that may be in flight at once.
+const IN_FLIGHT_MAX: usize = 512;
+/// How long a stream may stay silent.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Puts a batch of facts in place.
+pub async fn put<B>(engine: &Arc<Engine>, actor: Arc<Actor>, headers: &HeaderMap, body: B) -> Answer
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let manner = Manner::PLAIN;
+    if is_media_type(headers, "application/x-ndjson") {
+        if let Err(answer) = authorized(engine, &actor).await {
+            return *answer;
+        }
+        return stream(engine, actor, body).await;
+    }
+    if !is_media_type(headers, "application/json") {
+        return unsupported_media_type(manner);
+    }
+    let body = match json_body(headers, body, manner).await {
+        Ok(body) => body,
+        Err(answer) => return *answer,
+    };
+    let parsed = match parse_object(&body) {
+        Ok(parsed) => parsed,
+        Err(rejection) => return manner.rejected(&rejection),
+    };
+    let items = match parse_batch(&parsed) {
+        Ok(items) => items,
+        Err(rejection) => return manner.rejected(&rejection),
+    };
+    if let Err(answer) = authorized(engine, &actor).await {
+        return *answer;
+    }
+    one_body(engine, actor, items).await
+}
+
+/// 403 for an actor who may not act, or not put facts in place.
+async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
+    let manner = Manner::PLAIN;
+    if let Err(reply) = engine.may_act(actor).await {
+        return Err(Box::new(manner.reply(reply, Success::Ok)));
+    }
+    if !may_write(actor) {
+        let rejection = Rejection::permission_denied(
+            "Only a system workflow with facts:write may put facts in place.",
+        );
+        return Err(Box::new(at_position(manner.rejected(&rejection), engine.durable())));
+    }
+    Ok(())
+}
+
+async fn one_body(engine: &Arc<Engine>, actor: Arc<Actor>, items: &[Json<'_>]) -> Answer {
+    let mut batch = Batch::new(engine, actor);
+    for (index, item) in (0..).zip(items) {
+        batch.take(Incoming::of_item(index, item, FACTS, engine.now())).await;
+    }
+    batch.answer().await
+}
+
+async fn stream<B>(engine: &Arc<Engine>, actor: Arc<Actor>, mut body: B) -> Answer
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut batch = Batch::new(engine, actor);
+    let mut lines = Lines::default();
+    loop {
+        let frame = match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            // What came is in place as far as it went; sending the batch again is safe.
+            Ok(Some(Err(_))) | Err(_) => {
+                return Manner::PLAIN.trouble(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "request_invalid",
+                    "The stream broke off; facts before that are in place. Send it again.",
+                );
+            }
+        };
+        let Ok(chunk) = frame.into_data() else {
+            continue;
+        };
+        let mut rest = &chunk[..];
+        while let Some(line) = lines.next(&mut rest) {
+            batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+        }
+        if batch.trouble.is_some() {
+            break;
+        }
+    }
+    if let Some(line) = lines.finish() {
+        batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+    }
+    batch.answer().await
+}
+
+/// A batch on its way.
+struct Batch<'a> {
+    engine: &'a Arc<Engine>,
+    actor: Arc<Actor>,
+    summary: Summary,
+    /// Facts in flight.
+    tasks: JoinSet<(Label, Reply)>,
+    /// The resources in flight, and by the number of the fact which one it is.
+    busy: HashSet<Digest>,
+    numbers: HashMap<u64, Digest>,
+    position: u64,
+    /// The first answer that was neither done nor refused.
+    trouble: Option<Reply>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(engine: &'a Arc<Engine>, actor: Arc<Actor>) -> Self {
+        Self {
+            engine,
+            actor,
+            summary: Summary::default(),
+            tasks: JoinSet::new(),
+            busy: HashSet::new(),
+            numbers: HashMap::new(),
+            position: engine.durable(),
+            trouble: None,
+        }
+    }
+
+    /// Takes one fact in; waits when many are in flight, or one of the same resource.
+    async fn take(&mut self, incoming: Incoming) {
+        let Incoming { label, command } = incoming;
+        let command = match command {
+            Ok(command) => command,
+            Err(faults) => return self.summary.count(label, FactResult::Invalid, faults),
+        };
+        if self.trouble.is_some() {
+            return;
+        }
+        let kind = label.kind.as_deref().unwrap_or_default();
+        let id = label.id.as_ref().map_or("", |id| id.as_str());
+        let resource = Digest::of(0, &[kind, id]);
+        while self.tasks.len() >= IN_FLIGHT_MAX || self.busy.contains(&resource) {
+            self.finish_one().await;
+        }
+        self.busy.insert(resource);
+        self.numbers.insert(label.index, resource);
+        let (engine, actor) = (Arc::clone(self.engine), Arc::clone(&self.actor));
+        self.tasks.spawn(async move { (label, engine.put_fact(actor, command).await) });
+    }
+
+    async fn finish_one(&mut self) {
+        let Some(finished) = self.tasks.join_next().await else {
+            return;
+        };
+        let Ok((label, reply)) = finished else {
+            self.trouble = Some(Reply::Fault);
+            return;
+        };
+        if let Some(resource) = self.numbers.remove(&label.index) {
+            self.busy.remove(&resource);
+        }
+        match reply {
+            Reply::Done { body, position, .. } => {
+                self.position = self.position.max(position);
+                let applied = *body == *FactResult::Applied.as_str().as_bytes();
+                let result = if applied { FactResult::Applied } else { FactResult::Unchanged };
+                self.summary.count(label, result, Vec::new());
+            }
+            Reply::Refused { rejection, position } => {
+                self.position = self.position.max(position);
+                self.summary.count(label, FactResult::of_refusal(&rejection), Vec::new());
+            }
+            other => self.trouble = Some(other),
+        }
+    }
+
+    async fn answer(mut self) -> Answer {
+        while !self.tasks.is_empty() {
+            self.finish_one().await;
+        }
+        match self.trouble {
+            Some(reply) => Manner::PLAIN.reply(reply, Success::Ok),
+            None => at_position(json(StatusCode::OK, to_json(&self.summary)), self.position),
+        }
+    }
+}

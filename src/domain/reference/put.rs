@@ -112,7 +112,7 @@ impl<H: FactHolder> PutFact<H> {
                 return Err(FactResult::Stale.refusal());
             }
             if revision == self.revision && *facts == self.facts {
-                return Ok(Decision::Answer(Vec::new()));
+                return Ok(Decision::Answer(FactResult::Unchanged.as_str().into()));
             }
             if revision == self.revision {
                 return Err(FactResult::Conflict.refusal());
@@ -126,7 +126,7 @@ impl<H: FactHolder> PutFact<H> {
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
             return Err(FactResult::Conflict.refusal());
         };
-        Commit::new(state, event, context.now).answer(Vec::new())
+        Commit::new(state, event, context.now).answer(FactResult::Applied.as_str().into())
     }
 }
 
