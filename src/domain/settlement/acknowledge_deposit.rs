@@ -8,15 +8,18 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::state::{
     AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
     OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus, StatementView,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, NonEmpty, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};
 use crate::base::text::{BodyKey, Ident, Text};
-use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
 use crate::{members, rejections};
@@ -24,9 +27,14 @@ use crate::{members, rejections};
 /// How far ahead of this service's clock a branch's clock may be.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 
+/// What a request asks for: its body.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Command(pub Body);
+
 members! {
     /// The body of the request.
-    pub struct Command {
+    pub struct Body {
         /// The statement.
         pub statement_id: Ident = "statementId",
         /// The actor's kind.
@@ -44,75 +52,110 @@ members! {
         /// The facts of a handoff between branches.
         pub inter_office_acknowledgement: Option<InterOfficeAcknowledgement> = "interOfficeAcknowledgement",
     }
-    rules consistent(actor_profile_id, line_acknowledgements, inter_office_acknowledgement)
 }
 
-fn consistent(
-    at: &mut Reader,
-    actor: Option<&Ident>,
-    lines: Option<&NonEmpty<LineAcknowledgement>>,
-    inter_office: Option<&Option<InterOfficeAcknowledgement>>,
-) {
-    if let Some(NonEmpty(lines)) = lines {
-        lines_consistent(at, actor, lines);
-    }
-    if let Some(Some(facts)) = inter_office {
-        let lines = lines.map(|NonEmpty(lines)| lines.as_slice());
-        at.inside("interOfficeAcknowledgement", |at| {
-            inter_office_consistent(at, actor, lines, facts);
-        });
+impl Request for Command {
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
+        let body = Member::read(parts.body, at);
+        lines_consistent(parts.body, at);
+        inter_office_consistent(parts.body, at);
+        body.map(Self)
     }
 }
 
-fn lines_consistent(at: &mut Reader, actor: Option<&Ident>, lines: &[LineAcknowledgement]) {
+// The rules between members read the members that they need from the body as it came, not from
+// what was made of it: a fault of one line or member must not hide what is wrong with another
+// (all value errors of a body are told at once).
+
+/// A member's value, where there is one; a fault of its own is told elsewhere.
+fn readable<T: Member>(object: &Json<'_>, name: &str, at: &Reader) -> Option<T> {
+    T::read(member_of(object, name)?, &mut Reader::new(at.now()))
+}
+
+fn member_of<'v, 'a>(object: &'v Json<'a>, name: &str) -> Option<&'v Json<'a>> {
+    let Json::Object(members) = object else {
+        return None;
+    };
+    members
+        .iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, value)| value)
+}
+
+fn lines_of<'v, 'a>(body: &'v Json<'a>) -> &'v [Json<'a>] {
+    match member_of(body, "lineAcknowledgements") {
+        Some(Json::Array(lines)) => lines,
+        _ => &[],
+    }
+}
+
+fn lines_consistent(body: &Json<'_>, at: &mut Reader) {
+    let actor: Option<Ident> = readable(body, "actorProfileId", at);
     let latest = at.now().plus_seconds(CLOCK_SKEW_SECONDS_MAX);
-    let mut ids = BTreeSet::new();
-    let mut keys = BTreeSet::new();
+    let mut ids: BTreeSet<Ident> = BTreeSet::new();
+    let mut keys: BTreeSet<Ident> = BTreeSet::new();
+    let mut line_consistent = |line: &Json<'_>, at: &mut Reader| {
+        if readable(line, "lineAcknowledgementId", at).is_some_and(|id| !ids.insert(id)) {
+            at.fault_at::<()>("lineAcknowledgementId", FaultCode::NotUnique);
+        }
+        if readable(line, "settlementLineKey", at).is_some_and(|key| !keys.insert(key)) {
+            at.fault_at::<()>("settlementLineKey", FaultCode::NotUnique);
+        }
+        let acknowledged_by = readable(line, "acknowledgedByActorProfileId", at);
+        if differ(actor.as_ref(), acknowledged_by.as_ref()) {
+            at.fault_at::<()>("acknowledgedByActorProfileId", FaultCode::NotAllowed);
+        }
+        if readable::<Instant>(line, "acknowledgedAt", at).is_some_and(|when| when > latest) {
+            at.fault_at::<()>("acknowledgedAt", FaultCode::OutOfRange);
+        }
+    };
     at.inside("lineAcknowledgements", |at| {
-        for (index, line) in lines.iter().enumerate() {
-            at.item(index, |at| {
-                if !ids.insert(&line.line_acknowledgement_id) {
-                    at.fault_at::<()>("lineAcknowledgementId", FaultCode::NotUnique);
-                }
-                if !keys.insert(&line.settlement_line_key) {
-                    at.fault_at::<()>("settlementLineKey", FaultCode::NotUnique);
-                }
-                if actor.is_some_and(|actor| *actor != line.acknowledged_by_actor_profile_id) {
-                    at.fault_at::<()>("acknowledgedByActorProfileId", FaultCode::NotAllowed);
-                }
-                if line.acknowledged_at > latest {
-                    at.fault_at::<()>("acknowledgedAt", FaultCode::OutOfRange);
-                }
-            });
+        for (index, line) in lines_of(body).iter().enumerate() {
+            at.item(index, |at| line_consistent(line, at));
         }
     });
 }
 
-fn inter_office_consistent(
-    at: &mut Reader,
-    actor: Option<&Ident>,
-    lines: Option<&[LineAcknowledgement]>,
-    facts: &InterOfficeAcknowledgement,
-) {
-    let own_side = match facts.acknowledgement_side {
-        AcknowledgementSide::ServiceDeliveryBranch => &facts.service_delivery_branch_profile_id,
-        AcknowledgementSide::CustomerRelationshipBranch => {
-            &facts.customer_relationship_branch_profile_id
-        }
+fn inter_office_consistent(body: &Json<'_>, at: &mut Reader) {
+    let Some(facts) = member_of(body, "interOfficeAcknowledgement") else {
+        return;
     };
-    if facts.acknowledging_branch_profile_id != *own_side {
-        at.fault_at::<()>("acknowledgingBranchProfileId", FaultCode::NotAllowed);
-    }
-    if actor.is_some_and(|actor| *actor != facts.actor_profile_id) {
-        at.fault_at::<()>("actorProfileId", FaultCode::NotAllowed);
-    }
-    if let Some(lines) = lines {
-        let acknowledged: BTreeSet<_> = lines.iter().map(|line| &line.settlement_line_key).collect();
-        let projected: BTreeSet<_> = facts.projected_settlement_line_keys.0.iter().collect();
-        if acknowledged != projected {
+    // A fault is told of the later one of the two members that disagree.
+    let own_side = readable(facts, "acknowledgementSide", at).map(|side| match side {
+        AcknowledgementSide::ServiceDeliveryBranch => "serviceDeliveryBranchProfileId",
+        AcknowledgementSide::CustomerRelationshipBranch => "customerRelationshipBranchProfileId",
+    });
+    let acknowledging: Option<Ident> = readable(facts, "acknowledgingBranchProfileId", at);
+    let body_actor: Option<Ident> = readable(body, "actorProfileId", at);
+    let actor: Option<Ident> = readable(facts, "actorProfileId", at);
+    let line_keys = lines_of(body)
+        .iter()
+        .map(|line| readable(line, "settlementLineKey", at));
+    let line_keys: Option<BTreeSet<Ident>> = line_keys.collect();
+    let line_keys = line_keys.filter(|keys| !keys.is_empty());
+    let projected = readable(facts, "projectedSettlementLineKeys", at);
+    let projected = projected.map(|NonEmpty(keys)| keys.into_iter().collect::<BTreeSet<Ident>>());
+    at.inside("interOfficeAcknowledgement", |at| {
+        if let Some(own_side) = own_side
+            && differ(
+                acknowledging.as_ref(),
+                readable(facts, own_side, at).as_ref(),
+            )
+        {
+            at.fault_at::<()>(own_side, FaultCode::NotAllowed);
+        }
+        if differ(body_actor.as_ref(), actor.as_ref()) {
+            at.fault_at::<()>("actorProfileId", FaultCode::NotAllowed);
+        }
+        if differ(line_keys.as_ref(), projected.as_ref()) {
             at.fault_at::<()>("projectedSettlementLineKeys", FaultCode::NotAllowed);
         }
-    }
+    });
+}
+
+/// Whether both are there and are not the same.
+fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 rejections! {
@@ -148,22 +191,22 @@ impl Operation for AcknowledgeDeposit {
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
 
-    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        Some(Statement::KIND.key(&[&command.statement_id]))
+    fn target(Command(body): &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(Statement::KIND.key(&[&body.statement_id]))
     }
 
-    fn key(command: &Command) -> Option<&str> {
-        Some(command.idempotency_key.as_str())
+    fn key(Command(body): &Command) -> Option<&str> {
+        Some(body.idempotency_key.as_str())
     }
 
     fn decide(
         state: Option<&Statement>,
-        command: &Command,
+        Command(body): &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Statement>, Rejection> {
         let actor = context.actor;
         if actor.kind != ActorKind::BranchManager
-            || actor.profile_id() != command.actor_profile_id.as_str()
+            || actor.profile_id() != body.actor_profile_id.as_str()
         {
             return Err(Refusal::NotPermitted.into());
         }
@@ -171,7 +214,7 @@ impl Operation for AcknowledgeDeposit {
             return Err(Refusal::StatementNotFound.into());
         };
         let branch = &statement.opening.branch_profile_id;
-        let inter_office = command.inter_office_acknowledgement.as_ref();
+        let inter_office = body.inter_office_acknowledgement.as_ref();
         if !actor.manages_branch(branch)
             || inter_office.is_some_and(|facts| facts.acknowledging_branch_profile_id != *branch)
         {
@@ -187,7 +230,7 @@ impl Operation for AcknowledgeDeposit {
             };
             return Err(Rejection::invalid_at("interOfficeAcknowledgement", code));
         }
-        let stale = stale_members(statement, command);
+        let stale = stale_members(statement, body);
         if !stale.is_empty() {
             return Err(Rejection::revision_stale(&stale));
         }
@@ -197,7 +240,7 @@ impl Operation for AcknowledgeDeposit {
         ) {
             return Err(Refusal::StatementNotAcknowledgeable.into());
         }
-        let NonEmpty(lines) = &command.line_acknowledgements;
+        let NonEmpty(lines) = &body.line_acknowledgements;
         if lines.iter().any(|line| stands(statement, line)) {
             return Err(Refusal::LineAlreadyAcknowledged.into());
         }
@@ -205,21 +248,21 @@ impl Operation for AcknowledgeDeposit {
             audit_id: context.mint.id(),
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),
-            reason: command.reason.0.clone(),
+            reason: body.reason.0.clone(),
             lines: lines.clone(),
             inter_office: inter_office.cloned(),
         }));
         let commit = Commit::new(state, event, context.now);
-        let body = to_json(&StatementView::new(&commit.next, actor));
-        commit.answer(body)
+        let answer = to_json(&StatementView::new(&commit.next, actor));
+        commit.answer(answer)
     }
 }
 
-fn stale_members(statement: &Statement, command: &Command) -> Vec<&'static str> {
+fn stale_members(statement: &Statement, body: &Body) -> Vec<&'static str> {
     let current = statement.revision.number();
-    let inter_office = command.inter_office_acknowledgement.as_ref();
+    let inter_office = body.inter_office_acknowledgement.as_ref();
     let mut stale = Vec::new();
-    if command.expected_revision.0 != current {
+    if body.expected_revision.0 != current {
         stale.push("expectedRevision");
     }
     if inter_office.is_some_and(|facts| facts.expected_statement_revision != current) {
@@ -233,4 +276,860 @@ fn stands(statement: &Statement, line: &LineAcknowledgement) -> bool {
         standing.settlement_line_key == line.settlement_line_key
             || standing.line_acknowledgement_id == line.line_acknowledgement_id
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{faults, opened, with, with_profile, without};
+    use super::*;
+    use crate::base::revision::Revision;
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "acknowledge_deposit";
+    const HANDOFF: &str = "inter_office_service_handoff";
+
+    fn line(number: u32) -> Value {
+        json!({
+            "lineAcknowledgementId": format!("acknowledgement-{number}"),
+            "settlementLineKey": format!("line-{number}"),
+            "settlementLineKind": "membership_due",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-11-20T11:00:00Z",
+            "sourceEvidenceKey": format!("evidence-{number}"),
+            "acknowledgementNote": "paid",
+        })
+    }
+
+    /// The manager of `branch-1` acknowledges two lines at revision 1.
+    fn body(statement: &str) -> Value {
+        json!({
+            "statementId": statement,
+            "actorKind": "branch_manager",
+            "actorProfileId": "manager-1",
+            "idempotencyKey": "acknowledgement-key-1",
+            "expectedRevision": 1,
+            "reason": "Paid today.",
+            "lineAcknowledgements": [line(1), line(2)],
+        })
+    }
+
+    fn handoff_facts() -> Value {
+        json!({
+            "interOfficeSettlementCode": "handoff-1",
+            "reservationId": "reservation-1",
+            "acknowledgementSide": "service_delivery_branch",
+            "acknowledgingBranchProfileId": "branch-1",
+            "serviceDeliveryBranchProfileId": "branch-1",
+            "customerRelationshipBranchProfileId": "branch-2",
+            "actorKind": "branch_manager",
+            "actorProfileId": "manager-1",
+            "expectedStatementRevision": 1,
+            "datasetRevision": 4,
+            "projectedSettlementLineKeys": ["line-2", "line-1"],
+        })
+    }
+
+    fn handoff_body(statement: &str) -> Value {
+        let mut body = body(statement);
+        body["interOfficeAcknowledgement"] = handoff_facts();
+        body
+    }
+
+    /// A statement of this kind, and the manager of its branch.
+    fn scenario(kind: &str) -> (Scenario, String) {
+        let (mut scenario, id) = opened(kind);
+        scenario.acting(manager("manager-1", "branch-1"));
+        (scenario, id)
+    }
+
+    fn acknowledge(changes: &[(&str, Value)]) -> Then {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.when(NAME, &[], &with(&body(&id), changes))
+    }
+
+    fn hand_over(changes: &[(&str, Value)]) -> Then {
+        let (mut scenario, id) = scenario(HANDOFF);
+        scenario.when(NAME, &[], &with(&handoff_body(&id), changes))
+    }
+
+    /// As [`scenario`], the statement in another status.
+    fn standing(status: StatementStatus) -> (Scenario, String) {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        let mut statement: Statement = scenario.state(&[&id]).unwrap();
+        statement.status = status;
+        scenario.given(&statement);
+        (scenario, id)
+    }
+
+    /// As [`scenario`], two lines acknowledged, and the head office not content: in arrears.
+    fn in_arrears_again() -> (Scenario, String) {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.when(NAME, &[], &body(&id)).committed();
+        let mut statement: Statement = scenario.state(&[&id]).unwrap();
+        statement.status = StatementStatus::Arrears;
+        scenario.given(&statement);
+        (scenario, id)
+    }
+
+    fn revision(scenario: &Scenario, id: &str) -> Revision {
+        scenario.state::<Statement>(&[id]).unwrap().revision
+    }
+
+    #[test]
+    fn a_deposit_is_acknowledged_and_the_statement_answered_whole_but_for_the_memo() {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.at("2026-11-20T12:30:00Z");
+        let mut body = with(
+            &body(&id),
+            &[("lineAcknowledgements.1.acknowledgementNote", json!(null))],
+        );
+        body = without(&body, "lineAcknowledgements.1.sourceEvidenceKey");
+        assert_eq!(
+            scenario.when(NAME, &[], &body).committed(),
+            json!({
+                "statementId": id,
+                "statementCode": "HQ-2026-10",
+                "statementKind": "head_office_to_branch",
+                "branchProfileId": "branch-1",
+                "settlementPeriodStart": "2026-10-01",
+                "settlementPeriodEnd": "2026-10-31",
+                "status": "awaiting_confirmation",
+                "revision": 2,
+                "remittanceAccountSnapshot": {
+                    "remittanceAccountSnapshotId": "account-snapshot-1",
+                    "bankName": "한국은행",
+                    "accountHolder": "Carebook",
+                    "accountNumberDisplay": "***-**-1234",
+                    "capturedAt": "2026-11-01T00:00:00.000Z",
+                    "sourceReferenceKey": "account-1@3",
+                },
+                "requestedByActorProfileId": "workflow",
+                "createdAt": "2026-11-20T12:00:00.000Z",
+                "updatedAt": "2026-11-20T12:30:00.000Z",
+                "messageToBranch": "By Friday, please.",
+                "headOfficePrivateMemo": null,
+                "transitionAudits": [
+                    {
+                        "auditId": "01990000-0000-7000-8000-000000000002",
+                        "commandKind": "request_deposit",
+                        "actorKind": "system_workflow",
+                        "actorProfileId": "workflow",
+                        "idempotencyKey": "request-1",
+                        "expectedRevision": 0,
+                        "committedRevision": 1,
+                        "beforeStatus": "awaiting_branch_deposit",
+                        "afterStatus": "awaiting_branch_deposit",
+                        "recordedAt": "2026-11-20T12:00:00.000Z",
+                        "reason": null,
+                        "resultMessage": null,
+                        "metadata": {},
+                    },
+                    {
+                        "auditId": "01990000-0000-7000-8000-000000000004",
+                        "commandKind": "acknowledge_branch_deposit",
+                        "actorKind": "branch_manager",
+                        "actorProfileId": "manager-1",
+                        "idempotencyKey": "acknowledgement-key-1",
+                        "expectedRevision": 1,
+                        "committedRevision": 2,
+                        "beforeStatus": "awaiting_branch_deposit",
+                        "afterStatus": "awaiting_confirmation",
+                        "recordedAt": "2026-11-20T12:30:00.000Z",
+                        "reason": "Paid today.",
+                        "resultMessage": null,
+                        "metadata": {},
+                    },
+                ],
+                "lineAcknowledgements": [
+                    {
+                        "lineAcknowledgementId": "acknowledgement-1",
+                        "settlementLineKey": "line-1",
+                        "settlementLineKind": "membership_due",
+                        "acknowledgedByActorProfileId": "manager-1",
+                        "acknowledgedAt": "2026-11-20T11:00:00.000Z",
+                        "sourceEvidenceKey": "evidence-1",
+                        "acknowledgementNote": "paid",
+                    },
+                    {
+                        "lineAcknowledgementId": "acknowledgement-2",
+                        "settlementLineKey": "line-2",
+                        "settlementLineKind": "membership_due",
+                        "acknowledgedByActorProfileId": "manager-1",
+                        "acknowledgedAt": "2026-11-20T11:00:00.000Z",
+                        "sourceEvidenceKey": null,
+                        "acknowledgementNote": null,
+                    },
+                ],
+                "manualRows": [],
+            })
+        );
+        assert!(scenario.outbox.is_empty());
+    }
+
+    #[test]
+    fn a_manager_acts_under_the_profile_of_the_token() {
+        let (mut scenario, id) = scenario("platform_to_branch");
+        scenario.acting(with_profile(manager("user-9", "branch-1"), "manager-1"));
+        let statement = scenario.when(NAME, &[], &body(&id)).committed();
+        assert_eq!(
+            statement["transitionAudits"][1]["actorProfileId"],
+            "manager-1"
+        );
+    }
+
+    #[test]
+    fn a_handoff_is_acknowledged_from_either_side_and_its_facts_are_kept() {
+        let (mut delivering, id) = scenario(HANDOFF);
+        let statement = delivering.when(NAME, &[], &handoff_body(&id)).committed();
+        assert_eq!(statement["status"], "awaiting_confirmation");
+        assert_eq!(
+            statement["transitionAudits"][1]["metadata"],
+            handoff_facts()
+        );
+
+        let (mut relating, id) = scenario(HANDOFF);
+        let body = with(
+            &handoff_body(&id),
+            &[
+                (
+                    "interOfficeAcknowledgement.acknowledgementSide",
+                    json!("customer_relationship_branch"),
+                ),
+                (
+                    "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+                    json!("branch-2"),
+                ),
+                (
+                    "interOfficeAcknowledgement.customerRelationshipBranchProfileId",
+                    json!("branch-1"),
+                ),
+            ],
+        );
+        let statement = relating.when(NAME, &[], &body).committed();
+        assert_eq!(
+            statement["transitionAudits"][1]["metadata"],
+            body["interOfficeAcknowledgement"]
+        );
+    }
+
+    #[test]
+    fn a_branch_in_arrears_may_acknowledge_further_lines() {
+        let (mut scenario, id) = in_arrears_again();
+        let further = with(
+            &body(&id),
+            &[
+                ("lineAcknowledgements", json!([line(3)])),
+                ("expectedRevision", json!(2)),
+                ("idempotencyKey", json!("acknowledgement-key-2")),
+                ("reason", json!(null)),
+            ],
+        );
+        let statement = scenario.when(NAME, &[], &further).committed();
+        assert_eq!(statement["status"], "awaiting_confirmation");
+        assert_eq!(statement["revision"], 3);
+        let keys: Vec<_> = statement["lineAcknowledgements"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line["settlementLineKey"].as_str().unwrap())
+            .collect();
+        assert_eq!(keys, ["line-1", "line-2", "line-3"]);
+        let audit = &statement["transitionAudits"][2];
+        assert_eq!(audit["beforeStatus"], "arrears");
+        assert_eq!(audit["afterStatus"], "awaiting_confirmation");
+        assert_eq!(
+            (&audit["expectedRevision"], &audit["committedRevision"]),
+            (&json!(2), &json!(3))
+        );
+        assert_eq!(audit["reason"], Value::Null);
+    }
+
+    #[test]
+    fn others_than_branch_managers_may_not_acknowledge_and_learn_nothing_of_the_statement() {
+        for kind in ActorKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != ActorKind::BranchManager)
+        {
+            let (mut scenario, id) = scenario("head_office_to_branch");
+            let mut other = actor(kind, "manager-1");
+            other.branch_profile_ids = vec!["branch-1".into()];
+            scenario.acting(other);
+            for statement in [id.as_str(), "no-such-statement"] {
+                let refusal = scenario.when(NAME, &[], &body(statement)).refusal();
+                assert_eq!(refusal.class, Class::Forbidden, "{kind}");
+                assert_eq!(refusal.code, "permission_denied", "{kind}");
+            }
+            assert_eq!(revision(&scenario, &id), Revision::FIRST);
+        }
+    }
+
+    #[test]
+    fn the_body_must_name_the_profile_of_the_token() {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.acting(manager("manager-2", "branch-1"));
+        for statement in [id.as_str(), "no-such-statement"] {
+            assert_eq!(
+                scenario.when(NAME, &[], &body(statement)).code(),
+                "permission_denied"
+            );
+        }
+        scenario.acting(with_profile(manager("manager-1", "branch-1"), "profile-1"));
+        assert_eq!(
+            scenario.when(NAME, &[], &body(&id)).code(),
+            "permission_denied"
+        );
+    }
+
+    #[test]
+    fn an_unknown_statement_is_missing() {
+        let refusal = acknowledge(&[("statementId", json!("no-such-statement"))]).refusal();
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (Class::Missing, "statement_not_found")
+        );
+    }
+
+    #[test]
+    fn another_branchs_manager_may_not_acknowledge_whatever_else_is_wrong() {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.acting(manager("manager-1", "branch-2"));
+        let mut body = with(&handoff_body(&id), &[("expectedRevision", json!(7))]);
+        assert_eq!(scenario.when(NAME, &[], &body).code(), "permission_denied");
+        body = without(&body, "interOfficeAcknowledgement");
+        assert_eq!(scenario.when(NAME, &[], &body).code(), "permission_denied");
+        assert_eq!(revision(&scenario, &id), Revision::FIRST);
+    }
+
+    #[test]
+    fn a_handoff_is_acknowledged_for_the_statements_branch_only() {
+        let (mut scenario, id) = scenario(HANDOFF);
+        let mut both = manager("manager-1", "branch-1");
+        both.branch_profile_ids.push("branch-2".into());
+        scenario.acting(both);
+        let other_branch = [
+            (
+                "interOfficeAcknowledgement.acknowledgingBranchProfileId",
+                json!("branch-2"),
+            ),
+            (
+                "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+                json!("branch-2"),
+            ),
+            (
+                "interOfficeAcknowledgement.customerRelationshipBranchProfileId",
+                json!("branch-1"),
+            ),
+            ("expectedRevision", json!(7)),
+        ];
+        let then = scenario.when(NAME, &[], &with(&handoff_body(&id), &other_branch));
+        assert_eq!(then.code(), "permission_denied");
+        assert_eq!(revision(&scenario, &id), Revision::FIRST);
+    }
+
+    #[test]
+    fn a_handoffs_facts_belong_to_a_handoff_alone_and_that_is_tested_before_conflicts() {
+        for kind in ["head_office_to_branch", "platform_to_branch"] {
+            let (mut scenario, id) = scenario(kind);
+            let body = with(&handoff_body(&id), &[("expectedRevision", json!(7))]);
+            assert_eq!(
+                scenario.when(NAME, &[], &body).faults(),
+                faults([("interOfficeAcknowledgement", "not_allowed")])
+            );
+        }
+        let (mut scenario, id) = scenario(HANDOFF);
+        let body = with(&body(&id), &[("expectedRevision", json!(7))]);
+        for body in [body.clone(), with_null_facts(&body)] {
+            let refusal = scenario.when(NAME, &[], &body).refusal();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Invalid, "request_invalid")
+            );
+            let faults: Vec<_> = refusal
+                .faults
+                .iter()
+                .map(|fault| (&*fault.path, fault.code))
+                .collect();
+            assert_eq!(
+                faults,
+                [("interOfficeAcknowledgement", FaultCode::Required)]
+            );
+        }
+    }
+
+    fn with_null_facts(body: &Value) -> Value {
+        let mut body = body.clone();
+        body["interOfficeAcknowledgement"] = Value::Null;
+        body
+    }
+
+    #[test]
+    fn a_stale_revision_is_named_where_it_stands() {
+        let stale = |then: Then| {
+            let refusal = then.refusal();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Conflict, "revision_stale")
+            );
+            refusal.conflicting
+        };
+        let inner = "interOfficeAcknowledgement.expectedStatementRevision";
+        assert_eq!(
+            stale(acknowledge(&[("expectedRevision", json!(2))])),
+            ["expectedRevision"]
+        );
+        assert_eq!(
+            stale(hand_over(&[("expectedRevision", json!(2))])),
+            ["expectedRevision"]
+        );
+        for number in [-1, 0, 2] {
+            assert_eq!(stale(hand_over(&[(inner, json!(number))])), [inner]);
+        }
+        assert_eq!(
+            stale(hand_over(&[
+                ("expectedRevision", json!(2)),
+                (inner, json!(2))
+            ])),
+            ["expectedRevision", inner]
+        );
+    }
+
+    #[test]
+    fn a_stale_revision_comes_before_the_status() {
+        let (mut scenario, id) = scenario("head_office_to_branch");
+        scenario.when(NAME, &[], &body(&id)).committed();
+        let again = with(
+            &body(&id),
+            &[("idempotencyKey", json!("acknowledgement-key-2"))],
+        );
+        assert_eq!(scenario.when(NAME, &[], &again).code(), "revision_stale");
+        let current = with(&again, &[("expectedRevision", json!(2))]);
+        // The status comes before the lines, which stand already.
+        assert_eq!(
+            scenario.when(NAME, &[], &current).code(),
+            "statement_not_acknowledgeable"
+        );
+        assert_eq!(revision(&scenario, &id).number(), 2);
+    }
+
+    #[test]
+    fn a_deposit_is_acknowledged_where_one_is_awaited_or_late() {
+        for status in StatementStatus::ALL {
+            let (mut scenario, id) = standing(*status);
+            let then = scenario.when(NAME, &[], &body(&id));
+            match status {
+                StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears => {
+                    let statement = then.committed();
+                    assert_eq!(statement["status"], "awaiting_confirmation");
+                    assert_eq!(
+                        statement["transitionAudits"][1]["beforeStatus"],
+                        json!(status)
+                    );
+                }
+                _ => {
+                    let refusal = then.refusal();
+                    assert_eq!(refusal.class, Class::Conflict);
+                    assert_eq!(refusal.code, "statement_not_acknowledgeable", "{status:?}");
+                    assert_eq!(revision(&scenario, &id), Revision::FIRST);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_acknowledged_once_by_its_key_and_by_the_acknowledgements_id() {
+        let (mut scenario, id) = in_arrears_again();
+        let mut same_key = line(3);
+        same_key["settlementLineKey"] = json!("line-2");
+        let mut same_id = line(3);
+        same_id["lineAcknowledgementId"] = json!("acknowledgement-1");
+        for second in [same_key, same_id] {
+            let again = with(
+                &body(&id),
+                &[
+                    ("lineAcknowledgements", json!([line(4), second])),
+                    ("expectedRevision", json!(2)),
+                    ("idempotencyKey", json!("acknowledgement-key-2")),
+                ],
+            );
+            let refusal = scenario.when(NAME, &[], &again).refusal();
+            assert_eq!(refusal.class, Class::Conflict);
+            assert_eq!(refusal.code, "line_already_acknowledged");
+            assert_eq!(refusal.conflicting, ["lineAcknowledgements"]);
+        }
+        assert_eq!(revision(&scenario, &id).number(), 2);
+    }
+
+    #[test]
+    fn a_branchs_clock_may_be_five_minutes_ahead() {
+        let path = "lineAcknowledgements.1.acknowledgedAt";
+        for when in [
+            "2026-11-20T12:05:00Z",
+            "2026-11-20T21:05:00.000999+09:00",
+            "0001-01-01T00:00:00Z",
+        ] {
+            acknowledge(&[(path, json!(when))]).committed();
+        }
+        assert_eq!(
+            acknowledge(&[(path, json!("2026-11-20T12:05:00.001Z"))]).faults(),
+            faults([("lineAcknowledgements[1].acknowledgedAt", "out_of_range")])
+        );
+    }
+
+    #[test]
+    fn every_kind_of_line_may_be_acknowledged() {
+        for kind in [
+            "membership_due",
+            "delivery_fee",
+            "caregiver_compensation",
+            "voucher_service_commission",
+            "gift_coupon_commission",
+            "cancelled_gift_coupon_commission",
+            "promotional_coupon_cost",
+            "inter_office_branch_share",
+            "inter_office_service_fee",
+            "branch_adjustment",
+        ] {
+            let changes = [("lineAcknowledgements.0.settlementLineKind", json!(kind))];
+            let statement = acknowledge(&changes).committed();
+            assert_eq!(
+                statement["lineAcknowledgements"][0]["settlementLineKind"],
+                kind
+            );
+        }
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        for (pointer, value, place, code) in [
+            ("statementId", json!(""), "statementId", "too_short"),
+            ("statementId", json!(" "), "statementId", "blank"),
+            (
+                "statementId",
+                json!("s".repeat(513)),
+                "statementId",
+                "too_long",
+            ),
+            (
+                "actorKind",
+                json!("headquarters_administrator"),
+                "actorKind",
+                "not_allowed",
+            ),
+            ("idempotencyKey", json!(7), "idempotencyKey", "wrong_type"),
+            (
+                "expectedRevision",
+                json!(0),
+                "expectedRevision",
+                "out_of_range",
+            ),
+            (
+                "expectedRevision",
+                json!(1.0),
+                "expectedRevision",
+                "wrong_type",
+            ),
+            ("reason", json!(""), "reason", "too_short"),
+            ("reason", json!("가".repeat(4_001)), "reason", "too_long"),
+            (
+                "lineAcknowledgements",
+                json!([]),
+                "lineAcknowledgements",
+                "too_short",
+            ),
+            (
+                "lineAcknowledgements",
+                json!({}),
+                "lineAcknowledgements",
+                "wrong_type",
+            ),
+            (
+                "lineAcknowledgements",
+                json!(["line"]),
+                "lineAcknowledgements[0]",
+                "wrong_type",
+            ),
+            (
+                "lineAcknowledgements.1.settlementLineKind",
+                json!("manual"),
+                "lineAcknowledgements[1].settlementLineKind",
+                "not_allowed",
+            ),
+            (
+                "lineAcknowledgements.1.acknowledgedByActorProfileId",
+                json!("manager-2"),
+                "lineAcknowledgements[1].acknowledgedByActorProfileId",
+                "not_allowed",
+            ),
+            (
+                "lineAcknowledgements.1.acknowledgedAt",
+                json!("yesterday"),
+                "lineAcknowledgements[1].acknowledgedAt",
+                "pattern",
+            ),
+            (
+                "lineAcknowledgements.1.sourceEvidenceKey",
+                json!(""),
+                "lineAcknowledgements[1].sourceEvidenceKey",
+                "too_short",
+            ),
+            (
+                "lineAcknowledgements.1.acknowledgementNote",
+                json!(""),
+                "lineAcknowledgements[1].acknowledgementNote",
+                "too_short",
+            ),
+            (
+                "lineAcknowledgements.1.lineAcknowledgementId",
+                json!("acknowledgement-1"),
+                "lineAcknowledgements[1].lineAcknowledgementId",
+                "not_unique",
+            ),
+            (
+                "lineAcknowledgements.1.settlementLineKey",
+                json!("line-1"),
+                "lineAcknowledgements[1].settlementLineKey",
+                "not_unique",
+            ),
+        ] {
+            let then = acknowledge(&[(pointer, value)]);
+            assert_eq!(then.faults(), faults([(place, code)]));
+        }
+    }
+
+    #[test]
+    fn faults_of_a_handoffs_facts_name_their_place() {
+        for (member, value, place, code) in [
+            (
+                "interOfficeSettlementCode",
+                json!(" "),
+                "interOfficeSettlementCode",
+                "blank",
+            ),
+            (
+                "acknowledgementSide",
+                json!("payer"),
+                "acknowledgementSide",
+                "not_allowed",
+            ),
+            // What disagrees is told of the later member: the branch of the acknowledging side.
+            (
+                "acknowledgingBranchProfileId",
+                json!("branch-2"),
+                "serviceDeliveryBranchProfileId",
+                "not_allowed",
+            ),
+            (
+                "acknowledgementSide",
+                json!("customer_relationship_branch"),
+                "customerRelationshipBranchProfileId",
+                "not_allowed",
+            ),
+            (
+                "actorKind",
+                json!("system_workflow"),
+                "actorKind",
+                "not_allowed",
+            ),
+            (
+                "actorProfileId",
+                json!("manager-2"),
+                "actorProfileId",
+                "not_allowed",
+            ),
+            (
+                "expectedStatementRevision",
+                json!("1"),
+                "expectedStatementRevision",
+                "wrong_type",
+            ),
+            (
+                "datasetRevision",
+                json!(0),
+                "datasetRevision",
+                "out_of_range",
+            ),
+            (
+                "projectedSettlementLineKeys",
+                json!([]),
+                "projectedSettlementLineKeys",
+                "too_short",
+            ),
+            (
+                "projectedSettlementLineKeys",
+                json!(["line-1", ""]),
+                "projectedSettlementLineKeys[1]",
+                "too_short",
+            ),
+            (
+                "projectedSettlementLineKeys",
+                json!(["line-1"]),
+                "projectedSettlementLineKeys",
+                "not_allowed",
+            ),
+            (
+                "projectedSettlementLineKeys",
+                json!(["line-1", "line-2", "line-3"]),
+                "projectedSettlementLineKeys",
+                "not_allowed",
+            ),
+        ] {
+            let member = format!("interOfficeAcknowledgement.{member}");
+            let place = format!("interOfficeAcknowledgement.{place}");
+            let then = hand_over(&[(&member, value)]);
+            assert_eq!(then.faults(), faults([(&place, code)]));
+        }
+    }
+
+    #[test]
+    fn a_handoffs_own_faults_are_told_before_its_authority_is_judged() {
+        let (mut scenario, id) = scenario(HANDOFF);
+        scenario.acting(manager("manager-9", "branch-9"));
+        let changes = [(
+            "interOfficeAcknowledgement.acknowledgingBranchProfileId",
+            json!("branch-9"),
+        )];
+        assert_eq!(
+            scenario
+                .when(NAME, &[], &with(&handoff_body(&id), &changes))
+                .faults(),
+            faults([(
+                "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+                "not_allowed"
+            )])
+        );
+    }
+
+    #[test]
+    fn every_member_must_be_there_but_the_evidence_and_a_handoffs_facts() {
+        let (mut scenario, id) = scenario(HANDOFF);
+        let body = handoff_body(&id);
+        let mut missing = |path: &str, place: &str| {
+            let found = scenario.when(NAME, &[], &without(&body, path)).faults();
+            assert_eq!(found, faults([(place, "required")]));
+        };
+        for member in body.as_object().unwrap().keys() {
+            if member != "interOfficeAcknowledgement" {
+                missing(member, member);
+            }
+        }
+        for member in line(1).as_object().unwrap().keys() {
+            if member != "sourceEvidenceKey" {
+                missing(
+                    &format!("lineAcknowledgements.1.{member}"),
+                    &format!("lineAcknowledgements[1].{member}"),
+                );
+            }
+        }
+        for member in handoff_facts().as_object().unwrap().keys() {
+            let path = format!("interOfficeAcknowledgement.{member}");
+            missing(&path, &path);
+        }
+    }
+
+    #[test]
+    fn a_fault_of_one_line_or_member_hides_none_of_another() {
+        let then = hand_over(&[
+            ("lineAcknowledgements.0.settlementLineKind", json!("manual")),
+            (
+                "lineAcknowledgements.0.acknowledgedAt",
+                json!("2026-11-20T13:00:00Z"),
+            ),
+            ("lineAcknowledgements.1.acknowledgementNote", json!(5)),
+            (
+                "lineAcknowledgements.1.lineAcknowledgementId",
+                json!("acknowledgement-1"),
+            ),
+            (
+                "lineAcknowledgements.1.acknowledgedByActorProfileId",
+                json!("manager-2"),
+            ),
+            ("interOfficeAcknowledgement.datasetRevision", json!(0)),
+            (
+                "interOfficeAcknowledgement.acknowledgingBranchProfileId",
+                json!("branch-2"),
+            ),
+            (
+                "interOfficeAcknowledgement.actorProfileId",
+                json!("manager-2"),
+            ),
+            (
+                "interOfficeAcknowledgement.projectedSettlementLineKeys",
+                json!(["line-1"]),
+            ),
+        ]);
+        let mut found = then.faults();
+        found.sort();
+        assert_eq!(
+            found,
+            faults([
+                ("interOfficeAcknowledgement.actorProfileId", "not_allowed"),
+                ("interOfficeAcknowledgement.datasetRevision", "out_of_range"),
+                (
+                    "interOfficeAcknowledgement.projectedSettlementLineKeys",
+                    "not_allowed"
+                ),
+                (
+                    "interOfficeAcknowledgement.serviceDeliveryBranchProfileId",
+                    "not_allowed"
+                ),
+                ("lineAcknowledgements[0].acknowledgedAt", "out_of_range"),
+                ("lineAcknowledgements[0].settlementLineKind", "not_allowed"),
+                (
+                    "lineAcknowledgements[1].acknowledgedByActorProfileId",
+                    "not_allowed"
+                ),
+                ("lineAcknowledgements[1].acknowledgementNote", "wrong_type"),
+                (
+                    "lineAcknowledgements[1].lineAcknowledgementId",
+                    "not_unique"
+                ),
+            ])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_once_and_compared_with_nothing() {
+        let then = hand_over(&[
+            ("actorProfileId", json!("")),
+            ("lineAcknowledgements.0.settlementLineKey", json!(" ")),
+            ("lineAcknowledgements.1.settlementLineKey", json!(" ")),
+        ]);
+        assert_eq!(
+            then.faults(),
+            faults([
+                ("actorProfileId", "too_short"),
+                ("lineAcknowledgements[0].settlementLineKey", "blank"),
+                ("lineAcknowledgements[1].settlementLineKey", "blank"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        let plain = body("statement-1");
+        assert_eq!(
+            of(&plain).to_hex(),
+            "229d2b3afbde46b97545c1cf54b3bcd5b02b2021293166c5c67276299a9ed148"
+        );
+        assert_eq!(
+            of(&handoff_body("statement-1")).to_hex(),
+            "f9cb701ebbdfb6848b6e080ad6270c4a174ef65ed1e2f65d95cb5d33dd33f579"
+        );
+        assert_eq!(of(&with_null_facts(&plain)), of(&plain));
+        assert_eq!(
+            of(&with(&plain, &[("idempotencyKey", json!("another"))])),
+            of(&plain)
+        );
+        let evidence = "lineAcknowledgements.0.sourceEvidenceKey";
+        assert_eq!(
+            of(&without(&plain, evidence)),
+            of(&with(&plain, &[(evidence, Value::Null)]))
+        );
+        assert_ne!(of(&without(&plain, evidence)), of(&plain));
+    }
 }

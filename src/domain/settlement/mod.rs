@@ -13,4 +13,6 @@
 pub mod acknowledge_deposit;
 pub mod read_statement;
 pub mod request_deposit;
+#[cfg(test)]
+mod samples;
 pub mod state;

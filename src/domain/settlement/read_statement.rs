@@ -11,7 +11,9 @@ use crate::domain::rejection::Rejection;
 /// `not_found` when it does not exist, or is not for the actor to see.
 pub fn read_statement(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let actor = request.actor;
-    let statement = request.view.get::<Statement>(&[request.param("statementId")]);
+    let statement = request
+        .view
+        .get::<Statement>(&[request.param("statementId")]);
     match statement {
         Some(statement)
             if may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id) =>
@@ -19,5 +21,117 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
             Found::at_revision(&statement, &StatementView::new(&statement, actor))
         }
         _ => Err(Rejection::not_found()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{deposit_request, headquarters, opened, workflow};
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::rejection::Class;
+    use crate::domain::scenario::{Scenario, actor, manager};
+
+    fn read(
+        scenario: &mut Scenario,
+        reader: Actor,
+        id: &str,
+    ) -> Result<(String, Value), Rejection> {
+        scenario
+            .acting(reader)
+            .read("read_statement", &[("statementId", id)])
+    }
+
+    #[test]
+    fn headquarters_and_workflows_read_all_that_the_opening_answered() {
+        let mut scenario = Scenario::new();
+        let statement = scenario
+            .when("request_deposit", &[], &deposit_request())
+            .committed();
+        let id = statement["statementId"].as_str().unwrap();
+        for reader in [
+            headquarters(),
+            workflow(),
+            actor(ActorKind::SystemWorkflow, "another"),
+        ] {
+            let (tag, body) = read(&mut scenario, reader, id).unwrap();
+            assert_eq!(tag, "1");
+            assert_eq!(body, statement);
+            assert_eq!(body["headOfficePrivateMemo"], "Late twice this year.");
+        }
+    }
+
+    #[test]
+    fn a_manager_of_its_branch_reads_all_but_the_memo() {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let (_, mut whole) = read(&mut scenario, headquarters(), &id).unwrap();
+        let mut of_several = manager("manager-1", "branch-7");
+        of_several.branch_profile_ids.push("branch-1".into());
+        for reader in [manager("manager-1", "branch-1"), of_several] {
+            let (tag, body) = read(&mut scenario, reader, &id).unwrap();
+            whole["headOfficePrivateMemo"] = Value::Null;
+            assert_eq!((tag.as_str(), &body), ("1", &whole));
+        }
+    }
+
+    #[test]
+    fn after_an_acknowledgement_the_branch_reads_its_answer_and_headquarters_the_memo_too() {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let acknowledged = json!({
+            "statementId": id,
+            "actorKind": "branch_manager",
+            "actorProfileId": "manager-1",
+            "idempotencyKey": "acknowledgement-key-1",
+            "expectedRevision": 1,
+            "reason": null,
+            "lineAcknowledgements": [{
+                "lineAcknowledgementId": "acknowledgement-1",
+                "settlementLineKey": "line-1",
+                "settlementLineKind": "delivery_fee",
+                "acknowledgedByActorProfileId": "manager-1",
+                "acknowledgedAt": "2026-11-20T11:00:00Z",
+                "acknowledgementNote": null,
+            }],
+        });
+        let branch = manager("manager-1", "branch-1");
+        scenario.acting(branch.clone());
+        let mut answer = scenario
+            .when("acknowledge_deposit", &[], &acknowledged)
+            .committed();
+        assert_eq!(answer["headOfficePrivateMemo"], Value::Null);
+        assert_eq!(
+            read(&mut scenario, branch, &id).unwrap(),
+            ("2".to_owned(), answer.clone())
+        );
+        answer["headOfficePrivateMemo"] = json!("Late twice this year.");
+        assert_eq!(
+            read(&mut scenario, headquarters(), &id).unwrap(),
+            ("2".to_owned(), answer)
+        );
+    }
+
+    #[test]
+    fn for_others_it_is_as_if_there_were_none() {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let nothing = read(&mut scenario, headquarters(), "no-such-statement").unwrap_err();
+        assert_eq!((nothing.class, nothing.code), (Class::Missing, "not_found"));
+        let mut readers = vec![manager("manager-2", "branch-2")];
+        for kind in [
+            ActorKind::Mother,
+            ActorKind::FamilyMember,
+            ActorKind::BranchFinanceOperator,
+            ActorKind::HeadquartersFinanceOperator,
+        ] {
+            let mut reader = actor(kind, "somebody");
+            reader.branch_profile_ids = vec!["branch-1".into()];
+            readers.push(reader);
+        }
+        for reader in readers {
+            let refusal = read(&mut scenario, reader.clone(), &id).unwrap_err();
+            assert_eq!(refusal, nothing, "{}", reader.kind);
+        }
     }
 }
