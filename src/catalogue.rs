@@ -335,16 +335,34 @@ mod tests {
         };
         unique(OPERATIONS.iter().map(|row| row.tag.to_string()).collect());
         unique(OPERATIONS.iter().map(|row| row.name.to_owned()).collect());
-        unique(OPERATIONS.iter().map(|row| format!("{:?} {}", row.method, row.path)).collect());
+        unique(
+            OPERATIONS
+                .iter()
+                .map(|row| format!("{:?} {}", row.method, row.path))
+                .collect(),
+        );
         unique(READS.iter().map(|row| row.path.to_owned()).collect());
-        unique(RESOURCES.iter().map(|kind| kind.kind().tag.to_string()).collect());
-        unique(RESOURCES.iter().map(|kind| kind.kind().name.to_owned()).collect());
+        unique(
+            RESOURCES
+                .iter()
+                .map(|kind| kind.kind().tag.to_string())
+                .collect(),
+        );
+        unique(
+            RESOURCES
+                .iter()
+                .map(|kind| kind.kind().name.to_owned())
+                .collect(),
+        );
     }
 
     #[test]
     fn every_kind_of_fact_is_a_registered_resource() {
         for fact in FACTS {
-            assert_eq!(resource(fact.kind().tag).map(AnyResource::kind), Some(fact.kind()));
+            assert_eq!(
+                resource(fact.kind().tag).map(AnyResource::kind),
+                Some(fact.kind())
+            );
         }
     }
 }

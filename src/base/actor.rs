@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-
 crate::words! {
     /// The seven kinds of actor. The words are those of the `actor_kind` claim and of `actorKind`
     /// in bodies.

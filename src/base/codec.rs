@@ -111,10 +111,19 @@ mod tests {
     #[test]
     fn every_byte_must_belong_to_the_value() {
         let mut bytes = encode(&("a", 7_u32));
-        assert_eq!(decode::<(String, u32)>(&bytes).unwrap(), ("a".to_owned(), 7));
+        assert_eq!(
+            decode::<(String, u32)>(&bytes).unwrap(),
+            ("a".to_owned(), 7)
+        );
         bytes.push(0);
-        assert!(matches!(decode::<(String, u32)>(&bytes), Err(DecodeError::Trailing(1))));
-        assert!(matches!(decode::<(String, u32)>(&bytes[..1]), Err(DecodeError::Malformed(_))));
+        assert!(matches!(
+            decode::<(String, u32)>(&bytes),
+            Err(DecodeError::Trailing(1))
+        ));
+        assert!(matches!(
+            decode::<(String, u32)>(&bytes[..1]),
+            Err(DecodeError::Malformed(_))
+        ));
     }
 
     #[test]

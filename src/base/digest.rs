@@ -14,7 +14,10 @@ impl Digest {
     pub fn of<S: AsRef<str>>(label: u16, parts: &[S]) -> Self {
         // One buffer and one call: hashing in pieces costs more than copying short strings.
         let mut buffer = [0_u8; 512];
-        let length: usize = 2 + parts.iter().map(|part| 8 + part.as_ref().len()).sum::<usize>();
+        let length: usize = 2 + parts
+            .iter()
+            .map(|part| 8 + part.as_ref().len())
+            .sum::<usize>();
         let mut heap;
         let bytes = if let Some(bytes) = buffer.get_mut(..length) {
             bytes
@@ -122,7 +125,10 @@ mod tests {
     fn parts_cannot_run_into_each_other() {
         assert_ne!(Digest::of(1, &["ab", "c"]), Digest::of(1, &["a", "bc"]));
         assert_ne!(Digest::of(1, &["abc"]), Digest::of(2, &["abc"]));
-        assert_eq!(Digest::of(1, &["x".repeat(900)]), Digest::of(1, &["x".repeat(900)]));
+        assert_eq!(
+            Digest::of(1, &["x".repeat(900)]),
+            Digest::of(1, &["x".repeat(900)])
+        );
     }
 
     #[test]

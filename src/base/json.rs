@@ -65,7 +65,9 @@ impl<'a> Json<'a> {
         let value = Level(0)
             .deserialize(&mut deserializer)
             .map_err(|error| Malformed(error.to_string()))?;
-        deserializer.end().map_err(|error| Malformed(error.to_string()))?;
+        deserializer
+            .end()
+            .map_err(|error| Malformed(error.to_string()))?;
         Ok(value)
     }
 }
@@ -431,7 +433,11 @@ pub trait Member: Sized {
 }
 
 /// A member's value, or what its absence stands for.
-pub fn member<T: Member>(value: Option<&Json<'_>>, name: &'static str, at: &mut Reader) -> Option<T> {
+pub fn member<T: Member>(
+    value: Option<&Json<'_>>,
+    name: &'static str,
+    at: &mut Reader,
+) -> Option<T> {
     at.inside(name, |at| match value {
         Some(value) => T::read(value, at),
         None => T::absent(at),
@@ -530,7 +536,9 @@ pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) 
     let mut seen = std::collections::BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         if !seen.insert(item) {
-            at.inside(name, |at| at.item(index, |at| at.fault::<()>(FaultCode::NotUnique)));
+            at.inside(name, |at| {
+                at.item(index, |at| at.fault::<()>(FaultCode::NotUnique))
+            });
         }
     }
 }
@@ -736,7 +744,10 @@ mod tests {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(Instant::default());
         let value = T::read(&json, &mut at);
-        assert!(value.is_some() || !at.is_clean(), "a refusal names its fault: {text}");
+        assert!(
+            value.is_some() || !at.is_clean(),
+            "a refusal names its fault: {text}"
+        );
         at.into_faults()
             .into_iter()
             .map(|fault| (fault.path, fault.code.as_str()))
@@ -745,7 +756,8 @@ mod tests {
 
     #[test]
     fn a_good_body_is_read_and_null_stands_for_absent_only_where_it_may() {
-        let text = r#"{"id":1,"note":null,"inner":{"count":1,"flag":null},"list":[],"low":1,"high":1}"#;
+        let text =
+            r#"{"id":1,"note":null,"inner":{"count":1,"flag":null},"list":[],"low":1,"high":1}"#;
         assert_eq!(faults::<Outer>(text), []);
     }
 
@@ -798,7 +810,15 @@ mod tests {
 
     #[test]
     fn texts_that_are_no_json_or_nest_too_deep_are_malformed() {
-        for text in ["", "{", "{}x", "{\"a\":\"\\ud800\"}", "[1,]", "NaN", "\u{feff}{}"] {
+        for text in [
+            "",
+            "{",
+            "{}x",
+            "{\"a\":\"\\ud800\"}",
+            "[1,]",
+            "NaN",
+            "\u{feff}{}",
+        ] {
             assert!(Json::parse(text.as_bytes()).is_err(), "{text}");
         }
         assert!(Json::parse(b"\"\xff\"").is_err());

@@ -182,9 +182,9 @@ fn is_phone_number(text: &str) -> bool {
 
 fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
     text.as_bytes().first().is_some_and(leads)
-        && text.bytes().all(|byte| {
-            matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-')
-        })
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-'))
 }
 
 /// The addresses that HTML's e-mail input takes (the `addr-spec` of RFC 5322 without comments,
@@ -194,17 +194,19 @@ fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;
     };
-    let is_atom = |byte: u8| {
-        byte.is_ascii_alphanumeric() || b"!#$%&'*+/=?^_`{|}~-".contains(&byte)
-    };
+    let is_atom = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+/=?^_`{|}~-".contains(&byte);
     let is_host_label = |label: &str| {
         (1..=63).contains(&label.len())
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     (1..=64).contains(&local.len())
-        && local.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atom))
+        && local
+            .split('.')
+            .all(|atom| !atom.is_empty() && atom.bytes().all(is_atom))
         && domain.contains('.')
         && domain.split('.').all(is_host_label)
 }
@@ -251,7 +253,10 @@ mod tests {
             (code::<Email>("a..b@example.com"), "pattern"),
             (code::<Email>("a b@example.com"), "pattern"),
             (code::<Email>("a@-example.com"), "pattern"),
-            (code::<Email>(&format!("a@{}.com", "b".repeat(250))), "too_long"),
+            (
+                code::<Email>(&format!("a@{}.com", "b".repeat(250))),
+                "too_long",
+            ),
             (code::<ReceiptId>(" a"), "pattern"),
             (code::<PolicyKey>("privacy.v1"), "ok"),
             (code::<PolicyKey>("1privacy"), "pattern"),

@@ -133,7 +133,11 @@ impl Date {
                     .then(|| sum * 10 + u32::from(byte - b'0'))
             })
         };
-        Self::new(i32::try_from(number(0..4)?).ok()?, number(5..7)?, number(8..10)?)
+        Self::new(
+            i32::try_from(number(0..4)?).ok()?,
+            number(5..7)?,
+            number(8..10)?,
+        )
     }
 }
 
@@ -198,7 +202,11 @@ mod tests {
             ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
             ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
         ] {
-            assert_eq!(Instant::parse(input).unwrap().to_string(), output, "{input}");
+            assert_eq!(
+                Instant::parse(input).unwrap().to_string(),
+                output,
+                "{input}"
+            );
         }
     }
 
@@ -226,7 +234,14 @@ mod tests {
         for day in ["2024-02-29", "0001-01-01", "9999-12-31", "1970-01-01"] {
             assert_eq!(Date::parse(day).unwrap().to_string(), day);
         }
-        for day in ["2023-02-29", "2026-13-01", "2026-00-10", "0000-01-01", "2026-1-01", "2026-01-0x"] {
+        for day in [
+            "2023-02-29",
+            "2026-13-01",
+            "2026-00-10",
+            "0000-01-01",
+            "2026-1-01",
+            "2026-01-0x",
+        ] {
             assert_eq!(Date::parse(day), None, "{day}");
         }
     }

@@ -171,7 +171,11 @@ pub struct Change {
 
 /// What is in `these` and not in `those`.
 fn without(these: &[Name], those: &[Name]) -> Vec<Name> {
-    these.iter().filter(|name| !those.contains(name)).copied().collect()
+    these
+        .iter()
+        .filter(|name| !those.contains(name))
+        .copied()
+        .collect()
 }
 
 impl Change {
@@ -344,8 +348,12 @@ pub trait AnyCommand: Send + Sync {
 /// An operation with its types erased.
 pub trait AnyOperation: Send + Sync {
     /// Reads a command; `None` after at least one fault was noted.
-    fn read(&self, name: &'static str, parts: &Parts<'_>, at: &mut Reader)
-    -> Option<Box<dyn AnyCommand>>;
+    fn read(
+        &self,
+        name: &'static str,
+        parts: &Parts<'_>,
+        at: &mut Reader,
+    ) -> Option<Box<dyn AnyCommand>>;
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::REJECTIONS`].
@@ -442,7 +450,11 @@ pub(crate) fn erase<R: Resource>(
         Decision::Answer(body) => Outcome::Answer(body),
         Decision::Commit(commit) => {
             let own = Change::of(state, &commit.event, &commit.next);
-            assert_eq!(Some(own.key), target, "a commit is on the resource that decides");
+            assert_eq!(
+                Some(own.key),
+                target,
+                "a commit is on the resource that decides"
+            );
             let mut changes = Vec::with_capacity(1 + commit.births.len());
             changes.push(own);
             changes.extend(commit.births);

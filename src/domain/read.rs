@@ -58,7 +58,11 @@ impl Found {
     ///
     /// # Errors
     /// Never; a `Result` so that a ladder of guards can end with it.
-    pub fn at_position(view: &View<'_>, key: Digest, body: &impl Serialize) -> Result<Self, Rejection> {
+    pub fn at_position(
+        view: &View<'_>,
+        key: Digest,
+        body: &impl Serialize,
+    ) -> Result<Self, Rejection> {
         Ok(Self {
             tag: view.position(key).to_string(),
             body: to_json(body),

@@ -95,7 +95,7 @@ crate::words! {
         CareHistoryGrant = "care-history access grant",
         /// A list: the current consent versions that every mother must have accepted.
         RequiredConsents = "required consents",
-        /// Object, relation and subject of an applied relationship.
+        /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
     }
 }
@@ -159,7 +159,10 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
         let seen = self.seen.borrow();
-        seen.iter().rev().find(|(known, _)| *known == key).map_or(0, |(_, position)| *position)
+        seen.iter()
+            .rev()
+            .find(|(known, _)| *known == key)
+            .map_or(0, |(_, position)| *position)
     }
 
     /// The resource with this key, which is of the kind asked for.
@@ -209,7 +212,10 @@ impl<'a> View<'a> {
     /// their keys.
     #[must_use]
     pub fn all_listed<R: Resource>(&self, list: Name) -> Vec<R> {
-        self.listed(list).into_iter().filter_map(|key| self.at(key)).collect()
+        self.listed(list)
+            .into_iter()
+            .filter_map(|key| self.at(key))
+            .collect()
     }
 
     /// What was read: each resource with the position of its last commit (0: it did not exist).
@@ -354,11 +360,17 @@ mod tests {
     fn a_view_remembers_the_lists_that_were_read_and_what_stood_in_them() {
         let view = View::new(&Two);
         assert_eq!(view.all_listed::<Thing>(list("b")), []);
-        let mut numbers: Vec<_> =
-            view.all_listed::<Thing>(list("a")).iter().map(|thing| thing.number).collect();
+        let mut numbers: Vec<_> = view
+            .all_listed::<Thing>(list("a"))
+            .iter()
+            .map(|thing| thing.number)
+            .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(view.lists_seen(), [(list("b"), Vec::new()), (list("a"), Two.listed(list("a")))]);
+        assert_eq!(
+            view.lists_seen(),
+            [(list("b"), Vec::new()), (list("a"), Two.listed(list("a")))]
+        );
         assert_eq!(view.seen().len(), 2, "the resources listed were read");
         assert_eq!(view.names_seen(), [], "a list is no name");
     }
@@ -372,11 +384,19 @@ mod tests {
         let registered = Registered::<Thing>::NEW;
         let replay = |before: Option<&Thing>, event: &Thing| {
             let before = before.map(codec::encode);
-            registered.replay(before.as_deref(), &codec::encode(event), Instant::default()).unwrap()
+            registered
+                .replay(before.as_deref(), &codec::encode(event), Instant::default())
+                .unwrap()
         };
         let born = replay(None, &thing("a"));
-        assert_eq!((born.lists_left, born.lists_joined), (vec![], vec![list("a")]));
+        assert_eq!(
+            (born.lists_left, born.lists_joined),
+            (vec![], vec![list("a")])
+        );
         let moved = replay(Some(&thing("a")), &thing("b"));
-        assert_eq!((moved.lists_left, moved.lists_joined), (vec![list("a")], vec![list("b")]));
+        assert_eq!(
+            (moved.lists_left, moved.lists_joined),
+            (vec![list("a")], vec![list("b")])
+        );
     }
 }

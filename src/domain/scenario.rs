@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::operation::{Context, Mint, Outcome, OutboxMessage, Parts};
+use super::operation::{Context, Mint, OutboxMessage, Outcome, Parts};
 use super::read::{Found, ReadRequest};
-use super::rejection::Rejection;
 use super::reference::put::read_fact;
+use super::rejection::Rejection;
 use super::resource::{Name, Resource, Source, View};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -43,7 +43,12 @@ impl Source for Memory {
     }
 
     fn listed(&self, list: Name) -> Vec<Digest> {
-        self.lists.get(&list).into_iter().flatten().copied().collect()
+        self.lists
+            .get(&list)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
     }
 }
 
@@ -114,7 +119,10 @@ impl Then {
     #[track_caller]
     pub fn faults(self) -> Vec<(String, &'static str)> {
         let faults = self.refusal().faults;
-        faults.into_iter().map(|fault| (fault.path, fault.code.as_str())).collect()
+        faults
+            .into_iter()
+            .map(|fault| (fault.path, fault.code.as_str()))
+            .collect()
     }
 }
 
@@ -164,7 +172,8 @@ impl Scenario {
 
     /// A reference fact comes in.
     pub fn put_fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> Then {
-        let text = serde_json::json!({"kind": kind, "id": id, "revision": revision, "facts": facts});
+        let text =
+            serde_json::json!({"kind": kind, "id": id, "revision": revision, "facts": facts});
         let text = text.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
@@ -179,12 +188,18 @@ impl Scenario {
     pub fn given<R: Resource>(&mut self, state: &R) -> &mut Self {
         self.memory.position += 1;
         let bytes = crate::base::codec::encode(state);
-        self.memory.states.insert(state.key(), (bytes, self.memory.position));
+        self.memory
+            .states
+            .insert(state.key(), (bytes, self.memory.position));
         for name in state.names() {
             self.memory.names.insert(name, state.key());
         }
         for list in state.listed() {
-            self.memory.lists.entry(list).or_default().insert(state.key());
+            self.memory
+                .lists
+                .entry(list)
+                .or_default()
+                .insert(state.key());
         }
         self
     }
@@ -250,7 +265,11 @@ impl Scenario {
         self.memory.position += 1;
         for change in decided.changes {
             let resource = catalogue::resource(change.kind).expect("the kind is registered");
-            let before = self.memory.states.get(&change.key).map(|(state, _)| state.as_slice());
+            let before = self
+                .memory
+                .states
+                .get(&change.key)
+                .map(|(state, _)| state.as_slice());
             let replayed = resource.replay(before, &change.event, self.now).unwrap();
             assert_eq!(replayed, change, "replay makes the same change");
             for name in &change.names_taken {
@@ -264,14 +283,25 @@ impl Scenario {
                 assert_eq!(self.memory.names.remove(name), Some(change.key));
             }
             for list in &change.lists_left {
-                let left = self.memory.lists.get_mut(list).is_some_and(|keys| keys.remove(&change.key));
+                let left = self
+                    .memory
+                    .lists
+                    .get_mut(list)
+                    .is_some_and(|keys| keys.remove(&change.key));
                 assert!(left, "a list that is left was stood in");
             }
             for list in &change.lists_joined {
-                let joined = self.memory.lists.entry(*list).or_default().insert(change.key);
+                let joined = self
+                    .memory
+                    .lists
+                    .entry(*list)
+                    .or_default()
+                    .insert(change.key);
                 assert!(joined, "a list that is joined was not stood in");
             }
-            self.memory.states.insert(change.key, (change.state, self.memory.position));
+            self.memory
+                .states
+                .insert(change.key, (change.state, self.memory.position));
         }
         self.outbox.extend(decided.outbox);
         Then::Committed(json_or_null(&decided.answer))
@@ -288,8 +318,15 @@ impl Scenario {
     }
 
     /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
-    pub fn read(&self, name: &str, parameters: &[(&str, &str)]) -> Result<(String, Value), Rejection> {
-        let row = READS.iter().find(|row| row.name == name).expect("the catalogue has the read");
+    pub fn read(
+        &self,
+        name: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<(String, Value), Rejection> {
+        let row = READS
+            .iter()
+            .find(|row| row.name == name)
+            .expect("the catalogue has the read");
         let view = View::new(&self.memory);
         let request = ReadRequest {
             actor: &self.actor,
@@ -306,7 +343,9 @@ impl Scenario {
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
-        let command = row.operation.read(row.name, &Parts { path, body: &json }, &mut at);
+        let command = row
+            .operation
+            .read(row.name, &Parts { path, body: &json }, &mut at);
         command.expect("a good command").fingerprint()
     }
 }

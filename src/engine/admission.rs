@@ -24,9 +24,11 @@ impl Admission {
     /// One more, when it may be.
     #[must_use]
     pub fn admit(admission: &Arc<Self>) -> Option<Permit> {
-        let taken = admission.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
-            free.checked_sub(1)
-        });
+        let taken = admission
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
+                free.checked_sub(1)
+            });
         taken.is_ok().then(|| Permit(Arc::clone(admission)))
     }
 }

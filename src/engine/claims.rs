@@ -77,7 +77,9 @@ impl Default for Claims {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let waiters = self.claims.shards[self.claim.shard(SHARDS)].lock().remove(&self.claim);
+        let waiters = self.claims.shards[self.claim.shard(SHARDS)]
+            .lock()
+            .remove(&self.claim);
         for waiter in waiters.into_iter().flatten() {
             // Whoever waited and left needs no word.
             let _ = waiter.send(());

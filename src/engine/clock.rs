@@ -21,7 +21,9 @@ pub struct SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Instant {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let before = self.highest.fetch_max(millis, Ordering::Relaxed);
         Instant::from_millis(before.max(millis))

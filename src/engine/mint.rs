@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(ids.len(), 10_000);
         for id in ids {
             assert_eq!(id.get_version_num(), 7);
-            assert!(id.to_string().starts_with("019a9"), "{id}");
+            assert!(id.to_string().starts_with("019aa122-be00-7"), "{id}");
         }
     }
 

@@ -352,9 +352,18 @@ impl Shared {
     /// Whether all that was read still stands so.
     pub(crate) fn stands(&self, basis: &Basis) -> bool {
         let tables = &self.tables;
-        basis.seen.iter().all(|(key, position)| tables.position(*key) == *position)
-            && basis.names.iter().all(|(name, holder)| tables.holder(*name) == *holder)
-            && basis.lists.iter().all(|(list, members)| tables.listed(*list) == *members)
+        basis
+            .seen
+            .iter()
+            .all(|(key, position)| tables.position(*key) == *position)
+            && basis
+                .names
+                .iter()
+                .all(|(name, holder)| tables.holder(*name) == *holder)
+            && basis
+                .lists
+                .iter()
+                .all(|(list, members)| tables.listed(*list) == *members)
     }
 
     /// The position on which an answer rests that changes nothing.
@@ -384,7 +393,10 @@ impl Shared {
             ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
         };
         let position = self.rests_on(&Self::basis(durable_before, &view));
-        Err((Rejection::new(Class::Forbidden, refusal.0, refusal.1), position))
+        Err((
+            Rejection::new(Class::Forbidden, refusal.0, refusal.1),
+            position,
+        ))
     }
 
     async fn execute(self: &Arc<Self>, call: Call) -> Reply {
@@ -408,7 +420,8 @@ impl Shared {
         if let Some(first) = self.tables.key(digest) {
             return self.replay(row, first, Some(fingerprint), reused).await;
         }
-        self.decide(call, Some((key, scope, digest)), fingerprint).await
+        self.decide(call, Some((key, scope, digest)), fingerprint)
+            .await
     }
 
     /// The answer of the commit at `first` again; a refusal when its facts were others.
@@ -528,7 +541,10 @@ impl Shared {
             (call.command.target(&context), call.command.names(&context))
         };
         // Held until the commit has taken them, or until it is clear that none will.
-        let _names = self.names.hold_all(names.iter().map(|name| name.0).collect()).await;
+        let _names = self
+            .names
+            .hold_all(names.iter().map(|name| name.0).collect())
+            .await;
         let (sender, receiver) = oneshot::channel();
         let job = Job {
             call,
@@ -577,9 +593,17 @@ impl Shared {
                     return Reply::OutcomeUnknown;
                 }
                 match self.replay(row, first, None, "").await {
-                    Reply::Done { body, disposition, replay, .. } => {
-                        Reply::Done { body, disposition, replay, position }
-                    }
+                    Reply::Done {
+                        body,
+                        disposition,
+                        replay,
+                        ..
+                    } => Reply::Done {
+                        body,
+                        disposition,
+                        replay,
+                        position,
+                    },
                     other => other,
                 }
             }
@@ -594,7 +618,10 @@ impl Shared {
                     position,
                 }
             }
-            Verdict::Refused { rejection, position } => self.refuse(rejection, position).await,
+            Verdict::Refused {
+                rejection,
+                position,
+            } => self.refuse(rejection, position).await,
             Verdict::Unavailable => Reply::Unavailable,
             Verdict::Fault => Reply::Fault,
         }
@@ -613,10 +640,12 @@ impl Shared {
         if self.lanes.wait(position).await.is_err() {
             return Err(Reply::Unavailable);
         }
-        found.map(|found| (found, position)).map_err(|rejection| Reply::Refused {
-            rejection: Box::new(rejection),
-            position,
-        })
+        found
+            .map(|found| (found, position))
+            .map_err(|rejection| Reply::Refused {
+                rejection: Box::new(rejection),
+                position,
+            })
     }
 
     /// Reads what stands at one instant.

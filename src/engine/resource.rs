@@ -14,9 +14,7 @@ use crate::base::digest::{Digest, Fingerprint};
 use crate::domain::operation::{Context, Decided, Outcome};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{Name, Source as _, View};
-use crate::journal::record::{
-    NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest,
-};
+use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 /// How often a command is decided anew when what it has read was changed meanwhile.
 const ATTEMPTS_MAX: usize = 1_000;
@@ -55,10 +53,22 @@ pub(crate) struct Job {
 /// What the actor made of a command. None of it may leave the process before its position is
 /// durable.
 pub(crate) enum Verdict {
-    Committed { position: u64, stored: Stored },
-    ReplayOf { first: u64, position: u64 },
-    Answered { body: Vec<u8>, position: u64 },
-    Refused { rejection: Rejection, position: u64 },
+    Committed {
+        position: u64,
+        stored: Stored,
+    },
+    ReplayOf {
+        first: u64,
+        position: u64,
+    },
+    Answered {
+        body: Vec<u8>,
+        position: u64,
+    },
+    Refused {
+        rejection: Rejection,
+        position: u64,
+    },
     /// Nothing was done: no room on the disk, or the log has ended.
     Unavailable,
     /// Nothing was done: a fault of ours.
@@ -117,7 +127,10 @@ impl Job {
             {
                 context.view.note(target, slot.position);
             }
-            let outcome = self.call.command.decide(self.target, &mut slot.state, &context);
+            let outcome = self
+                .call
+                .command
+                .decide(self.target, &mut slot.state, &context);
             if let (Some(target), 0) = (self.target, slot.position) {
                 slot.position = context.view.position(target);
             }
@@ -141,11 +154,12 @@ impl Job {
                 self.commit(slot, &basis, record, decided)
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
-            Ok(Outcome::Answer(body)) => self.unless_changed(&basis, |position| {
-                Verdict::Answered { body, position }
-            }),
-            Err(rejection) => self.unless_changed(&basis, |position| {
-                Verdict::Refused { rejection, position }
+            Ok(Outcome::Answer(body)) => {
+                self.unless_changed(&basis, |position| Verdict::Answered { body, position })
+            }
+            Err(rejection) => self.unless_changed(&basis, |position| Verdict::Refused {
+                rejection,
+                position,
             }),
         }
     }
@@ -157,7 +171,10 @@ impl Job {
                 let holder = self.shared.tables.holder(*name);
                 assert!(holder.is_none(), "a name that is taken was free");
                 let own = Some(change.key) == self.target;
-                assert!(!own || self.names.contains(name), "a name that is taken was held");
+                assert!(
+                    !own || self.names.contains(name),
+                    "a name that is taken was held"
+                );
             }
         }
     }
@@ -214,7 +231,13 @@ impl Job {
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
-        let Decided { changes, answer, disposition, next, .. } = *decided;
+        let Decided {
+            changes,
+            answer,
+            disposition,
+            next,
+            ..
+        } = *decided;
         let stored = Stored {
             fingerprint: self.fingerprint,
             body: Bytes::from(answer),

@@ -78,7 +78,10 @@ async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
         let rejection = Rejection::permission_denied(
             "Only a system workflow with facts:write may put facts in place.",
         );
-        return Err(Box::new(at_position(manner.rejected(&rejection), engine.durable())));
+        return Err(Box::new(at_position(
+            manner.rejected(&rejection),
+            engine.durable(),
+        )));
     }
     Ok(())
 }
@@ -86,7 +89,9 @@ async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
 async fn one_body(engine: &Arc<Engine>, actor: Arc<Actor>, items: &[Json<'_>]) -> Answer {
     let mut batch = Batch::new(engine, actor);
     for (index, item) in (0..).zip(items) {
-        batch.take(Incoming::of_item(index, item, FACTS, engine.now())).await;
+        batch
+            .take(Incoming::of_item(index, item, FACTS, engine.now()))
+            .await;
     }
     batch.answer().await
 }
@@ -116,14 +121,18 @@ where
         };
         let mut rest = &chunk[..];
         while let Some(line) = lines.next(&mut rest) {
-            batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+            batch
+                .take(Incoming::of_line(&line, FACTS, engine.now()))
+                .await;
         }
         if batch.trouble.is_some() {
             break;
         }
     }
     if let Some(line) = lines.finish() {
-        batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+        batch
+            .take(Incoming::of_line(&line, FACTS, engine.now()))
+            .await;
     }
     batch.answer().await
 }
@@ -176,7 +185,8 @@ impl<'a> Batch<'a> {
         self.busy.insert(resource);
         self.numbers.insert(label.index, resource);
         let (engine, actor) = (Arc::clone(self.engine), Arc::clone(&self.actor));
-        self.tasks.spawn(async move { (label, engine.put_fact(actor, command).await) });
+        self.tasks
+            .spawn(async move { (label, engine.put_fact(actor, command).await) });
     }
 
     async fn finish_one(&mut self) {
@@ -193,13 +203,16 @@ impl<'a> Batch<'a> {
         match reply {
             Reply::Done { body, position, .. } => {
                 self.position = self.position.max(position);
-                let applied = *body == *FactResult::Applied.as_str().as_bytes();
-                let result = if applied { FactResult::Applied } else { FactResult::Unchanged };
+                let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
                 self.summary.count(label, result, Vec::new());
             }
-            Reply::Refused { rejection, position } => {
+            Reply::Refused {
+                rejection,
+                position,
+            } => {
                 self.position = self.position.max(position);
-                self.summary.count(label, FactResult::of_refusal(&rejection), Vec::new());
+                self.summary
+                    .count(label, FactResult::of_refusal(&rejection), Vec::new());
             }
             other => self.trouble = Some(other),
         }

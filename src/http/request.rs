@@ -54,7 +54,9 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
     let announced: Option<usize> = announced.and_then(|length| length.parse().ok());
     if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(BodyError::TooLarge);
@@ -104,7 +106,9 @@ pub fn read_command(
         KeySource::Header => read_key(headers, &mut at),
         _ => None,
     };
-    let command = row.operation.read(row.name, &Parts { path, body: &json }, &mut at);
+    let command = row
+        .operation
+        .read(row.name, &Parts { path, body: &json }, &mut at);
     match command {
         Some(command) if at.is_clean() => Ok(ReadCommand {
             command,

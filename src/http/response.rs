@@ -89,7 +89,13 @@ impl Manner {
     }
 
     fn problem(self, problem: Problem<'_>) -> Answer {
-        let Problem { status, code, message, faults, conflicting } = problem;
+        let Problem {
+            status,
+            code,
+            message,
+            faults,
+            conflicting,
+        } = problem;
         let number = status.as_u16();
         let retryable = matches!(
             status,
@@ -104,7 +110,11 @@ impl Manner {
                 conflicting_field_paths: conflicting,
                 retryable,
             }),
-            ProblemShape::Profile => to_json(&ProfileProblem { status: number, code, retryable }),
+            ProblemShape::Profile => to_json(&ProfileProblem {
+                status: number,
+                code,
+                retryable,
+            }),
             ProblemShape::Invitation => to_json(&InvitationProblem {
                 status: number,
                 code,
@@ -246,7 +256,9 @@ pub fn empty(status: StatusCode) -> Answer {
 /// The answer, saying on which position it rests.
 #[must_use]
 pub fn at_position(mut answer: Answer, position: u64) -> Answer {
-    answer.headers_mut().insert(POSITION, HeaderValue::from(position));
+    answer
+        .headers_mut()
+        .insert(POSITION, HeaderValue::from(position));
     answer
 }
 

@@ -64,7 +64,11 @@ impl Routes {
                 catalogue::Method::Post => Method::POST,
                 catalogue::Method::Patch => Method::PATCH,
             };
-            places.entry(row.path).or_default().operations.push((method, row));
+            places
+                .entry(row.path)
+                .or_default()
+                .operations
+                .push((method, row));
         }
         for row in READS {
             places.entry(row.path).or_default().read = Some(row);
@@ -74,11 +78,17 @@ impl Routes {
             ("/healthz", Method::GET, Special::Health),
             ("/readyz", Method::GET, Special::Ready),
         ] {
-            places.entry(path).or_default().special.push((method, special));
+            places
+                .entry(path)
+                .or_default()
+                .special
+                .push((method, special));
         }
         let mut router = matchit::Router::new();
         for (path, place) in places {
-            router.insert(path, place).expect("the catalogue's paths stand beside each other");
+            router
+                .insert(path, place)
+                .expect("the catalogue's paths stand beside each other");
         }
         Self { router }
     }
@@ -89,7 +99,9 @@ impl Routes {
         let matched = self.router.at(path).ok()?;
         let mut parameters = Vec::with_capacity(matched.params.len());
         for (name, value) in matched.params.iter() {
-            let value = percent_encoding::percent_decode_str(value).decode_utf8().ok()?;
+            let value = percent_encoding::percent_decode_str(value)
+                .decode_utf8()
+                .ok()?;
             parameters.push((name, value));
         }
         Some(Found {
@@ -109,7 +121,11 @@ impl Place {
     /// What `method` asks for here; HEAD asks as GET does.
     #[must_use]
     pub fn asked(&self, method: &Method) -> Option<Asked> {
-        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        let method = if *method == Method::HEAD {
+            &Method::GET
+        } else {
+            method
+        };
         let operation = self.operations.iter().find(|(known, _)| known == method);
         let special = self.special.iter().find(|(known, _)| known == method);
         let read = self.read.filter(|_| *method == Method::GET);
@@ -130,7 +146,11 @@ impl Place {
             methods.push(Method::HEAD);
         }
         methods.push(Method::OPTIONS);
-        methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
+        methods
+            .iter()
+            .map(Method::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// How problems look here that concern the path and not one of its operations.
@@ -168,7 +188,10 @@ mod tests {
         for row in READS {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
-            assert!(matches!(found.place.asked(&Method::HEAD), Some(Asked::Read(_))));
+            assert!(matches!(
+                found.place.asked(&Method::HEAD),
+                Some(Asked::Read(_))
+            ));
             assert!(found.place.methods().contains("GET, "));
         }
     }

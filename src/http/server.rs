@@ -134,7 +134,9 @@ impl Server {
             let (sender, receiver) = mpsc::unbounded_channel();
             senders.push(sender);
             let (server, stop) = (Arc::clone(&server), stop.clone());
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
             threads.push(thread.spawn(move || {
                 runtime.block_on(server.lane(lane, receiver, stop));
@@ -142,7 +144,9 @@ impl Server {
                 runtime.shutdown_background();
             })?);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let accepted = runtime.block_on(accept(&server.limits, listener, senders, stop));
         for thread in threads {
             if thread.join().is_err() {

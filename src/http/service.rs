@@ -58,7 +58,9 @@ impl Service {
     {
         let (head, body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
-        let mut answer = self.routed(&head.method, head.uri.path(), &head.headers, body).await;
+        let mut answer = self
+            .routed(&head.method, head.uri.path(), &head.headers, body)
+            .await;
         answer.headers_mut().insert(REQUEST_ID, request_id);
         answer
     }
@@ -101,8 +103,10 @@ impl Service {
             );
             return response::allowing(answer, &place.methods());
         };
-        let parameters: Parameters<'_> =
-            parameters.iter().map(|(name, value)| (*name, value.as_ref())).collect();
+        let parameters: Parameters<'_> = parameters
+            .iter()
+            .map(|(name, value)| (*name, value.as_ref()))
+            .collect();
         match asked {
             Asked::Operation(row) => self.operation(row, &parameters, headers, body).await,
             Asked::Read(row) => self.read_row(row, &parameters, headers).await,
@@ -110,12 +114,7 @@ impl Service {
         }
     }
 
-    async fn special<B>(
-        &self,
-        special: Special,
-        headers: &HeaderMap,
-        body: B,
-    ) -> Answer
+    async fn special<B>(&self, special: Special, headers: &HeaderMap, body: B) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -135,16 +134,21 @@ impl Service {
 
     /// The actor whose token the request carries, or the 401.
     fn actor(&self, headers: &HeaderMap, manner: Manner) -> Result<Arc<Actor>, Box<Answer>> {
-        let values = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let values = headers
+            .get_all(AUTHORIZATION)
+            .iter()
+            .map(HeaderValue::as_bytes);
         let token = match bearer(values) {
             Bearer::Token(token) => token,
             Bearer::Missing => return Err(Box::new(manner.unauthenticated(challenge(false)))),
             Bearer::Malformed => return Err(Box::new(manner.unauthenticated(challenge(true)))),
         };
-        self.verifier.verify(token, self.engine.now().millis()).map_err(|refusal| {
-            tracing::debug!(code = refusal.code(), "a token was refused");
-            Box::new(manner.unauthenticated(challenge(true)))
-        })
+        self.verifier
+            .verify(token, self.engine.now().millis())
+            .map_err(|refusal| {
+                tracing::debug!(code = refusal.code(), "a token was refused");
+                Box::new(manner.unauthenticated(challenge(true)))
+            })
     }
 
     async fn operation<B>(
@@ -263,7 +267,10 @@ fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
         value.split(',').map(str::trim).any(|candidate| {
             let opaque = candidate.strip_prefix("W/").unwrap_or(candidate);
             candidate == "*"
-                || opaque.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(tag)
+                || opaque
+                    .strip_prefix('"')
+                    .and_then(|rest| rest.strip_suffix('"'))
+                    == Some(tag)
         })
     })
 }

@@ -214,7 +214,10 @@ mod tests {
         assert_eq!(record.outbox, outbox);
         assert_eq!(
             record.outcome,
-            RecordOutcome::Answer { accepted: false, body: Blob(b"{}".to_vec()) }
+            RecordOutcome::Answer {
+                accepted: false,
+                body: Blob(b"{}".to_vec())
+            }
         );
         assert_eq!(record.key_digest(), Some(key_digest(9, "hq-1", "key-1")));
     }
@@ -226,7 +229,12 @@ mod tests {
         assert!(Record::decode(&bytes).is_err());
         bytes.pop();
         bytes[0] = SCHEMA + 1;
-        assert!(Record::decode(&bytes).unwrap_err().to_string().contains("version 2"));
+        assert!(
+            Record::decode(&bytes)
+                .unwrap_err()
+                .to_string()
+                .contains("version 2")
+        );
         assert!(Record::decode(&[]).is_err());
     }
 
@@ -239,5 +247,10 @@ mod tests {
         );
     }
 
-    const GOLDEN: &str = "";
+    const GOLDEN: &str = "
+        01 fd00d4a7f143030000 09 0468712d31
+        01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
+        01 64 64c32a78d9b653146db202abc8fcd3ba 056576656e74
+        00
+        01 00 027b7d";
 }

@@ -47,11 +47,15 @@ impl Replay {
         if let RecordOutcome::SameAs(first) = record.outcome
             && first >= position
         {
-            return Err(ReplayError(format!("its answer is that of the later position {first}")));
+            return Err(ReplayError(format!(
+                "its answer is that of the later position {first}"
+            )));
         }
         if let Some(key) = record.key_digest() {
             if let Some(taken) = self.tables.key(key) {
-                return Err(ReplayError(format!("its key was taken at position {taken}")));
+                return Err(ReplayError(format!(
+                    "its key was taken at position {taken}"
+                )));
             }
             self.tables.take_key(key, position);
         }
@@ -60,7 +64,8 @@ impl Replay {
                 ReplayError(format!("resource kind {} is not known here", change.kind))
             })?;
             let mut before = None;
-            self.tables.read(change.key, &mut |bytes| before = Some(bytes.to_vec()));
+            self.tables
+                .read(change.key, &mut |bytes| before = Some(bytes.to_vec()));
             let replayed = resource
                 .replay(before.as_deref(), &change.event.0, record.at)
                 .map_err(|error| ReplayError(format!("{}: {error}", resource.kind().name)))?;

@@ -76,7 +76,10 @@ impl Tables {
             kind: change.kind,
             bytes: change.state.into_boxed_slice(),
         };
-        self.states.shard(change.key).write().insert(change.key, state);
+        self.states
+            .shard(change.key)
+            .write()
+            .insert(change.key, state);
     }
 
     /// Notes that the key with this digest was taken by the commit at `position`.

@@ -233,7 +233,7 @@ mod tests {
             panic!("one message: {:?}", service.outbox);
         };
         assert_eq!(&*message.topic, "authorization.payment_delegation.granted");
-        let told: Value = serde_json::from_slice(&message.body).unwrap();
+        let told: Value = serde_json::from_slice(&message.body.0).unwrap();
         assert_eq!(told, with(expected, "familyAccountId", json!("account-1")));
         let book = service
             .state::<PaymentAuthority>(&["booking-1", "father"])

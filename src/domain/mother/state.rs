@@ -611,7 +611,7 @@ mod tests {
             scenario
                 .put_fact("mother-profile", "profile-1", 2, facts)
                 .answered(),
-            Value::Null
+            Value::from("unchanged")
         );
         assert_eq!(
             scenario

@@ -480,21 +480,21 @@ mod tests {
                             for purpose in RequestedReceiptPurpose::ALL {
                                 for reference in [None, Some(&identity)] {
                                     let request = ReceiptRequest {
-                                        state: *state,
-                                        purpose: *purpose,
+                                        state: state,
+                                        purpose: purpose,
                                         registration_identity_reference: reference,
                                     };
                                     let due = ObligationPurpose::CustomerShareDeposit;
                                     let is = eligibility(&plan, due, request);
-                                    let may = *state == ReceiptRequestState::Requested
-                                        && *merchant == MerchantOfRecord::Operator
+                                    let may = state == ReceiptRequestState::Requested
+                                        && merchant == MerchantOfRecord::Operator
                                         && !receiptable.is_empty()
                                         && accepts.contains(&purpose.as_str())
                                         && reference.is_some();
                                     assert_eq!(is.decision_state == ReceiptDecision::Accepted, may);
                                     assert_eq!(
                                         is.decision_state == ReceiptDecision::NotRequested,
-                                        *state == ReceiptRequestState::NotRequested
+                                        state == ReceiptRequestState::NotRequested
                                     );
                                     assert_eq!(
                                         is.denial_reason_code.is_some(),
@@ -507,10 +507,10 @@ mod tests {
                                     let provider = ReceiptIssuer::ProviderOnBehalfOfOperator;
                                     assert_eq!(
                                         is.provider_issue_allowed,
-                                        may && *issuer == provider
+                                        may && issuer == provider
                                     );
-                                    assert_eq!(is.merchant_of_record, *merchant);
-                                    assert_eq!(is.receipt_issuer, *issuer);
+                                    assert_eq!(is.merchant_of_record, merchant);
+                                    assert_eq!(is.receipt_issuer, issuer);
                                     accepted += usize::from(may);
                                     decided += 1;
                                 }

@@ -1,9 +1,6 @@
 //! The vocabulary of payments: what the product plans, the obligations and the operations on them
 //! have in common. New values go at the end, for the number of a value stands in records.
 
-use serde::{Deserialize, Serialize};
-
-use crate::base::json::{FaultCode, Json, Member, Reader};
 use crate::words;
 
 words! {
@@ -243,32 +240,6 @@ words! {
     }
 }
 
-/// A rate in basis points: 0 to 10,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RateBasisPoints(i64);
-
-impl RateBasisPoints {
-    /// The whole.
-    pub const MAX: i64 = 10_000;
-
-    /// The number of basis points.
-    #[must_use]
-    pub const fn number(self) -> i64 {
-        self.0
-    }
-}
-
-impl Member for RateBasisPoints {
-    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-        let number = i64::read(value, at)?;
-        if !(0..=Self::MAX).contains(&number) {
-            return at.fault(FaultCode::OutOfRange);
-        }
-        Some(Self(number))
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -277,7 +248,7 @@ mod tests {
     #[test]
     fn a_payments_purpose_is_an_obligations_purpose_of_the_same_word() {
         for purpose in PaymentPurpose::ALL {
-            assert_eq!(ObligationPurpose::from(*purpose).as_str(), purpose.as_str());
+            assert_eq!(ObligationPurpose::from(purpose).as_str(), purpose.as_str());
         }
     }
 

@@ -33,12 +33,12 @@ pub mod reservation_booking;
 pub mod reservation_draft;
 pub mod reservation_financial_facts;
 pub mod samples;
-pub mod settlement_account;
 #[cfg(test)]
 pub(crate) mod schema;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod schema_tests;
+pub mod settlement_account;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
@@ -66,7 +66,11 @@ pub trait FactKind:
 
 /// Whether `text` can be read as a `T`.
 fn has_form<T: Member>(text: &str) -> bool {
-    T::read(&Json::Text(text.into()), &mut Reader::new(Instant::default())).is_some()
+    T::read(
+        &Json::Text(text.into()),
+        &mut Reader::new(Instant::default()),
+    )
+    .is_some()
 }
 
 /// A fact that nothing but its own system changes, or an operation as a whole.

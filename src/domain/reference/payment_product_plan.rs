@@ -2,11 +2,12 @@
 //! payments under it.
 
 use super::FactKind;
+use super::basis_points::BasisPoints;
 use crate::base::json::NonEmpty;
 use crate::base::text::Ident;
 use crate::domain::payment::words::{
     CollectionChannel, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
-    ObligationPurpose, RateBasisPoints, ReceiptIssuer, ReceiptPurpose, SettlementLineTarget,
+    ObligationPurpose, ReceiptIssuer, ReceiptPurpose, SettlementLineTarget,
     SettlementParticipation,
 };
 use crate::domain::resource::Kind;
@@ -42,11 +43,11 @@ members! {
         /// Whether a later change of the catalogue may change what was shown.
         pub later_catalog_changes_can_alter_exposed_result: bool = "laterCatalogChangesCanAlterExposedResult",
         /// The provider's rate for cards.
-        pub card_rate_bps: RateBasisPoints = "cardRateBps",
+        pub card_rate_bps: BasisPoints = "cardRateBps",
         /// The provider's rate for transfers.
-        pub bank_rate_bps: RateBasisPoints = "bankRateBps",
+        pub bank_rate_bps: BasisPoints = "bankRateBps",
         /// The provider's rate for virtual accounts.
-        pub virtual_account_rate_bps: RateBasisPoints = "virtualAccountRateBps",
+        pub virtual_account_rate_bps: BasisPoints = "virtualAccountRateBps",
     }
 }
 

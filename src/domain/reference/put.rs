@@ -88,7 +88,11 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
         let facts: H::Facts = crate::base::json::member(facts, "facts", at)?;
-        Some(Box::new(PutFact::<H> { id, revision, facts }))
+        Some(Box::new(PutFact::<H> {
+            id,
+            revision,
+            facts,
+        }))
     }
 
     fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)> {
@@ -112,21 +116,26 @@ impl<H: FactHolder> PutFact<H> {
                 return Err(FactResult::Stale.refusal());
             }
             if revision == self.revision && *facts == self.facts {
-                return Ok(Decision::Answer(FactResult::Unchanged.as_str().into()));
+                return Ok(Decision::Answer(to_json(&FactResult::Unchanged)));
             }
             if revision == self.revision {
                 return Err(FactResult::Conflict.refusal());
             }
         }
         let own = H::KIND.key(&[&self.id]);
-        let taken = |name: &Name| context.view.holder(*name).is_some_and(|holder| holder != own);
+        let taken = |name: &Name| {
+            context
+                .view
+                .holder(*name)
+                .is_some_and(|holder| holder != own)
+        };
         if self.facts.names(&self.id).iter().any(taken) {
             return Err(FactResult::Conflict.refusal());
         }
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
             return Err(FactResult::Conflict.refusal());
         };
-        Commit::new(state, event, context.now).answer(FactResult::Applied.as_str().into())
+        Commit::new(state, event, context.now).answer(to_json(&FactResult::Applied))
     }
 }
 
@@ -215,7 +224,10 @@ pub fn read_fact(
         at.fault_at::<()>("id", FaultCode::Pattern);
     }
     // The facts are read even when the rest is at fault: all faults are told at once.
-    let id = envelope.id.clone().unwrap_or_else(|| Ident::from_trusted("?"));
+    let id = envelope
+        .id
+        .clone()
+        .unwrap_or_else(|| Ident::from_trusted("?"));
     let revision_read = revision.map_or(Revision::FIRST, |AtLeast(number)| Revision::new(number));
     let command = kind.read(id, revision_read, facts, at);
     if at.is_clean() {

@@ -35,9 +35,9 @@ members! {
 }
 
 impl Relationship {
-    /// The name of the fact by which this relationship is applied.
+    /// The list of the facts by which this relationship is applied.
     #[must_use]
-    pub fn name(object: &str, relation: &str, subject: &str) -> Name {
+    pub fn applied(object: &str, relation: &str, subject: &str) -> Name {
         Name::new(Space::Relationship, &[object, relation, subject])
     }
 }
@@ -48,10 +48,10 @@ impl FactKind for Relationship {
         name: "relationship",
     };
 
-    fn names(&self, _: &str) -> Vec<Name> {
+    fn listed(&self, _: &str) -> Vec<Name> {
         match self.state {
             RelationshipState::Applied => {
-                vec![Self::name(&self.object, &self.relation, &self.subject)]
+                vec![Self::applied(&self.object, &self.relation, &self.subject)]
             }
             RelationshipState::Revoked => Vec::new(),
         }
@@ -74,9 +74,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::reference::Fact;
     use crate::domain::reference::schema::{check, faults_with, taken_with};
-    use crate::domain::resource::Resource;
     use crate::domain::scenario::Scenario;
 
     const KIND: &str = "relationship";
@@ -87,10 +85,9 @@ mod tests {
         facts
     }
 
-    fn names(scenario: &Scenario, id: &str) -> Vec<Name> {
-        scenario
-            .state::<Fact<Relationship>>(&[id])
-            .map_or_else(Vec::new, |fact| fact.names())
+    fn applied(scenario: &Scenario) -> usize {
+        let list = Relationship::applied("branch/branch-1", "finance_operator", "operator-1");
+        scenario.view(|view| view.listed(list)).len()
     }
 
     #[test]
@@ -108,27 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn an_applied_relationship_is_found_by_what_it_says() {
+    fn a_relationship_is_found_by_what_it_says_while_a_fact_applies_it() {
         let mut scenario = Scenario::new();
+        assert_eq!(applied(&scenario), 0);
         scenario.fact(KIND, "any-1", 1, sample());
-        let name = Relationship::name("branch/branch-1", "finance_operator", "operator-1");
-        assert_eq!(names(&scenario, "any-1"), [name]);
-        let swapped = Relationship::name("branch/branch-1", "operator-1", "finance_operator");
-        assert_ne!(name, swapped);
-    }
-
-    #[test]
-    fn a_relationship_is_applied_by_one_fact_and_by_another_once_that_is_revoked() {
-        let mut scenario = Scenario::new();
-        scenario.fact(KIND, "any-1", 1, sample());
-        assert_eq!(
-            scenario.put_fact(KIND, "any-2", 1, sample()).code(),
-            "conflict"
-        );
-        scenario.fact(KIND, "any-2", 1, revoked());
+        scenario.fact(KIND, "any-2", 1, sample());
+        assert_eq!(applied(&scenario), 2);
         scenario.fact(KIND, "any-1", 2, revoked());
-        assert_eq!(names(&scenario, "any-1"), []);
-        scenario.fact(KIND, "any-2", 2, sample());
-        assert_eq!(names(&scenario, "any-2").len(), 1);
+        assert_eq!(applied(&scenario), 1);
+        scenario.fact(KIND, "any-2", 2, revoked());
+        assert_eq!(applied(&scenario), 0);
     }
 }

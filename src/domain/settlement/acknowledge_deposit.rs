@@ -717,7 +717,7 @@ mod tests {
     #[test]
     fn a_deposit_is_acknowledged_where_one_is_awaited_or_late() {
         for status in StatementStatus::ALL {
-            let (mut scenario, id) = standing(*status);
+            let (mut scenario, id) = standing(status);
             let then = scenario.when(NAME, &[], &body(&id));
             match status {
                 StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears => {

@@ -307,7 +307,11 @@ impl Resource for Statement {
             }
             (state, event) => panic!(
                 "{event:?} cannot follow on a statement that {}",
-                if state.is_some() { "exists" } else { "does not exist" }
+                if state.is_some() {
+                    "exists"
+                } else {
+                    "does not exist"
+                }
             ),
         }
     }
@@ -321,7 +325,10 @@ impl Resource for Statement {
     }
 
     fn names(&self) -> Vec<Name> {
-        vec![Name::new(Space::StatementCode, &[&self.opening.statement_code])]
+        vec![Name::new(
+            Space::StatementCode,
+            &[&self.opening.statement_code],
+        )]
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -378,7 +385,8 @@ impl Statement {
             reason: acknowledged.reason.clone(),
             inter_office: acknowledged.inter_office.clone(),
         });
-        self.line_acknowledgements.extend(acknowledged.lines.iter().cloned());
+        self.line_acknowledgements
+            .extend(acknowledged.lines.iter().cloned());
         self.status = StatementStatus::AwaitingConfirmation;
         self.revision = committed;
         self.updated_at = at;
@@ -457,7 +465,11 @@ impl<'a> StatementView<'a> {
             updated_at: statement.updated_at,
             message_to_branch: opening.message_to_branch.as_ref(),
             head_office_private_memo: memo.filter(|_| may_request(actor)),
-            transition_audits: statement.transition_audits.iter().map(AuditView::new).collect(),
+            transition_audits: statement
+                .transition_audits
+                .iter()
+                .map(AuditView::new)
+                .collect(),
             line_acknowledgements: &statement.line_acknowledgements,
             manual_rows: [],
         }
