@@ -312,6 +312,7 @@ impl<'a> Walk<'a> {
             window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?,
             segment,
             self.log,
+            length,
         )
         .map_err(|version| self.unsupported(&name, version))?
         {
@@ -498,7 +499,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Error> {
         let frame = window
             .get(offset, to_usize(header.bytes()))
-            .map_err(Error::io("read", self.storage.describe(name)))?;
+            .map_err(|source| Error::io("read", self.storage.describe(name))(source))?;
         self.index.note(header.first, segment.number, offset);
         for payload in header.records(frame).into_iter().flatten() {
             let position = self.next;
@@ -657,6 +658,7 @@ fn header_fault(
     block: &[u8],
     segment: &Segment,
     log: format::LogId,
+    length: u64,
 ) -> Result<Option<(u64, &'static str)>, u32> {
     let header = match SegmentHeader::parse(block) {
         format::HeaderFound::Sound(header) => header,
@@ -669,6 +671,11 @@ fn header_fault(
         Some((40, "the file holds another segment of this log"))
     } else if header.epoch != segment.epoch {
         Some((32, "the segment belongs to another epoch"))
+    } else if segment.seal.is_none() && length != header.size {
+        Some((
+            length,
+            "the file has lost its end, or the manifest is older than it",
+        ))
     } else {
         None
     })
