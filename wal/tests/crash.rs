@@ -106,7 +106,8 @@ fn on_two_threads(numbers: std::ops::Range<u64>, body: impl Fn(u64) + Sync) {
 
 #[test]
 fn a_power_cut_before_any_call_loses_nothing_acknowledged() {
-    for seed in seed(1)..seed(1) + campaign() {
+    let seed = seed(1);
+    for seed in seed..seed + 3 * campaign() {
         let whole = SimDisk::new();
         let done = workload(&whole, seed, 24);
         assert_eq!(done.acknowledged, done.appended.len());
@@ -128,7 +129,7 @@ fn a_power_cut_before_any_call_loses_nothing_acknowledged() {
 #[test]
 fn power_cuts_during_recovery_lose_nothing_acknowledged() {
     let seed = seed(2);
-    for seed in seed..seed + campaign() {
+    for seed in seed..seed + 4 * campaign() {
         let whole = SimDisk::new();
         workload(&whole, seed, 12);
         on_two_threads(0..whole.calls() + 1, |cut| {
@@ -216,7 +217,7 @@ fn nothing_appended_means_nothing_left_behind() {
 #[test]
 fn a_power_cut_under_the_journal_thread_loses_nothing_acknowledged() {
     let seed = seed(5);
-    for seed in seed..seed + 150 * campaign() {
+    for seed in seed..seed + 300 * campaign() {
         let mut random = random(seed);
         let disk = SimDisk::new();
         let first: Vec<_> = (0..5).map(|_| record(&mut random, 2000)).collect();
