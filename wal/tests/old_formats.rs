@@ -82,3 +82,19 @@ fn what_is_written_is_still_version_1_to_the_byte() {
         );
     }
 }
+
+#[test]
+fn the_readme_has_the_tables_of_the_source() {
+    let readme = include_str!("../README.md");
+    let sources = [
+        include_str!("../src/format.rs"),
+        include_str!("../src/frame.rs"),
+        include_str!("../src/manifest.rs"),
+    ];
+    let rows = sources.iter().flat_map(|source| source.lines());
+    let rows: Vec<_> = rows.filter_map(|line| line.strip_prefix("//! |")).collect();
+    assert!(rows.len() > 40);
+    for row in rows {
+        assert!(readme.contains(row), "the README lacks: {row}");
+    }
+}

@@ -158,7 +158,7 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
     disk.names()
         .into_iter()
-        .filter(|name| name.starts_with("segment-"))
+        .filter(|name| name.ends_with(".log"))
         .collect()
 }
 
