@@ -42,9 +42,16 @@ impl Demo {
             Some(data) => data.to_owned(),
             None => std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4())),
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(&data)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&data)?;
         let key = key_in(&data)?;
-        Ok(Self { data, is_temporary, key })
+        Ok(Self {
+            data,
+            is_temporary,
+            key,
+        })
     }
 
     /// The data directory.
@@ -76,7 +83,10 @@ impl Demo {
     pub fn introduction(&self, url: &str) -> Result<String, BoxError> {
         let mut lines = vec![String::new()];
         if self.is_temporary {
-            lines.push(format!("# data directory (pass --data to keep one): {}", self.data.display()));
+            lines.push(format!(
+                "# data directory (pass --data to keep one): {}",
+                self.data.display()
+            ));
         } else {
             lines.push(format!("# data directory: {}", self.data.display()));
         }
@@ -109,7 +119,9 @@ impl Demo {
         let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
         let mut permissions: Vec<String> = texts(&actor.permissions);
         // Whoever tries the demonstration may bring in more facts.
-        let writes = permissions.iter().any(|permission| permission == FACTS_WRITE);
+        let writes = permissions
+            .iter()
+            .any(|permission| permission == FACTS_WRITE);
         if actor.kind == ActorKind::SystemWorkflow && !writes {
             permissions.push(FACTS_WRITE.to_owned());
         }
@@ -166,7 +178,11 @@ fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
         return Ok(SigningKey::from_pem(&pem)?);
     }
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
-    let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
+    let mut made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&file)?;
     made.write_all(key.to_pem()?.as_bytes())?;
     Ok(key)
 }

@@ -68,10 +68,21 @@ struct LoadArgs {
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
     /// A running server, http://HOST:PORT.
-    #[arg(long, value_name = "URL", conflicts_with = "data", required_unless_present = "data", requires = "token")]
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "data",
+        required_unless_present = "data",
+        requires = "token"
+    )]
     url: Option<Uri>,
     /// The token of a system_workflow with the permission facts:write.
-    #[arg(long, value_name = "TOKEN", env = "CAREBOOK_TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "CAREBOOK_TOKEN",
+        hide_env_values = true
+    )]
     token: Option<String>,
     /// A stopped server's data directory.
     #[arg(long, value_name = "DIR")]
@@ -160,9 +171,12 @@ fn load_into(data: &std::path::Path, input: impl Read) -> Result<Value, Failure>
     });
     let (engine, _) = open(data, opening, on_fatal)?;
     let engine = Arc::new(engine);
-    let loaded = on_lane(&engine, load_lines(&engine, input, |_| {})).map_err(Failure::from_error)?;
+    let loaded =
+        on_lane(&engine, load_lines(&engine, input, |_| {})).map_err(Failure::from_error)?;
     let summary = loaded.map_err(Failure::other)?;
-    engine.shut_down().map_err(|error| Failure::of_log(&error))?;
+    engine
+        .shut_down()
+        .map_err(|error| Failure::of_log(&error))?;
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
 }
 
@@ -191,12 +205,16 @@ pub async fn load_lines(
         }
         let mut rest = &chunk[..read];
         while let Some(line) = lines.next(&mut rest) {
-            batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+            batch
+                .take(Incoming::of_line(&line, FACTS, engine.now()))
+                .await;
         }
         counted(batch.counted());
     }
     if let Some(line) = lines.finish() {
-        batch.take(Incoming::of_line(&line, FACTS, engine.now())).await;
+        batch
+            .take(Incoming::of_line(&line, FACTS, engine.now()))
+            .await;
     }
     let finished = batch.finish().await;
     let (summary, _) = finished.map_err(|reply| format!("the engine did not go on: {reply:?}"))?;
@@ -210,7 +228,9 @@ fn send(url: &Uri, token: &str, input: impl Read + Send + 'static) -> Result<Val
             "{url}: only http:// is spoken here; load through the listener inside"
         )));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(Failure::from_error)?;
     let (status, body) = runtime
         .block_on(post(url, token, input))
@@ -254,7 +274,10 @@ async fn post(
         }
     });
     let request = Request::post("/reference-facts")
-        .header(HOST, url.authority().map_or(host, |authority| authority.as_str()))
+        .header(
+            HOST,
+            url.authority().map_or(host, |authority| authority.as_str()),
+        )
         .header(AUTHORIZATION, format!("Bearer {token}"))
         .header(CONTENT_TYPE, "application/x-ndjson")
         .body(body)?;

@@ -84,11 +84,7 @@ pub struct Opening {
 ///
 /// # Errors
 /// When the directory is held, damaged, or cannot be used.
-pub fn open(
-    data: &Path,
-    opening: Opening,
-    on_fatal: OnFatal,
-) -> Result<(Engine, Report), Failure> {
+pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine, Report), Failure> {
     let storage = if opening.create {
         wal::open_dir(data)
     } else {

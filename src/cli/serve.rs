@@ -1,6 +1,6 @@
 //! `carebook serve`: recovers the data directory, then serves until it is told to stop.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,10 +145,14 @@ impl ServeArgs {
         let stop = listen_to_signals(verifier, self.jwks.clone()).map_err(Failure::from_error)?;
         say(&format!("listening on {scheme}://{address}"));
         if let Some(demo) = &demo {
-            say(&demo.introduction(&format!("{scheme}://{address}")).map_err(Failure::other)?);
+            say(&demo
+                .introduction(&format!("{scheme}://{address}"))
+                .map_err(Failure::other)?);
         }
         server.run(listener, stop).map_err(Failure::from_error)?;
-        engine.shut_down().map_err(|error| Failure::of_log(&error))?;
+        engine
+            .shut_down()
+            .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
     }
@@ -239,6 +243,7 @@ fn log_to_stderr() {
         .add_directive("ractor=warn".parse().expect("a constant directive parses"));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .try_init();
 }
@@ -265,7 +270,9 @@ fn listen_to_signals(
     jwks: Option<PathBuf>,
 ) -> std::io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let (mut terminate, mut interrupt, mut hang_up) = {
         let _inside = runtime.enter();
         (
@@ -274,24 +281,26 @@ fn listen_to_signals(
             signal(SignalKind::hangup())?,
         )
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    _ = terminate.recv() => break,
-                    _ = interrupt.recv() => break,
-                    _ = hang_up.recv() => {}
-                    () = tokio::time::sleep(KEY_SET_INTERVAL) => {}
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = hang_up.recv() => {}
+                        () = tokio::time::sleep(KEY_SET_INTERVAL) => {}
+                    }
+                    if let Some(file) = &jwks {
+                        reload(&verifier, file);
+                    }
                 }
-                if let Some(file) = &jwks {
-                    reload(&verifier, file);
-                }
-            }
-        });
-        tracing::info!("told to stop");
-        // Nobody receives when the server has ended already.
-        let _ = sender.send(true);
-    })?;
+            });
+            tracing::info!("told to stop");
+            // Nobody receives when the server has ended already.
+            let _ = sender.send(true);
+        })?;
     Ok(receiver)
 }
 
@@ -314,7 +323,9 @@ fn reload(verifier: &TokenVerifier, file: &Path) {
 /// # Errors
 /// When the runtime cannot be built.
 pub fn on_lane<T>(engine: &Engine, work: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     Ok(runtime.block_on(async {
         let gate = tokio::spawn(engine.lanes().run(0));
         let done = work.await;

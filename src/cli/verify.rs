@@ -49,7 +49,9 @@ impl VerifyArgs {
         })?;
         let replay = replaying.finish();
         let mut kinds = std::collections::BTreeMap::<u16, u64>::new();
-        replay.tables.each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
+        replay
+            .tables
+            .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
         if self.json {
             let torn: Vec<_> = report
                 .torn
@@ -99,9 +101,15 @@ impl VerifyArgs {
             row("last commit at".to_owned(), at.to_string());
         }
         row("keys".to_owned(), replay.tables.keys().to_string());
-        row("outbox messages".to_owned(), replay.outbox_messages.to_string());
+        row(
+            "outbox messages".to_owned(),
+            replay.outbox_messages.to_string(),
+        );
         for (tag, count) in &replay.operations {
-            row(format!("commits of {}", operation_name(*tag)), count.to_string());
+            row(
+                format!("commits of {}", operation_name(*tag)),
+                count.to_string(),
+            );
         }
         for (tag, count) in &kinds {
             row(format!("resources: {}", kind_name(*tag)), count.to_string());

@@ -107,7 +107,14 @@ impl<'a> Batch<'a> {
     /// How many facts were counted so far.
     #[must_use]
     pub fn counted(&self) -> u64 {
-        let Summary { applied, unchanged, stale, conflict, invalid, .. } = &self.summary;
+        let Summary {
+            applied,
+            unchanged,
+            stale,
+            conflict,
+            invalid,
+            ..
+        } = &self.summary;
         applied + unchanged + stale + conflict + invalid
     }
 
