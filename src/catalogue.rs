@@ -15,6 +15,7 @@ use crate::domain::reference::{
     reservation_financial_facts, settlement_account,
 };
 use crate::domain::resource::{AnyResource, Registered};
+use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::{family, mother, payment, settlement};
 
@@ -200,6 +201,21 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        5,
+        "open_data_room_request",
+        "/settlement-data-room-export-requests",
+        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        6,
+        "mark_artifact_ready",
+        "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts",
+        &Erased::<settlement::mark_artifact_ready::MarkArtifactReady>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
         7,
         "update_mother_profile",
         "/mother/profile",
@@ -258,6 +274,11 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_data_room_request",
+        "/settlement-data-room-requests/{requestId}",
+        settlement::read_data_room::read_data_room,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -287,6 +308,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
+    &Registered::<DataRoomRequest>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.
