@@ -14,10 +14,11 @@ use crate::domain::reference::{
     regional_benefit_policy, relationship, reservation_booking, reservation_draft,
     reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, settlement};
+use crate::domain::{family, mother, payment, reservation, settlement};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +243,14 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        10,
+        "assign_caregiver",
+        "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        &Erased::<reservation::assign_caregiver::AssignCaregiver>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
@@ -279,6 +288,11 @@ pub static READS: &[ReadRow] = &[
         "/settlement-data-room-requests/{requestId}",
         settlement::read_data_room::read_data_room,
     ),
+    ReadRow::new(
+        "read_care_team_roster",
+        "/care-team-rosters/{reservationBookingId}",
+        reservation::read_roster::read_roster,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -309,6 +323,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
     &Registered::<DataRoomRequest>::NEW,
+    &Registered::<CareTeamRoster>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.

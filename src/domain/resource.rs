@@ -99,6 +99,8 @@ crate::words! {
         Relationship = "relationship",
         /// The code of a settlement data-room request.
         DataRoomRequestCode = "data-room request code",
+        /// The identifier of a care-team assignment decision.
+        AssignmentDecision = "care-team assignment decision",
     }
 }
 
