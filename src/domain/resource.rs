@@ -97,6 +97,8 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// The booking that a confirmed draft extends.
+        ExtensionSource = "extension source",
     }
 }
 
