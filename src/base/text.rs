@@ -143,6 +143,8 @@ texts! {
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     } }
+    /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
+    BranchCode { max: 4_000, blank: true, form: is_branch_code }
 }
 
 /// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
@@ -178,6 +180,15 @@ fn is_phone_number(text: &str) -> bool {
     (8..=15).contains(&digits.len())
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && !digits.starts_with('0')
+}
+
+fn is_branch_code(text: &str) -> bool {
+    let leads = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    (2..=32).contains(&text.len())
+        && text.as_bytes().first().is_some_and(leads)
+        && text
+            .bytes()
+            .all(|byte| leads(&byte) || matches!(byte, b'_' | b'-'))
 }
 
 fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
@@ -265,6 +276,17 @@ mod tests {
             (code::<VersionLabel>(&"a".repeat(121)), "too_long"),
             (code::<Sha256Hex>(&"a".repeat(64)), "ok"),
             (code::<Sha256Hex>(&"A".repeat(64)), "pattern"),
+            (code::<BranchCode>("S1"), "ok"),
+            (code::<BranchCode>("1_-"), "ok"),
+            (code::<BranchCode>(&"A".repeat(32)), "ok"),
+            (code::<BranchCode>(&"A".repeat(33)), "pattern"),
+            (code::<BranchCode>("A"), "pattern"),
+            (code::<BranchCode>("-A"), "pattern"),
+            (code::<BranchCode>("_A"), "pattern"),
+            (code::<BranchCode>("Aa"), "pattern"),
+            (code::<BranchCode>("A A"), "pattern"),
+            (code::<BranchCode>("  "), "pattern"),
+            (code::<BranchCode>(""), "too_short"),
         ] {
             assert_eq!(code, expected);
         }
