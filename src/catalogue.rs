@@ -1,24 +1,27 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use crate::domain::branch::account_snapshot::AccountSnapshot;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
+use crate::domain::branch::organization::Organization;
+use crate::domain::branch::state::Branch;
 use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
 use crate::domain::reference::{
-    self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
-    extension_eligibility, family_account, final_review_projection, gateway_payment,
-    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_financial_facts,
-    settlement_account,
+    self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, gateway_payment, payment_change_adjustment, payment_obligation,
+    payment_product_plan, payout_instruction, regional_benefit_policy, relationship,
+    reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, reservation, settlement};
+use crate::domain::{branch, family, mother, payment, reservation, settlement};
 
 pub use crate::domain::reference::kinds::FACTS;
 
@@ -196,6 +199,15 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        3,
+        "create_branch",
+        "/admin/branches",
+        &Erased::<branch::create::CreateBranch>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable(),
+    Row::new(
         4,
         "grant_care_history_access",
         "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
@@ -253,6 +265,24 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        14,
+        "accept_manager_invitation",
+        "/branch/manager-invitations/accept",
+        &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable()
+    .problems(ProblemShape::Invitation),
+    Row::new(
+        16,
+        "snapshot_settlement_account",
+        "/branch-settlement-account-statement-snapshots",
+        &Erased::<branch::snapshot_settlement_account::SnapshotSettlementAccount>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
@@ -266,6 +296,13 @@ pub static OPERATIONS: &[Row] = &[
     )
     .keyed(KeySource::Header)
     .gives(Success::Created),
+    Row::new(
+        19,
+        "update_branch_office_profile",
+        "/branch-office-profile-updates",
+        &Erased::<branch::update_profile::UpdateProfile>::NEW,
+    )
+    .keyed(KeySource::Body),
 ];
 
 /// The reads.
@@ -306,6 +343,26 @@ pub static READS: &[ReadRow] = &[
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
+    ReadRow::new(
+        "read_organization",
+        "/organization",
+        branch::read_organization::read_organization,
+    ),
+    ReadRow::new(
+        "read_branch",
+        "/admin/branches/{branchId}",
+        branch::read_branch::read_branch,
+    ),
+    ReadRow::new(
+        "read_branch_office_profile",
+        "/branch-office-profiles/{id}",
+        branch::read_office_profile::read_office_profile,
+    ),
+    ReadRow::new(
+        "read_account_snapshot",
+        "/branch-settlement-account-statement-snapshots/{snapshotId}",
+        branch::read_account_snapshot::read_account_snapshot,
+    ),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
@@ -325,7 +382,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
     &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &Registered::<BranchOfficeProfile>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
     &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
@@ -334,6 +391,9 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<CareHistoryAuthority>::NEW,
     &Registered::<DataRoomRequest>::NEW,
     &Registered::<CareTeamRoster>::NEW,
+    &Registered::<Organization>::NEW,
+    &Registered::<Branch>::NEW,
+    &Registered::<AccountSnapshot>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -3,12 +3,13 @@
 
 use super::put::{AnyFactKind, FactsOf};
 use super::{
-    Fact, actor, branch_office_profile, candidate_snapshot, consent_version, extension_eligibility,
-    family_account, final_review_projection, gateway_payment, payment_change_adjustment,
-    payment_obligation, payment_product_plan, payout_instruction, regional_benefit_policy,
-    relationship, reservation_booking, reservation_financial_facts, settlement_account,
+    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, gateway_payment, payment_change_adjustment, payment_obligation,
+    payment_product_plan, payout_instruction, regional_benefit_policy, relationship,
+    reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::base::revision::Revision;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::resource::View;
@@ -30,7 +31,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
     &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &FactsOf::<BranchOfficeProfile>::NEW,
     &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &FactsOf::<Fact<relationship::Relationship>>::NEW,
     &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
