@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(scenario.disposition, Disposition::Done);
         let organization = scenario.state::<Organization>(&["organization"]).unwrap();
         assert_eq!(organization.revision.number(), 2);
-        assert_eq!(organization.branch_count, 2);
+        assert_eq!(organization.branch_count, 1);
         let branch = branch_of(&scenario, &answer);
         assert_eq!(branch.revision, Revision::FIRST);
         assert_eq!(branch.created_at.to_string(), "2026-11-20T12:00:00.000Z");
