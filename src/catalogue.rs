@@ -5,14 +5,16 @@ use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payment::admin_audit::AdminAudit;
+use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
+use crate::domain::payment::obligation::Obligation;
 use crate::domain::read::Read;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
     self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
-    extension_eligibility, family_account, final_review_projection, gateway_payment,
-    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
-    reservation_financial_facts, settlement_account,
+    extension_eligibility, family_account, final_review_projection, payment_change_adjustment,
+    payment_product_plan, payout_instruction, regional_benefit_policy, relationship,
+    reservation_booking, reservation_draft, reservation_financial_facts, settlement_account,
 };
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::state::Statement;
@@ -231,6 +233,20 @@ pub static OPERATIONS: &[Row] = &[
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
         &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
     ),
+    Row::new(
+        20,
+        "pre_register_payment",
+        "/reservation-payment-pre-registrations",
+        &Erased::<payment::pre_register::PreRegister>::NEW,
+    )
+    .keyed(KeySource::Header),
+    Row::new(
+        21,
+        "administer_gateway",
+        "/billing-engine-payment-admin-operations",
+        &payment::administer_gateway::AdministerGateway,
+    )
+    .keyed(KeySource::Body),
 ];
 
 /// The reads.
@@ -258,6 +274,16 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_pre_registration",
+        "/reservation-payment-pre-registrations/{paymentId}",
+        payment::read_pre_registration::read_pre_registration,
+    ),
+    ReadRow::new(
+        "read_admin_audit",
+        "/billing-engine-payment-admin-operations/{auditId}",
+        payment::read_admin_audit::read_admin_audit,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -274,7 +300,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &Registered::<Fact<payment_obligation::PaymentObligation>>::NEW,
+    &Registered::<Obligation>::NEW,
     &Registered::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
     &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
@@ -283,10 +309,12 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
-    &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &Registered::<PaymentSubject>::NEW,
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
+    &Registered::<SearchSubject>::NEW,
+    &Registered::<AdminAudit>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.
@@ -300,7 +328,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
+    &FactsOf::<Obligation>::NEW,
     &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
     &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
@@ -309,7 +337,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
     &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &FactsOf::<Fact<relationship::Relationship>>::NEW,
-    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &FactsOf::<PaymentSubject>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -97,6 +97,8 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// A list: the payments that the gateway finds by one search key.
+        GatewaySearchKey = "gateway search key",
     }
 }
 
