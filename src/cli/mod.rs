@@ -1,4 +1,82 @@
-//! The commands of the command line.
+//! The command line: what each command does, and how it ends.
 
+pub mod demo;
+pub mod exit;
+pub mod facts;
+pub mod open;
+pub mod serve;
 pub mod signing;
 pub mod token;
+pub mod verify;
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::{Parser, Subcommand};
+
+/// The HTTP and JSON backend of a care-service platform: reservation payments, settlement,
+/// branches and caregivers.
+#[derive(Parser)]
+#[command(
+    name = "carebook",
+    version,
+    after_help = "\
+Examples:
+  carebook serve --demo
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --jwks jwks.json \\
+      --issuer https://id.example.com --audience carebook
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
+  carebook verify --data /srv/carebook
+
+Exit codes:
+  0  done
+  1  failed, or the data directory is held by another process
+  2  the arguments are wrong
+  3  the log is damaged: file, offset and position are named
+  4  verify: the data directory is held by a running server"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the service.
+    Serve(Box<serve::ServeArgs>),
+    // Its own arguments bring the help text.
+    #[allow(missing_docs)]
+    Token(Box<token::TokenArgs>),
+    /// Brings reference facts in, or shows what they look like.
+    Facts(facts::FactsArgs),
+    /// Reads a whole log, checks every byte of it, replays it, and says what it found.
+    Verify(verify::VerifyArgs),
+}
+
+/// Parses the arguments and does what they say.
+pub fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
+        Command::Serve(arguments) => arguments.run(),
+        Command::Token(arguments) => arguments
+            .run(SystemTime::now(), &mut std::io::stdout())
+            .map_err(exit::Failure::from_error),
+        Command::Facts(arguments) => arguments.run(),
+        Command::Verify(arguments) => arguments.run(),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -21,6 +21,7 @@ pub mod admission;
 pub mod claims;
 pub mod clock;
 pub mod directory;
+pub mod intake;
 pub mod lane;
 mod mint;
 mod resource;
@@ -289,6 +290,12 @@ impl Engine {
             header_key: None,
         };
         self.shared.execute(call).await
+    }
+
+    /// The lanes, for the runtimes that are to be them.
+    #[must_use]
+    pub fn lanes(&self) -> Arc<Lanes> {
+        Arc::clone(&self.shared.lanes)
     }
 
     /// The highest durable position.

@@ -4,7 +4,6 @@
 //! when one of them is durable, so a batch of millions needs no more memory than one of hundreds.
 //! Facts of one resource keep their order.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,24 +12,20 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::HeaderMap;
-use tokio::task::JoinSet;
 
 use super::request::{is_media_type, parse_object};
 use super::response::{Answer, Manner, at_position, json};
 use super::service::{json_body, unsupported_media_type};
 use crate::base::actor::Actor;
-use crate::base::digest::Digest;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};
 use crate::domain::operation::to_json;
-use crate::domain::reference::intake::{Incoming, Label, Lines, Summary, parse_batch};
-use crate::domain::reference::put::FactResult;
+use crate::domain::reference::intake::{Incoming, Lines, parse_batch};
 use crate::domain::reference::read_fact::may_write;
 use crate::domain::rejection::Rejection;
-use crate::engine::{Engine, Reply};
+use crate::engine::Engine;
+use crate::engine::intake::Batch;
 
-/// Facts of one batch that may be in flight at once.
-const IN_FLIGHT_MAX: usize = 512;
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -93,7 +88,7 @@ async fn one_body(engine: &Arc<Engine>, actor: Arc<Actor>, items: &[Json<'_>]) -
             .take(Incoming::of_item(index, item, FACTS, engine.now()))
             .await;
     }
-    batch.answer().await
+    answer(batch).await
 }
 
 async fn stream<B>(engine: &Arc<Engine>, actor: Arc<Actor>, mut body: B) -> Answer
@@ -125,7 +120,7 @@ where
                 .take(Incoming::of_line(&line, FACTS, engine.now()))
                 .await;
         }
-        if batch.trouble.is_some() {
+        if batch.is_broken() {
             break;
         }
     }
@@ -134,97 +129,12 @@ where
             .take(Incoming::of_line(&line, FACTS, engine.now()))
             .await;
     }
-    batch.answer().await
+    answer(batch).await
 }
 
-/// A batch on its way.
-struct Batch<'a> {
-    engine: &'a Arc<Engine>,
-    actor: Arc<Actor>,
-    summary: Summary,
-    /// Facts in flight.
-    tasks: JoinSet<(Label, Reply)>,
-    /// The resources in flight, and by the number of the fact which one it is.
-    busy: HashSet<Digest>,
-    numbers: HashMap<u64, Digest>,
-    position: u64,
-    /// The first answer that was neither done nor refused.
-    trouble: Option<Reply>,
-}
-
-impl<'a> Batch<'a> {
-    fn new(engine: &'a Arc<Engine>, actor: Arc<Actor>) -> Self {
-        Self {
-            engine,
-            actor,
-            summary: Summary::default(),
-            tasks: JoinSet::new(),
-            busy: HashSet::new(),
-            numbers: HashMap::new(),
-            position: engine.durable(),
-            trouble: None,
-        }
-    }
-
-    /// Takes one fact in; waits when many are in flight, or one of the same resource.
-    async fn take(&mut self, incoming: Incoming) {
-        let Incoming { label, command } = incoming;
-        let command = match command {
-            Ok(command) => command,
-            Err(faults) => return self.summary.count(label, FactResult::Invalid, faults),
-        };
-        if self.trouble.is_some() {
-            return;
-        }
-        let kind = label.kind.as_deref().unwrap_or_default();
-        let id = label.id.as_ref().map_or("", |id| id.as_str());
-        let resource = Digest::of(0, &[kind, id]);
-        while self.tasks.len() >= IN_FLIGHT_MAX || self.busy.contains(&resource) {
-            self.finish_one().await;
-        }
-        self.busy.insert(resource);
-        self.numbers.insert(label.index, resource);
-        let (engine, actor) = (Arc::clone(self.engine), Arc::clone(&self.actor));
-        self.tasks
-            .spawn(async move { (label, engine.put_fact(actor, command).await) });
-    }
-
-    async fn finish_one(&mut self) {
-        let Some(finished) = self.tasks.join_next().await else {
-            return;
-        };
-        let Ok((label, reply)) = finished else {
-            self.trouble = Some(Reply::Fault);
-            return;
-        };
-        if let Some(resource) = self.numbers.remove(&label.index) {
-            self.busy.remove(&resource);
-        }
-        match reply {
-            Reply::Done { body, position, .. } => {
-                self.position = self.position.max(position);
-                let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
-                self.summary.count(label, result, Vec::new());
-            }
-            Reply::Refused {
-                rejection,
-                position,
-            } => {
-                self.position = self.position.max(position);
-                self.summary
-                    .count(label, FactResult::of_refusal(&rejection), Vec::new());
-            }
-            other => self.trouble = Some(other),
-        }
-    }
-
-    async fn answer(mut self) -> Answer {
-        while !self.tasks.is_empty() {
-            self.finish_one().await;
-        }
-        match self.trouble {
-            Some(reply) => Manner::PLAIN.reply(reply, Success::Ok),
-            None => at_position(json(StatusCode::OK, to_json(&self.summary)), self.position),
-        }
+async fn answer(batch: Batch<'_>) -> Answer {
+    match batch.finish().await {
+        Ok((summary, position)) => at_position(json(StatusCode::OK, to_json(&summary)), position),
+        Err(reply) => Manner::PLAIN.reply(reply, Success::Ok),
     }
 }

@@ -429,10 +429,6 @@ impl Journal {
                 Task::Seal => self.writer.seal()?,
                 Task::Stop => return self.writer.seal(),
             }
-            self.shared
-                .room
-                .left
-                .store(self.writer.left(), Ordering::Relaxed);
         }
     }
 
@@ -483,6 +479,8 @@ impl Journal {
             }
             let (batch, behind) = rest.split_at(count);
             let last = self.writer.commit(batch)?;
+            let left = self.writer.left();
+            self.shared.room.left.store(left, Ordering::Relaxed);
             let bytes = batch.iter().map(Vec::len).sum();
             self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.durable.store(last, Ordering::Release);
@@ -513,6 +511,7 @@ impl Journal {
                 ));
             }
             depot.wanted = Some(frame);
+            shared.room.left.store(0, Ordering::Relaxed);
             shared.exchange.notify_all();
             shared.exchange.wait(&mut depot);
         };

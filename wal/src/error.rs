@@ -75,6 +75,18 @@ impl Error {
         move |source| Self::Io { what, file, source }
     }
 
+    /// The same error, but never one that passes.
+    pub(crate) fn into_final(self) -> Self {
+        match self {
+            Self::Io { what, file, source } => Self::Io {
+                what,
+                file,
+                source: io::Error::other(source),
+            },
+            other => other,
+        }
+    }
+
     /// Whether the cause is a full disk, which passes.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. }

@@ -71,6 +71,11 @@ pub use verify::verify;
 
 use storage::Storage;
 
+/// Compiles the example in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The storage of a directory; makes the directory (mode 0700) when it is missing.
 ///
 /// # Errors

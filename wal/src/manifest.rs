@@ -237,15 +237,27 @@ impl Manifest {
     /// Puts this manifest in the place of the one before. When it returns, this
     /// one is durable; after an error, either may be.
     pub(crate) fn store(&self, storage: &dyn Storage) -> Result<(), Error> {
-        let temp = || storage.describe(MANIFEST_TEMP);
+        self.write_beside(storage)?;
+        Self::put_in_place(storage)
+    }
+
+    /// Writes this manifest beside the one in force.
+    pub(crate) fn write_beside(&self, storage: &dyn Storage) -> Result<(), Error> {
+        let name = storage.describe(MANIFEST_TEMP);
         let file = storage
             .create(MANIFEST_TEMP)
-            .map_err(Error::io("create", temp()))?;
-        write_all_at(file.as_ref(), &self.encode(), 0).map_err(Error::io("write", temp()))?;
-        file.sync().map_err(Error::io("sync", temp()))?;
+            .map_err(Error::io("create", name.as_str()))?;
+        write_all_at(file.as_ref(), &self.encode(), 0)
+            .map_err(Error::io("write", name.as_str()))?;
+        file.sync().map_err(Error::io("sync", name))
+    }
+
+    /// Makes the manifest that was written beside the one in force.
+    pub(crate) fn put_in_place(storage: &dyn Storage) -> Result<(), Error> {
+        let name = storage.describe(MANIFEST_TEMP);
         storage
             .rename(MANIFEST_TEMP, MANIFEST)
-            .map_err(Error::io("rename", temp()))?;
+            .map_err(Error::io("rename", name))?;
         storage
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))

@@ -4,7 +4,7 @@
 //! crash in between leaves a log that is read in the same way.
 
 use crate::error::Error;
-use crate::format::{self, FIRST_FRAME, to_usize};
+use crate::format::{self, FIRST_FRAME, to_u64, to_usize};
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::storage::{File, Storage, write_all_at};
 use crate::survey::{OpenSegment, Survey, TornTail};
@@ -200,10 +200,15 @@ pub(crate) fn carry_out(
     manifest.epoch += 1;
     manifest.generation += 1;
     manifest.store(storage)?;
+    for segment in survey.open.iter().filter(|segment| segment.frames > 0) {
+        cut_off(storage, segment)?;
+    }
     for name in unused.iter().chain(&survey.leftovers) {
-        storage
-            .remove(name)
-            .map_err(Error::io("remove", storage.describe(name)))?;
+        match storage.remove(name) {
+            // The manifest that was just written had taken its temporary name.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.map_err(Error::io("remove", storage.describe(name)))?,
+        }
     }
     Ok((manifest, tails))
 }
@@ -255,29 +260,41 @@ fn copy_range(
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         write_all_at(target, &bytes[..read], into + (at - from))?;
-        at += format::to_u64(read);
+        at += to_u64(read);
     }
     Ok(())
 }
 
-/// Cuts a segment off behind its last frame and makes it durable.
+/// Makes zeros of the torn bytes of a segment, and the rest durable. It keeps
+/// its length: an open segment that is shorter than it was made has lost something.
 ///
 /// Frames that no mark covers are written once more, as they are: a process
 /// that died of a failed sync may have left them in memory only, marked as
 /// written, and a sync alone would not bring them to the disk.
 fn settle(storage: &dyn Storage, segment: &OpenSegment, mark: u64) -> Result<(), Error> {
     let name = format::segment_name(segment.number);
-    let file = storage
-        .open_write(&name)
-        .map_err(Error::io("open", storage.describe(&name)))?;
-    let from = segment
-        .unproved_from(mark)
-        .min(segment.end)
-        .max(FIRST_FRAME);
-    copy_range(file.as_ref(), from, segment.end, file.as_ref(), from)
-        .and_then(|()| file.set_length(segment.end))
-        .and_then(|()| file.sync())
-        .map_err(Error::io("seal", storage.describe(&name)))
+    let failed = |source| Error::io("seal", storage.describe(&name))(source);
+    let file = storage.open_write(&name).map_err(failed)?;
+    let from = segment.unproved_from(mark).clamp(FIRST_FRAME, segment.end);
+    copy_range(file.as_ref(), from, segment.end, file.as_ref(), from).map_err(failed)?;
+    if let Some((from, to)) = segment.torn {
+        let mut at = from;
+        while at < to {
+            let zeros = vec![0; to_usize((to - at).min(COPY))];
+            write_all_at(file.as_ref(), &zeros, at).map_err(failed)?;
+            at += to_u64(zeros.len());
+        }
+    }
+    file.sync().map_err(failed)
+}
+
+/// Gives back the zeros behind the last frame of a sealed segment. What a crash
+/// undoes of that, the next segment has no need of.
+fn cut_off(storage: &dyn Storage, segment: &OpenSegment) -> Result<(), Error> {
+    let name = format::segment_name(segment.number);
+    let file = storage.open_write(&name);
+    file.and_then(|file| file.set_length(segment.end))
+        .map_err(Error::io("cut off", storage.describe(&name)))
 }
 
 #[cfg(test)]

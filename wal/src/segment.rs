@@ -120,45 +120,15 @@ impl Maker {
         if room.is_some_and(|room| size > room) {
             return Ok(None);
         }
-        let number = self.manifest.next_number;
-        match self.make(number, size) {
-            Ok(prepared) => {
-                self.size = (self.size * 2).min(self.size_max);
-                Ok(Some(prepared))
-            }
-            Err(error) => {
-                // What is left of it takes space that others wait for. Whether
-                // this succeeds does not matter: the next start sweeps too.
-                let _ = self.storage.remove(&format::segment_temp_name(number));
-                Err(error)
-            }
-        }
+        let prepared = self.make(size)?;
+        self.size = (self.size * 2).min(self.size_max);
+        Ok(Some(prepared))
     }
 
-    fn make(&mut self, number: u64, size: u64) -> Result<Prepared, Error> {
-        let (temp, name) = (
-            format::segment_temp_name(number),
-            format::segment_name(number),
-        );
-        let epoch = self.manifest.epoch;
-        let header = SegmentHeader {
-            log: self.manifest.log,
-            epoch,
-            number,
-            size,
-        };
-        let file = self
-            .storage
-            .create(&temp)
-            .map_err(Error::io("create", self.storage.describe(&temp)))?;
-        fill(file.as_ref(), &header.encode(), size)
-            .map_err(Error::io("write", self.storage.describe(&temp)))?;
-        self.storage
-            .rename(&temp, &name)
-            .map_err(Error::io("rename", self.storage.describe(&temp)))?;
-        self.storage
-            .sync_dir("")
-            .map_err(Error::io("sync", self.storage.describe("")))?;
+    fn make(&mut self, size: u64) -> Result<Prepared, Error> {
+        let storage = Arc::clone(&self.storage);
+        let storage = storage.as_ref();
+        let (number, epoch) = (self.manifest.next_number, self.manifest.epoch);
         let mut manifest = self.manifest.clone();
         manifest.generation += 1;
         manifest.next_number = number + 1;
@@ -170,11 +140,47 @@ impl Maker {
             epoch,
             seal: None,
         });
-        manifest.store(self.storage.as_ref())?;
+
+        // All that takes space comes first: until then nothing has changed, and
+        // a full disk is no harm.
+        let (temp, name) = (
+            format::segment_temp_name(number),
+            format::segment_name(number),
+        );
+        let header = SegmentHeader {
+            log: self.manifest.log,
+            epoch,
+            number,
+            size,
+        };
+        let written = write_beside(storage, &temp, &header)
+            .and_then(|file| manifest.write_beside(storage).map(|()| file));
+        let file = match written {
+            Ok(file) => file,
+            Err(error) => {
+                // What is left of them takes space that others wait for. Whether
+                // this succeeds does not matter: the next start sweeps too.
+                let _ = storage.remove(&temp);
+                let _ = storage.remove(format::MANIFEST_TEMP);
+                return Err(error);
+            }
+        };
+        let placed = storage
+            .rename(&temp, &name)
+            .map_err(Error::io("rename", storage.describe(&temp)))
+            .and_then(|()| {
+                storage
+                    .sync_dir("")
+                    .map_err(Error::io("sync", storage.describe("")))
+            })
+            .and_then(|()| Manifest::put_in_place(storage));
+        // From here on nobody can say which manifest is in force after an
+        // error, so that none may pass for one that can be tried again.
+        placed.map_err(Error::into_final)?;
         self.manifest = manifest;
         for dropped in self.dropped.drain(..) {
             // No longer listed: if it stays, the next start removes it.
-            let _ = self.storage.remove(&format::segment_name(dropped));
+            let _ = storage.remove(&format::segment_name(dropped));
         }
         Ok(Prepared {
             file,
@@ -183,6 +189,19 @@ impl Maker {
             size,
         })
     }
+}
+
+fn write_beside(
+    storage: &dyn Storage,
+    temp: &str,
+    header: &SegmentHeader,
+) -> Result<Arc<dyn File>, Error> {
+    let file = storage
+        .create(temp)
+        .map_err(Error::io("create", storage.describe(temp)))?;
+    fill(file.as_ref(), &header.encode(), header.size)
+        .map_err(Error::io("write", storage.describe(temp)))?;
+    Ok(file)
 }
 
 /// Writes every block of a new segment, so that the file system owes nothing

@@ -168,17 +168,26 @@ pub(crate) fn survey(
 ) -> Result<Survey, Error> {
     let mut walk = Walk::new(storage, manifest, visitor, index)?;
     let mut hole: Option<(Hole, Spot)> = None;
-    for (segment, file) in manifest.segments.iter().zip(walk.open_all(manifest)?) {
+    walk.bytes_total = walk.bytes_listed(manifest)?;
+    for segment in &manifest.segments {
         let name = format::segment_name(segment.number);
-        let found = match file {
+        let found = match walk.open(&name)? {
             None => Found::Structure(spot(storage, &name, 0, "the file is missing")),
             Some(file) => walk.segment(segment, file.as_ref(), hole.is_some())?,
         };
-        match found {
-            Found::Whole => {}
-            Found::Hole(kind, place) if hole.is_none() => hole = Some((kind, place)),
-            Found::Hole(..) => {}
-            Found::Structure(place) => return Ok(walk.finish((Hole::Structure, place))),
+        match (found, &hole) {
+            (Found::Whole, _) | (Found::Hole(..), Some(_)) => {}
+            (Found::Hole(kind, place), None) => hole = Some((kind, place)),
+            (Found::Structure(place), _) => return Ok(walk.finish((Hole::Structure, place))),
+            (Found::GoesOn, None) => {}
+            (Found::GoesOn, Some((_, place))) => {
+                let what = "there are bytes behind the last frame of a segment after which another follows";
+                let place = Spot {
+                    what: what.to_owned(),
+                    ..place.clone()
+                };
+                return Ok(walk.finish((Hole::Structure, place)));
+            }
         }
     }
     if let Some(place) = walk.unlisted(manifest)? {
@@ -210,12 +219,20 @@ enum Found {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
     Hole(Hole, Spot),
+    /// Behind a hole: the first frame follows the last one before the hole.
+    GoesOn,
     Structure(Spot),
 }
 
 /// What is at one offset.
 enum Step {
+    /// A sound frame that follows the one before.
     Frame(FrameHeader),
+    End(End),
+}
+
+/// Why there is no further frame.
+enum End {
     Blank,
     Unfinished(&'static str),
     Impossible(&'static str),
@@ -277,23 +294,30 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn open_all(&mut self, manifest: &Manifest) -> Result<Vec<Option<Arc<dyn File>>>, Error> {
-        let mut files = Vec::with_capacity(manifest.segments.len());
+    fn open(&self, name: &str) -> Result<Option<Arc<dyn File>>, Error> {
+        match self.storage.open_read(name) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("open", self.storage.describe(name))(error)),
+        }
+    }
+
+    /// How much there is to read, for a bar that shows progress.
+    fn bytes_listed(&self, manifest: &Manifest) -> Result<u64, Error> {
+        let mut bytes = 0;
         for segment in &manifest.segments {
             let name = format::segment_name(segment.number);
-            match self.storage.open_read(&name) {
-                Ok(file) => {
-                    let length = file
-                        .length()
-                        .map_err(Error::io("read", self.storage.describe(&name)))?;
-                    self.bytes_total += segment.seal.map_or(length, |seal| seal.length.min(length));
-                    files.push(Some(file));
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => files.push(None),
-                Err(error) => return Err(Error::io("open", self.storage.describe(&name))(error)),
-            }
+            bytes += match segment.seal {
+                Some(seal) => seal.length,
+                None => match self.open(&name)? {
+                    None => 0,
+                    Some(file) => file.length().map_err(|source| {
+                        Error::io("read", self.storage.describe(&name))(source)
+                    })?,
+                },
+            };
         }
-        Ok(files)
+        Ok(bytes)
     }
 
     /// Reads one segment; behind a hole only for the marks in it.
@@ -312,6 +336,7 @@ impl<'a> Walk<'a> {
             window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?,
             segment,
             self.log,
+            length,
         )
         .map_err(|version| self.unsupported(&name, version))?
         {
@@ -333,66 +358,39 @@ impl<'a> Walk<'a> {
             ends: Vec::new(),
             torn: None,
         };
-        let mut fault = None;
-        loop {
-            let step = if behind {
-                Step::Blank
-            } else {
-                self.step(&mut window, segment, open.end, limit)
-                    .map_err(failed)?
-            };
-            match step {
-                Step::Frame(header) => {
-                    if header.kind == KIND_DATA {
-                        self.data(segment, &mut window, open.end, &header, &name)?;
-                    }
-                    self.mark = self.mark.max(header.durable);
-                    self.chain = header.chain;
-                    open.frames += 1;
-                    open.end += header.bytes();
-                    open.last = self.next - 1;
-                    open.chain = self.chain;
-                    self.last_frame = Some((segment.number, open.end));
-                    if segment.seal.is_none() {
-                        // Frames without records prove nothing new about the disk:
-                        // they count with the position they were written at.
-                        open.ends.push((
-                            if header.kind == KIND_DATA {
-                                open.last
-                            } else {
-                                self.next
-                            },
-                            open.end,
-                        ));
-                    }
-                    self.told(open.end);
-                }
-                Step::Blank => break,
-                Step::Unfinished(what) => {
-                    fault = Some(what);
-                    break;
-                }
-                Step::Impossible(what) => {
-                    return Ok(Found::Structure(spot(self.storage, &name, open.end, what)));
-                }
-            }
+        if behind
+            && let Step::Frame(_) = self
+                .step(&mut window, segment, FIRST_FRAME, limit)
+                .map_err(failed)?
+        {
+            return Ok(Found::GoesOn);
         }
+        let end = if behind {
+            End::Blank
+        } else {
+            self.frames(&mut window, segment, limit, &mut open)?
+        };
+        let place = |what| spot(storage, &name, open.end, what);
+        let fault = match end {
+            End::Blank => None,
+            End::Unfinished(what) => Some(what),
+            End::Impossible(what) => return Ok(Found::Structure(place(what))),
+        };
         self.bytes_done += limit;
         let Some(seal) = segment.seal else {
-            self.rest(&mut window, &mut open, length).map_err(failed)?;
-            let torn = open.torn.is_some();
-            let end = open.end;
+            open.torn = self.rest(&mut window, open.end, length).map_err(failed)?;
+            let found = match fault {
+                _ if behind => Found::Whole,
+                Some(what) => Found::Hole(Hole::Unfinished, place(what)),
+                None if open.torn.is_some() => Found::Hole(
+                    Hole::Blank,
+                    place("a frame is missing here, and bytes follow"),
+                ),
+                None => Found::Whole,
+            };
             self.settle(&open);
             self.open.push(open);
-            return Ok(match fault {
-                _ if behind => Found::Whole,
-                Some(what) => Found::Hole(Hole::Unfinished, spot(self.storage, &name, end, what)),
-                None if torn => {
-                    let what = "a frame is missing here, and bytes follow";
-                    Found::Hole(Hole::Blank, spot(self.storage, &name, end, what))
-                }
-                None => Found::Whole,
-            });
+            return Ok(found);
         };
         if open.end != seal.length {
             let what = fault.unwrap_or("the frame that belongs here is missing");
@@ -415,6 +413,52 @@ impl<'a> Walk<'a> {
         Ok(Found::Whole)
     }
 
+    /// Reads frames for as long as they follow each other.
+    fn frames(
+        &mut self,
+        window: &mut Window<'_>,
+        segment: &Segment,
+        limit: u64,
+        open: &mut OpenSegment,
+    ) -> Result<End, Error> {
+        let (storage, name) = (self.storage, format::segment_name(segment.number));
+        let failed = |source| Error::io("read", storage.describe(&name))(source);
+        loop {
+            let header = match self
+                .step(window, segment, open.end, limit)
+                .map_err(failed)?
+            {
+                Step::Frame(header) => header,
+                Step::End(end) => return Ok(end),
+            };
+            if header.kind == KIND_DATA {
+                let frame = window
+                    .get(open.end, to_usize(header.bytes()))
+                    .map_err(failed)?;
+                self.index.note(header.first, segment.number, open.end);
+                self.data(&header, frame)?;
+            }
+            self.mark = self.mark.max(header.durable);
+            self.chain = header.chain;
+            open.frames += 1;
+            open.end += header.bytes();
+            open.last = self.next - 1;
+            open.chain = self.chain;
+            if segment.seal.is_none() {
+                // Frames without records count with the position they were
+                // written before: a mark that reaches it was written later.
+                let last = if header.kind == KIND_DATA {
+                    open.last
+                } else {
+                    self.next
+                };
+                open.ends.push((last, open.end));
+            }
+            self.last_frame = Some((segment.number, open.end));
+            self.told(open.end);
+        }
+    }
+
     /// Looks at the place where the next frame may be.
     fn step(
         &mut self,
@@ -427,50 +471,54 @@ impl<'a> Walk<'a> {
         if room < to_u64(HEADER) {
             let blank = is_zero(window.get(offset, to_usize(room))?);
             return Ok(if blank {
-                Step::Blank
+                Step::End(End::Blank)
             } else {
-                Step::Unfinished("the frame is cut off")
+                Step::End(End::Unfinished("the frame is cut off"))
             });
         }
         let header = match FrameHeader::parse(window.get(offset, HEADER)?, self.seed) {
-            frame::HeaderFound::Blank => return Ok(Step::Blank),
+            frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
             frame::HeaderFound::Unsound => {
-                return Ok(Step::Unfinished(
+                return Ok(Step::End(End::Unfinished(
                     "the frame's header is unfinished or altered",
-                ));
+                )));
             }
             frame::HeaderFound::Sound(header) => header,
         };
         let starts = offset == FIRST_FRAME;
         if header.segment != segment.number || header.epoch != segment.epoch {
-            return Ok(Step::Impossible("the frame belongs to another segment"));
+            return Ok(Step::End(End::Impossible(
+                "the frame belongs to another segment",
+            )));
         }
         if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
             || (header.kind == KIND_START) != starts
             || (header.kind == KIND_DATA) != (header.records > 0)
             || header.durable >= header.first
         {
-            return Ok(Step::Impossible("the frame's header contradicts itself"));
+            return Ok(Step::End(End::Impossible(
+                "the frame's header contradicts itself",
+            )));
         }
         if header.bytes() > room {
-            return Ok(Step::Unfinished("the frame is cut off"));
+            return Ok(Step::End(End::Unfinished("the frame is cut off")));
         }
         let bytes = window.get(offset, to_usize(header.bytes()))?;
         if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, self.seed) {
-            return Ok(Step::Unfinished(
+            return Ok(Step::End(End::Unfinished(
                 "the frame's payload is unfinished or altered",
-            ));
+            )));
         }
         if starts && header.first > self.next {
             self.mark = self.mark.max(header.durable);
-            return Ok(Step::Unfinished(
+            return Ok(Step::End(End::Unfinished(
                 "the records before this segment are missing",
-            ));
+            )));
         }
         if header.first != self.next || !header.follows(bytes, &self.chain) {
-            return Ok(Step::Impossible(
+            return Ok(Step::End(End::Impossible(
                 "the frame does not follow the one before it: something was altered, removed or moved",
-            ));
+            )));
         }
         let made = match header.kind {
             KIND_START => {
@@ -480,26 +528,15 @@ impl<'a> Walk<'a> {
             _ => header.records(bytes).is_some(),
         };
         if !made {
-            return Ok(Step::Impossible(
+            return Ok(Step::End(End::Impossible(
                 "the frame's payload is not what its kind demands",
-            ));
+            )));
         }
         Ok(Step::Frame(header))
     }
 
     /// Hands the records of a sound frame to the visitor.
-    fn data(
-        &mut self,
-        segment: &Segment,
-        window: &mut Window<'_>,
-        offset: u64,
-        header: &FrameHeader,
-        name: &str,
-    ) -> Result<(), Error> {
-        let frame = window
-            .get(offset, to_usize(header.bytes()))
-            .map_err(Error::io("read", self.storage.describe(name)))?;
-        self.index.note(header.first, segment.number, offset);
+    fn data(&mut self, header: &FrameHeader, frame: &[u8]) -> Result<(), Error> {
         for payload in header.records(frame).into_iter().flatten() {
             let position = self.next;
             self.visitor
@@ -511,20 +548,20 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Looks at everything behind the end of an open segment's frames.
+    /// Looks at everything behind the end of an open segment's frames; gives
+    /// the range of what is not zero there.
     fn rest(
         &mut self,
         window: &mut Window<'_>,
-        open: &mut OpenSegment,
+        from: u64,
         length: u64,
-    ) -> io::Result<()> {
-        let Some(range) = nonzero(window, open.end, length)? else {
-            return Ok(());
+    ) -> io::Result<Option<(u64, u64)>> {
+        let Some((first, end)) = nonzero(window, from, length)? else {
+            return Ok(None);
         };
-        open.torn = Some((open.end, range.1));
         self.after = self.after.max(After::Bytes);
         // Frames begin at multiples of 8, and so do the pieces looked at here.
-        let (mut at, end) = (range.0 / 8 * 8, range.1.next_multiple_of(8));
+        let mut at = first / 8 * 8;
         while at < end {
             let piece = window.get(at, WINDOW.min(to_usize(length - at)))?;
             match frame::find_sound(piece, self.seed) {
@@ -537,7 +574,7 @@ impl<'a> Walk<'a> {
                 None => at += to_u64(piece.len().saturating_sub(HEADER) / 8 * 8 + 8),
             }
         }
-        Ok(())
+        Ok(Some((from, end)))
     }
 
     fn settle(&mut self, segment: &OpenSegment) {
@@ -657,6 +694,7 @@ fn header_fault(
     block: &[u8],
     segment: &Segment,
     log: format::LogId,
+    length: u64,
 ) -> Result<Option<(u64, &'static str)>, u32> {
     let header = match SegmentHeader::parse(block) {
         format::HeaderFound::Sound(header) => header,
@@ -669,6 +707,11 @@ fn header_fault(
         Some((40, "the file holds another segment of this log"))
     } else if header.epoch != segment.epoch {
         Some((32, "the segment belongs to another epoch"))
+    } else if segment.seal.is_none() && length != header.size {
+        Some((
+            length,
+            "the file has lost its end, or the manifest is older than it",
+        ))
     } else {
         None
     })

@@ -51,15 +51,14 @@ fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    DirBuilder::new()
-        .mode(MODE_DIRECTORY)
-        .recursive(true)
-        .create(path)?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make_directory(parent)?;
+    DirBuilder::new().mode(MODE_DIRECTORY).create(path)?;
     // The name of the new directory must outlive a power cut as its files do.
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => fs::File::open(parent)?.sync_all(),
-        _ => fs::File::open(".")?.sync_all(),
-    }
+    fs::File::open(parent)?.sync_all()
 }
 
 impl Storage for FileStorage {

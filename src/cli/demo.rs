@@ -1,0 +1,188 @@
+//! The demonstration: a world of sample facts, a signing key of its own, a token for each kind of
+//! actor, and a line to paste.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::facts::load_lines;
+use super::serve::on_lane;
+use super::signing::{Claims, SigningAlgorithm, SigningKey};
+use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::base::actor::{Actor, ActorKind};
+use crate::domain::reference::read_fact::FACTS_WRITE;
+use crate::domain::reference::samples;
+use crate::engine::Engine;
+
+/// How long a token of the demonstration is good.
+const TTL_SECONDS: u64 = 7 * 24 * 3_600;
+/// The signing key, beside the log in the data directory.
+const KEY_FILE: &str = "demo-key.pem";
+
+/// A demonstration.
+pub struct Demo {
+    data: PathBuf,
+    is_temporary: bool,
+    key: SigningKey,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Demo {
+    /// A demonstration in `data`, or in a new directory under the system's temporary one.
+    ///
+    /// # Errors
+    /// When the directory or the key cannot be made or read.
+    pub fn prepare(data: Option<&Path>) -> Result<Self, BoxError> {
+        let is_temporary = data.is_none();
+        let data = match data {
+            Some(data) => data.to_owned(),
+            None => std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4())),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&data)?;
+        let key = key_in(&data)?;
+        Ok(Self {
+            data,
+            is_temporary,
+            key,
+        })
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The key set that the demonstration's tokens are verified with.
+    #[must_use]
+    pub fn jwks(&self) -> String {
+        self.key.jwks()
+    }
+
+    /// Puts the sample facts in place; those that stand already are left alone.
+    ///
+    /// # Errors
+    /// When the engine does not take them.
+    pub fn load_samples(&self, engine: &Arc<Engine>) -> Result<(), BoxError> {
+        let loading = load_lines(engine, samples::NDJSON.as_bytes(), |_| {});
+        on_lane(engine, loading)??;
+        Ok(())
+    }
+
+    /// What to try, with tokens.
+    ///
+    /// # Errors
+    /// When a token cannot be signed.
+    pub fn introduction(&self, url: &str) -> Result<String, BoxError> {
+        let mut lines = vec![String::new()];
+        if self.is_temporary {
+            lines.push(format!(
+                "# data directory (pass --data to keep one): {}",
+                self.data.display()
+            ));
+        } else {
+            lines.push(format!("# data directory: {}", self.data.display()));
+        }
+        lines.push("# a token of each kind of actor, good for seven days:".to_owned());
+        for actor in samples::cast() {
+            let name = actor.kind.as_str().to_uppercase();
+            lines.push(format!("export {name}='{}'", self.token(&actor)?));
+        }
+        let headquarters = samples::cast()
+            .into_iter()
+            .find(|actor| actor.kind == ActorKind::HeadquartersAdministrator)
+            .ok_or("the cast has a headquarters administrator")?;
+        let token = self.token(&headquarters)?;
+        let number = uuid::Uuid::new_v4().simple().to_string();
+        lines.push(String::new());
+        lines.push("# try it: ask the branch in Seoul for a settlement deposit".to_owned());
+        lines.push(format!(
+            "curl -sS '{url}/settlement-deposit-requests' \\\n  \
+             -H 'Authorization: Bearer {token}' \\\n  \
+             -H 'Content-Type: application/json' \\\n  \
+             -d '{}'",
+            deposit_request(&headquarters, &number[..12])
+        ));
+        Ok(lines.join("\n"))
+    }
+
+    fn token(&self, actor: &Actor) -> Result<String, BoxError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
+        let mut permissions: Vec<String> = texts(&actor.permissions);
+        // Whoever tries the demonstration may bring in more facts.
+        let writes = permissions
+            .iter()
+            .any(|permission| permission == FACTS_WRITE);
+        if actor.kind == ActorKind::SystemWorkflow && !writes {
+            permissions.push(FACTS_WRITE.to_owned());
+        }
+        let claims = Claims {
+            member_id: text(&actor.member_id),
+            actor_profile_id: text(&actor.actor_profile_id),
+            branch_profile_ids: texts(&actor.branch_profile_ids),
+            permissions,
+            email: text(&actor.email),
+            email_verified: actor.email.as_ref().map(|_| actor.email_verified),
+            ..Claims::new(
+                DEFAULT_ISSUER,
+                DEFAULT_AUDIENCE,
+                &actor.subject,
+                actor.kind,
+                now,
+                TTL_SECONDS,
+            )
+        };
+        Ok(self.key.sign(&claims)?)
+    }
+}
+
+fn deposit_request(actor: &Actor, number: &str) -> String {
+    serde_json::json!({
+        "statementCode": format!("STATEMENT-{number}"),
+        "statementKind": "head_office_to_branch",
+        "branchProfileId": "branch-seoul-1",
+        "settlementPeriodStart": "2026-10-01",
+        "settlementPeriodEnd": "2026-10-31",
+        "remittanceAccountSnapshot": {
+            "remittanceAccountSnapshotId": "remittance-1",
+            "bankName": "Sample Bank",
+            "accountHolder": "Carebook Head Office",
+            "accountNumberDisplay": "110-***-000123",
+            "capturedAt": "2026-11-01T00:00:00Z",
+            "sourceReferenceKey": null,
+        },
+        "actorKind": actor.kind.as_str(),
+        "actorProfileId": actor.profile_id(),
+        "idempotencyKey": format!("demo-{number}"),
+        "messageToBranch": "Please deposit the October settlement.",
+        "headOfficePrivateMemo": null,
+    })
+    .to_string()
+}
+
+/// The directory's signing key, made when there is none.
+fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
+    let file = data.join(KEY_FILE);
+    if let Ok(mut found) = File::open(&file) {
+        let mut pem = String::new();
+        found.read_to_string(&mut pem)?;
+        return Ok(SigningKey::from_pem(&pem)?);
+    }
+    let key = SigningKey::generate(SigningAlgorithm::Es256)?;
+    let mut made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&file)?;
+    made.write_all(key.to_pem()?.as_bytes())?;
+    Ok(key)
+}

@@ -1,0 +1,55 @@
+//! How a command ends: the one place that knows exit codes.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Anything that has no code of its own: 1.
+    Other(String),
+    /// The data directory is held by another process: 1.
+    Held(String),
+    /// The log is damaged: 3.
+    Damaged(String),
+    /// The log cannot be checked beside the server that holds it: 4.
+    Busy(String),
+}
+
+impl Failure {
+    /// A failure without a code of its own.
+    #[must_use]
+    pub fn other(what: impl fmt::Display) -> Self {
+        Self::Other(what.to_string())
+    }
+
+    /// An error without a code of its own.
+    #[must_use]
+    pub fn from_error(error: impl std::error::Error) -> Self {
+        Self::Other(error.to_string())
+    }
+
+    /// A failure of the log.
+    #[must_use]
+    pub fn of_log(error: &wal::Error) -> Self {
+        match error {
+            wal::Error::Held { .. } => Self::Held(error.to_string()),
+            wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
+                Self::Damaged(error.to_string())
+            }
+            other => Self::Other(other.to_string()),
+        }
+    }
+
+    /// Says why on standard error; the exit code.
+    #[must_use]
+    pub fn report(self) -> ExitCode {
+        let (code, sentence) = match self {
+            Self::Other(sentence) | Self::Held(sentence) => (1, sentence),
+            Self::Damaged(sentence) => (3, sentence),
+            Self::Busy(sentence) => (4, sentence),
+        };
+        eprintln!("carebook: {sentence}");
+        ExitCode::from(code)
+    }
+}

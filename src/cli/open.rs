@@ -1,0 +1,127 @@
+//! Opening a data directory: recovery with a progress bar, and the engine on top.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use wal::{BoxError, Log, Options, Record, Report, Visitor};
+
+use super::exit::Failure;
+use crate::engine::clock::SystemClock;
+use crate::engine::{Engine, Limits, OnFatal};
+use crate::journal::replay::Replay;
+
+/// Shows records to a replay, and how far the reading is to whoever looks.
+pub struct Replaying {
+    /// What the records made.
+    pub replay: Replay,
+    bar: ProgressBar,
+}
+
+impl Replaying {
+    /// A replay that shows `what` it is doing, when a person is looking.
+    #[must_use]
+    pub fn new(what: &'static str) -> Self {
+        Self {
+            replay: Replay::default(),
+            bar: progress_bar(0, what),
+        }
+    }
+
+    /// What the records made; the bar is gone.
+    #[must_use]
+    pub fn finish(self) -> Replay {
+        self.bar.finish_and_clear();
+        self.replay
+    }
+}
+
+impl Visitor for Replaying {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.replay
+            .record(record.position, record.payload)
+            .map_err(BoxError::from)
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+/// A bar for `total` bytes on standard error, drawn only on a terminal.
+#[must_use]
+pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let style = ProgressStyle::with_template(
+        "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
+    );
+    if let Ok(style) = style {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_message(what);
+    bar
+}
+
+/// How a data directory is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening {
+    /// Lanes of the engine.
+    pub lanes: usize,
+    /// Bounds of the engine.
+    pub limits: Limits,
+    /// Free space below which commands are refused.
+    pub reserve_bytes: u64,
+    /// Whether an empty directory becomes a new log.
+    pub create: bool,
+}
+
+/// Opens the directory, recovers what is in it, and starts the engine.
+///
+/// # Errors
+/// When the directory is held, damaged, or cannot be used.
+pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine, Report), Failure> {
+    let storage = if opening.create {
+        wal::open_dir(data)
+    } else {
+        existing(data)
+    };
+    let storage = storage
+        .map_err(|error| Failure::other(format!("{} cannot be used: {error}", data.display())))?;
+    let options = Options {
+        reserve_bytes: opening.reserve_bytes,
+        create: opening.create,
+        ..Options::default()
+    };
+    let mut replaying = Replaying::new("recovering");
+    let (log, report) =
+        Log::open(storage, options, &mut replaying).map_err(|error| Failure::of_log(&error))?;
+    let engine = Engine::start(
+        log,
+        replaying.finish(),
+        opening.lanes,
+        opening.limits,
+        Arc::new(SystemClock::default()),
+        on_fatal,
+    );
+    let engine = engine.map_err(|error| Failure::of_log(&error))?;
+    Ok((engine, report))
+}
+
+/// The storage of a directory that exists; nothing is written.
+///
+/// # Errors
+/// When there is no such directory.
+pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> {
+    Ok(Arc::new(wal::storage::FileStorage::existing(data)?))
+}
+
+/// A log file name made of 16 bytes, as people see it.
+#[must_use]
+pub fn log_name(report: &Report) -> String {
+    crate::base::digest::hex(&report.log_id)
+}

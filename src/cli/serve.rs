@@ -1,0 +1,335 @@
+//! `carebook serve`: recovers the data directory, then serves until it is told to stop.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::demo::Demo;
+use super::exit::Failure;
+use super::open::{Opening, log_name, open};
+use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::engine::{Engine, Limits, OnFatal};
+use crate::http::server::{FrontLimits, Server};
+use crate::http::service::Service;
+use crate::http::token::{Reload, TokenVerifier};
+
+/// How often the key set's file is looked at again.
+const KEY_SET_INTERVAL: Duration = Duration::from_secs(30);
+/// How long answers may still leave after the log has failed.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Arguments of `carebook serve`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook serve --demo
+  carebook serve --demo --data ./demo --listen 127.0.0.1:0
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --jwks jwks.json \\
+      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
+
+Prints `listening on http://ADDRESS` on standard output when it is ready; logs go to standard
+error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
+answered; SIGHUP reads the key set again.
+
+Exit codes:
+  0  it was told to stop, and all is durable
+  1  failed, or the data directory is held by another process
+  2  the arguments are wrong
+  3  the log is damaged: file, offset and position are named")]
+pub struct ServeArgs {
+    /// The data directory; made when it is missing.
+    #[arg(long, value_name = "DIR", required_unless_present = "demo")]
+    data: Option<PathBuf>,
+    /// Where to listen; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// The issuer of tokens: their `iss`.
+    #[arg(long, default_value = DEFAULT_ISSUER)]
+    issuer: String,
+    /// Whom tokens must be for: their `aud`.
+    #[arg(long, default_value = DEFAULT_AUDIENCE)]
+    audience: String,
+    /// The identity provider's keys, a JWKS file.
+    #[arg(long, value_name = "FILE", required_unless_present = "demo")]
+    jwks: Option<PathBuf>,
+    /// Needs nothing else: a directory of its own, its own signing key, sample facts of every
+    /// kind, a token of each kind of actor.
+    #[arg(long, conflicts_with = "jwks")]
+    demo: bool,
+    /// The certificate chain for TLS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key for TLS, PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Runtimes, each with a thread of its own; by default one for each processor.
+    #[arg(long, value_name = "N")]
+    runtimes: Option<usize>,
+    /// Commands in flight beyond which further ones are answered 429.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().commands_max)]
+    commands_max: usize,
+    /// Open connections beyond which further ones are closed.
+    #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_max)]
+    connections_max: usize,
+    /// Open connections from one address beyond which further ones are closed.
+    #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_per_address_max)]
+    connections_per_address_max: usize,
+    /// Free bytes on the disk below which commands are answered 503; reads go on.
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    reserve_bytes: u64,
+}
+
+impl ServeArgs {
+    /// Serves.
+    ///
+    /// # Errors
+    /// When it cannot start, or its log fails.
+    pub fn run(self) -> Result<(), Failure> {
+        log_to_stderr();
+        let demo = match self.demo {
+            true => Some(Demo::prepare(self.data.as_deref()).map_err(Failure::other)?),
+            false => None,
+        };
+        let data = match (&demo, &self.data) {
+            (Some(demo), _) => demo.data().to_owned(),
+            (None, Some(data)) => data.clone(),
+            (None, None) => return Err(Failure::other("--data is required")),
+        };
+        let verifier = Arc::new(self.verifier(demo.as_ref())?);
+        let tls = self.tls()?;
+        let (engine, report) = open(&data, self.opening(), end_the_process())?;
+        tracing::info!(
+            log = log_name(&report),
+            records = report.records,
+            start = report.epoch,
+            data = %data.display(),
+            "recovered"
+        );
+        for torn in &report.torn {
+            tracing::warn!(
+                file = torn.file,
+                offset = torn.offset,
+                bytes = torn.bytes,
+                kept_in = torn.kept_in,
+                "a crash left unacknowledged bytes behind, which were set aside"
+            );
+        }
+        let engine = Arc::new(engine);
+        if let Some(demo) = &demo {
+            demo.load_samples(&engine).map_err(Failure::other)?;
+        }
+        let listener = self.bind()?;
+        let address = listener.local_addr().map_err(Failure::from_error)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let server = Server {
+            service: Arc::new(Service::new(Arc::clone(&engine), Arc::clone(&verifier))),
+            lanes: engine.lanes(),
+            tls,
+            limits: FrontLimits {
+                connections_max: self.connections_max,
+                connections_per_address_max: self.connections_per_address_max,
+                ..FrontLimits::default()
+            },
+        };
+        let stop = listen_to_signals(verifier, self.jwks.clone()).map_err(Failure::from_error)?;
+        say(&format!("listening on {scheme}://{address}"));
+        if let Some(demo) = &demo {
+            say(&demo
+                .introduction(&format!("{scheme}://{address}"))
+                .map_err(Failure::other)?);
+        }
+        server.run(listener, stop).map_err(Failure::from_error)?;
+        engine
+            .shut_down()
+            .map_err(|error| Failure::of_log(&error))?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    fn opening(&self) -> Opening {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Opening {
+            lanes: self.runtimes.unwrap_or(processors).max(1),
+            limits: Limits {
+                commands_max: self.commands_max,
+                ..Limits::default()
+            },
+            reserve_bytes: self.reserve_bytes,
+            create: true,
+        }
+    }
+
+    fn verifier(&self, demo: Option<&Demo>) -> Result<TokenVerifier, Failure> {
+        let jwks = match (demo, &self.jwks) {
+            (Some(demo), _) => demo.jwks().into_bytes(),
+            (None, Some(file)) => read(file)?,
+            (None, None) => return Err(Failure::other("--jwks is required")),
+        };
+        let (issuer, audience) = match demo {
+            Some(_) => (DEFAULT_ISSUER, DEFAULT_AUDIENCE),
+            None => (self.issuer.as_str(), self.audience.as_str()),
+        };
+        let verifier = TokenVerifier::new(&jwks, issuer, audience).map_err(Failure::from_error)?;
+        for skipped in verifier.skipped_keys() {
+            tracing::warn!("a key of the key set is not used: {skipped}");
+        }
+        Ok(verifier)
+    }
+
+    fn bind(&self) -> Result<TcpListener, Failure> {
+        let bound = TcpListener::bind(self.listen);
+        // Whoever tries the demo should not have to look for a free port.
+        let bound = match bound {
+            Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
+                TcpListener::bind((self.listen.ip(), 0))
+            }
+            bound => bound,
+        };
+        bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
+    }
+
+    fn tls(&self) -> Result<Option<TlsAcceptor>, Failure> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let unfit = |file: &Path, why: &dyn std::fmt::Display| {
+            Failure::other(format!("{} is not fit for TLS: {why}", file.display()))
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert)
+            .map_err(|error| unfit(cert, &error))?
+            .collect();
+        let chain = chain.map_err(|error| unfit(cert, &error))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unfit(key, &error))?;
+        let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(Failure::from_error)?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| unfit(cert, &error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file)
+        .map_err(|error| Failure::other(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// One line, or several, on standard output, at once.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // A reader who left is no reason to stop serving.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+fn log_to_stderr() {
+    use tracing_subscriber::EnvFilter;
+    // ractor's spans at INFO would halve the throughput.
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("info"))
+        .add_directive("ractor=warn".parse().expect("a constant directive parses"));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
+}
+
+/// When the log fails, what waits is answered `outcome_unknown`, and then the process ends: what
+/// it holds in memory may be more than what is on the disk.
+fn end_the_process() -> OnFatal {
+    Box::new(|error| {
+        tracing::error!(%error, "the log has failed: the process ends");
+        eprintln!("carebook: the log has failed: {error}");
+        let spawned = std::thread::Builder::new().spawn(|| {
+            std::thread::sleep(LAST_WORDS);
+            std::process::exit(1);
+        });
+        if spawned.is_err() {
+            std::process::exit(1);
+        }
+    })
+}
+
+/// Turns true on SIGTERM or SIGINT; reads the key set again on SIGHUP, and now and then.
+fn listen_to_signals(
+    verifier: Arc<TokenVerifier>,
+    jwks: Option<PathBuf>,
+) -> std::io::Result<watch::Receiver<bool>> {
+    let (sender, receiver) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (mut terminate, mut interrupt, mut hang_up) = {
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        )
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = hang_up.recv() => {}
+                        () = tokio::time::sleep(KEY_SET_INTERVAL) => {}
+                    }
+                    if let Some(file) = &jwks {
+                        reload(&verifier, file);
+                    }
+                }
+            });
+            tracing::info!("told to stop");
+            // Nobody receives when the server has ended already.
+            let _ = sender.send(true);
+        })?;
+    Ok(receiver)
+}
+
+fn reload(verifier: &TokenVerifier, file: &Path) {
+    let reloaded = std::fs::read(file)
+        .map_err(|error| error.to_string())
+        .and_then(|jwks| verifier.reload(&jwks).map_err(|error| error.to_string()));
+    match reloaded {
+        Ok(Reload::Unchanged) => {}
+        Ok(Reload::Replaced) => tracing::info!(file = %file.display(), "the key set was replaced"),
+        Err(error) => tracing::warn!(
+            file = %file.display(), %error,
+            "the key set cannot be read again: the last good one stays"
+        ),
+    }
+}
+
+/// The runtime for work of a command before, or without, a server; the thread is lane 0.
+///
+/// # Errors
+/// When the runtime cannot be built.
+pub fn on_lane<T>(engine: &Engine, work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(async {
+        let gate = tokio::spawn(engine.lanes().run(0));
+        let done = work.await;
+        gate.abort();
+        done
+    }))
+}

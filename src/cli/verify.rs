@@ -1,0 +1,139 @@
+//! `carebook verify`: reads the whole log, checks every frame and the chain, replays it, and says
+//! what it found. Writes nothing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+
+use super::exit::Failure;
+use super::open::{Replaying, existing, log_name};
+use crate::catalogue::{self, OPERATIONS};
+
+/// Arguments of `carebook verify`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook verify --data /srv/carebook
+  carebook verify --data /srv/carebook --json | jq .records
+
+Exit codes:
+  0  every byte is as it was written (a torn tail, which nobody was answered for, is reported)
+  1  failed, for example because there is no log
+  2  the arguments are wrong
+  3  damage: file, offset and position are named
+  4  a running server holds the directory")]
+pub struct VerifyArgs {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl VerifyArgs {
+    /// Verifies.
+    ///
+    /// # Errors
+    /// When the log is damaged, held, or not there.
+    pub fn run(self) -> Result<(), Failure> {
+        let storage = existing(&self.data).map_err(|error| {
+            Failure::other(format!("{} cannot be read: {error}", self.data.display()))
+        })?;
+        let mut replaying = Replaying::new("verifying");
+        let report = wal::verify(storage, &mut replaying).map_err(|error| match error {
+            wal::Error::Held { .. } => Failure::Busy(error.to_string()),
+            other => Failure::of_log(&other),
+        })?;
+        let replay = replaying.finish();
+        let mut kinds = std::collections::BTreeMap::<u16, u64>::new();
+        replay
+            .tables
+            .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
+        if self.json {
+            let torn: Vec<_> = report
+                .torn
+                .iter()
+                .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
+                .collect();
+            let operations: serde_json::Map<_, _> = replay
+                .operations
+                .iter()
+                .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
+                .collect();
+            let resources: serde_json::Map<_, _> = kinds
+                .iter()
+                .map(|(tag, count)| (kind_name(*tag).to_owned(), json!(count)))
+                .collect();
+            let found = json!({
+                "logId": log_name(&report),
+                "starts": report.epoch,
+                "segments": report.segments,
+                "bytes": report.bytes,
+                "records": report.records,
+                "firstPosition": report.first_position,
+                "lastPosition": report.last_position,
+                "durableMark": report.durable_mark,
+                "lastCommitAt": replay.last_at.map(|at| at.to_string()),
+                "keys": replay.tables.keys(),
+                "outboxMessages": replay.outbox_messages,
+                "operations": operations,
+                "resources": resources,
+                "tornTails": torn,
+            });
+            println!("{found:#}");
+            return Ok(());
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let mut row = |name: String, value: String| {
+            table.add_row([name, value]);
+        };
+        row("log".to_owned(), log_name(&report));
+        row("starts".to_owned(), report.epoch.to_string());
+        row("segments".to_owned(), report.segments.to_string());
+        row("bytes".to_owned(), report.bytes.to_string());
+        row("records".to_owned(), report.records.to_string());
+        row("last position".to_owned(), report.last_position.to_string());
+        if let Some(at) = replay.last_at {
+            row("last commit at".to_owned(), at.to_string());
+        }
+        row("keys".to_owned(), replay.tables.keys().to_string());
+        row(
+            "outbox messages".to_owned(),
+            replay.outbox_messages.to_string(),
+        );
+        for (tag, count) in &replay.operations {
+            row(
+                format!("commits of {}", operation_name(*tag)),
+                count.to_string(),
+            );
+        }
+        for (tag, count) in &kinds {
+            row(format!("resources: {}", kind_name(*tag)), count.to_string());
+        }
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        println!("{table}");
+        for torn in &report.torn {
+            println!(
+                "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
+                torn.file, torn.offset, torn.bytes
+            );
+        }
+        println!("every byte is as it was written");
+        Ok(())
+    }
+}
+
+fn operation_name(tag: u16) -> &'static str {
+    let row = OPERATIONS.iter().find(|row| row.tag == tag);
+    row.map_or("reference_facts", |row| row.name)
+}
+
+fn kind_name(tag: u16) -> &'static str {
+    catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)
+}

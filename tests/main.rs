@@ -1,0 +1,7 @@
+//! The tests of the service as its users see it: the real binary, over HTTP and the command line.
+
+// A test binary has no outside: `pub` says what the support offers.
+#![allow(clippy::unwrap_used, unreachable_pub)]
+
+mod service;
+mod support;

@@ -1,0 +1,452 @@
+//! What the tests share: a world (keys, tokens, a data directory), the real server in a process of
+//! its own, and a small HTTP client that blocks.
+
+// Each test takes what it needs.
+#![allow(dead_code)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The issuer and audience of the tests' tokens.
+pub const ISSUER: &str = "https://id.test";
+pub const AUDIENCE: &str = "carebook-test";
+
+/// A data directory and a signing key; gone when dropped.
+pub struct World {
+    directory: TempDir,
+    pub key: SigningKey,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        std::fs::write(directory.path().join("jwks.json"), key.jwks()).unwrap();
+        Self { directory, key }
+    }
+
+    /// A file or directory of the world's.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The server's data directory.
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// A token for the actor, good for an hour.
+    pub fn token(&self, actor: &Actor) -> String {
+        self.key.sign(&claims(actor, 3_600)).unwrap()
+    }
+
+    /// A token of an actor with no more than a kind and a subject.
+    pub fn plain(&self, kind: ActorKind, subject: &str) -> String {
+        self.token(&actor(kind, subject))
+    }
+
+    /// A token of a headquarters administrator.
+    pub fn headquarters(&self) -> String {
+        self.plain(ActorKind::HeadquartersAdministrator, "hq-1")
+    }
+
+    /// A token of a workflow that may write and read facts.
+    pub fn workflow(&self) -> String {
+        self.token(&Actor {
+            permissions: vec!["facts:write".into(), "facts:read".into()],
+            ..actor(ActorKind::SystemWorkflow, "workflow-1")
+        })
+    }
+
+    /// A token of the manager of `branch`.
+    pub fn manager(&self, branch: &str) -> String {
+        self.token(&Actor {
+            branch_profile_ids: vec![branch.into()],
+            ..actor(ActorKind::BranchManager, "manager-1")
+        })
+    }
+
+    /// A good request for a deposit by [`World::headquarters`] from `branch-1`.
+    pub fn deposit_request(&self, code: &str, key: &str) -> Value {
+        json!({
+            "statementCode": code,
+            "statementKind": "head_office_to_branch",
+            "branchProfileId": "branch-1",
+            "settlementPeriodStart": "2026-10-01",
+            "settlementPeriodEnd": "2026-10-31",
+            "remittanceAccountSnapshot": {
+                "remittanceAccountSnapshotId": "remittance-1",
+                "bankName": "Bank",
+                "accountHolder": "Holder",
+                "accountNumberDisplay": "110-***-1",
+                "capturedAt": "2026-11-01T00:00:00Z",
+                "sourceReferenceKey": null,
+            },
+            "actorKind": "headquarters_administrator",
+            "actorProfileId": "hq-1",
+            "idempotencyKey": key,
+            "messageToBranch": null,
+            "headOfficePrivateMemo": "for us",
+        })
+    }
+}
+
+/// An actor with nothing but a kind and a subject.
+pub fn actor(kind: ActorKind, subject: &str) -> Actor {
+    Actor {
+        subject: subject.into(),
+        kind,
+        ..Actor::nobody()
+    }
+}
+
+/// The claims of a token for the actor that is good for `ttl` seconds.
+pub fn claims(actor: &Actor, ttl: u64) -> Claims {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+    let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
+    Claims {
+        member_id: text(&actor.member_id),
+        actor_profile_id: text(&actor.actor_profile_id),
+        branch_profile_ids: texts(&actor.branch_profile_ids),
+        permissions: texts(&actor.permissions),
+        email: text(&actor.email),
+        email_verified: actor.email.as_ref().map(|_| actor.email_verified),
+        ..Claims::new(ISSUER, AUDIENCE, &actor.subject, actor.kind, now, ttl)
+    }
+}
+
+/// The program.
+pub fn carebook() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_carebook"))
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: String,
+}
+
+impl Server {
+    /// Starts a server on the world's data directory and waits until it listens.
+    pub fn start(world: &World) -> Self {
+        Self::start_with(world, &[])
+    }
+
+    /// As [`Server::start`], with further arguments.
+    pub fn start_with(world: &World, arguments: &[&str]) -> Self {
+        let mut command = carebook();
+        serve_arguments(&mut command, world).args(arguments);
+        Self::spawn(command)
+    }
+
+    /// Runs the command, which has to print `listening on http://ADDRESS`.
+    pub fn spawn(mut command: Command) -> Self {
+        command.stdout(Stdio::piped());
+        if std::env::var_os("SERVER_LOG").is_none() {
+            command.stderr(Stdio::null());
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        // What it prints later must find a reader.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let Some(address) = line.trim().strip_prefix("listening on http://") else {
+            panic!("the server does not listen: {line:?}, {:?}", child.wait());
+        };
+        Self {
+            address: address.to_owned(),
+            child,
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.address)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the process as a power cut would, as far as a process can see.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; the exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        let sent = Command::new("kill")
+            .arg("-TERM")
+            .arg(self.id().to_string())
+            .status();
+        assert!(sent.unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+
+    /// Waits until the process has ended by itself; its exit code.
+    pub fn ended_within(mut self, limit: Duration) -> Option<i32> {
+        let started = std::time::Instant::now();
+        while started.elapsed() < limit {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the server still runs after {limit:?}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The arguments of a server on the world's data directory.
+pub fn serve_arguments<'a>(command: &'a mut Command, world: &World) -> &'a mut Command {
+    command
+        .arg("serve")
+        .arg("--data")
+        .arg(world.data())
+        .arg("--jwks")
+        .arg(world.path("jwks.json"))
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--issuer",
+            ISSUER,
+            "--audience",
+            AUDIENCE,
+        ])
+}
+
+/// One connection that is kept alive.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// The position that the answer rests on.
+    pub fn position(&self) -> Option<u64> {
+        self.header("carebook-position")
+            .map(|value| value.parse().unwrap())
+    }
+
+    /// Place and code of each fault of the request.
+    pub fn faults(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let faults = self.json()["fieldErrors"].as_array().unwrap().clone();
+        faults
+            .iter()
+            .map(|fault| (text(&fault["fieldPath"]), text(&fault["code"])))
+            .collect()
+    }
+}
+
+impl Client {
+    pub fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// POST of a JSON body with a token.
+    pub fn post(&mut self, path: &str, token: &str, body: &Value) -> Answer {
+        self.send_json("POST", path, token, &[], body)
+    }
+
+    /// POST with a key of idempotency in the header.
+    pub fn post_keyed(&mut self, path: &str, token: &str, key: &str, body: &Value) -> Answer {
+        self.send_json("POST", path, token, &[("Idempotency-Key", key)], body)
+    }
+
+    pub fn send_json(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Answer {
+        let bearer = format!("Bearer {token}");
+        let mut all = vec![
+            ("Authorization", bearer.as_str()),
+            ("Content-Type", "application/json"),
+        ];
+        all.extend_from_slice(headers);
+        self.request(method, path, &all, body.to_string().as_bytes())
+    }
+
+    /// GET with a token.
+    pub fn get(&mut self, path: &str, token: &str) -> Answer {
+        self.request(
+            "GET",
+            path,
+            &[("Authorization", &format!("Bearer {token}"))],
+            b"",
+        )
+    }
+
+    /// Facts, one batch as JSON.
+    pub fn put_facts(&mut self, token: &str, facts: &[Value]) -> Answer {
+        self.post("/reference-facts", token, &json!({"facts": facts}))
+    }
+
+    /// Sends a request and reads its answer.
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        self.try_request(method, path, headers, body).unwrap()
+    }
+
+    /// As [`Client::request`]; an error when the connection breaks.
+    pub fn try_request(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answer> {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !body.is_empty() || matches!(method, "POST" | "PATCH" | "PUT") {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(body);
+        self.stream.get_mut().write_all(&bytes)?;
+        self.read_answer(method)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Reads the answer to a request of `method`.
+    pub fn read_answer(&mut self, method: &str) -> std::io::Result<Answer> {
+        let broken = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let status_line = self.line()?;
+        let status: u16 = status_line
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .ok_or_else(broken)?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').ok_or_else(broken)?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let length = headers.iter().find(|(name, _)| name == "content-length");
+        let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
+        let has_body = method != "HEAD" && status != 204 && status != 304;
+        let mut body = vec![0; if has_body { length } else { 0 }];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+/// The seed of a randomized test: `SEED`, or one from the clock; printed, so that a failure can
+/// be played again.
+pub fn seed() -> u64 {
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        now.as_secs() ^ u64::from(now.subsec_nanos())
+    });
+    println!("SEED={seed}");
+    seed
+}
+
+/// Runs the program with these arguments; exit code, standard output, standard error.
+pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = carebook().args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// The files below a directory.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

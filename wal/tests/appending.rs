@@ -1,0 +1,265 @@
+//! Many callers, one journal thread.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use wal::storage::sim::SimDisk;
+use wal::{Error, Events, Failed, Options, RECORD_BYTES_MAX};
+
+use crate::support::{Heard, eventually, open, open_with, small};
+
+#[test]
+fn positions_follow_the_order_of_the_lock() {
+    let disk = SimDisk::new();
+    let heard = Heard::default();
+    let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+    let order = parking_lot::Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for caller in 0..4_u8 {
+            let (appender, order) = (&appender, &order);
+            scope.spawn(move || {
+                for number in 0..200_u8 {
+                    let mut sequence = appender.sequence();
+                    let expected = sequence.next();
+                    // Two in one critical section follow each other.
+                    assert_eq!(sequence.push(vec![caller, number]), Ok(expected));
+                    assert_eq!(sequence.push(vec![number, caller]), Ok(expected + 1));
+                    order
+                        .lock()
+                        .extend([vec![caller, number], vec![number, caller]]);
+                }
+            });
+        }
+    });
+    assert_eq!(appender.appended(), 1600);
+    eventually("all is durable", || appender.durable() == 1600);
+    assert_eq!(appender.queued_bytes(), 0);
+    appender.shutdown().unwrap();
+    assert_eq!(heard.state().durable, 1600);
+    let opened = open(&disk).unwrap();
+    assert!(opened.records == *order.lock());
+    assert_eq!(
+        opened.report.durable_mark, 1600,
+        "the shutdown wrote a seal"
+    );
+}
+
+#[test]
+fn what_queues_during_a_sync_is_one_batch() {
+    struct Slow(Heard);
+    impl Events for Slow {
+        fn durable(&mut self, position: u64) {
+            self.0.durable(position);
+            thread::sleep(Duration::from_millis(30));
+        }
+        fn failed(&mut self, error: &Error) {
+            self.0.failed(error);
+        }
+    }
+    let heard = Heard::default();
+    let options = Options {
+        batch_bytes_max: 1 << 20,
+        segment_bytes_min: 1 << 20,
+        ..small()
+    };
+    let opened = open_with(SimDisk::new().storage(), options).unwrap();
+    let appender = opened.log.start(Box::new(Slow(heard.clone()))).unwrap();
+    for _ in 0..100 {
+        appender.sequence().push(vec![1; 100]).unwrap();
+    }
+    appender.shutdown().unwrap();
+    assert!(heard.state().calls <= 3, "{} batches", heard.state().calls);
+}
+
+#[test]
+fn nothing_is_acknowledged_after_a_failed_sync() {
+    for number in 0..12 {
+        let disk = SimDisk::new();
+        let heard = Heard::default();
+        let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+        for _ in 0..4 {
+            appender.sequence().push(vec![1; 10]).unwrap();
+        }
+        eventually("the first are durable", || appender.durable() == 4);
+        disk.fail_sync(number);
+        eventually("it has failed", || {
+            // Large enough that segments are needed, whose syncs fail as well.
+            let _ = appender.sequence().push(vec![2; 3000]);
+            !heard.state().failures.is_empty()
+        });
+        let durable = appender.durable();
+        assert_eq!(heard.state().durable, durable);
+        for _ in 0..5 {
+            assert!(matches!(
+                appender.sequence().push(vec![3]),
+                Err(Failed::Stopped(_))
+            ));
+        }
+        thread::sleep(Duration::from_millis(10));
+        assert!(
+            matches!(appender.shutdown(), Err(Error::Stopped { .. }))
+                || durable == appender.appended()
+        );
+        assert_eq!(appender.durable(), durable);
+        let state = heard.state();
+        assert_eq!(state.failures.len(), 1, "{:?}", state.failures);
+        assert!(!state.after_failure, "silence after the failure");
+    }
+}
+
+#[test]
+fn a_failed_write_is_final_for_a_single_thread_too() {
+    let disk = SimDisk::new();
+    let mut log = open(&disk).unwrap().log;
+    log.append(&[vec![1]]).unwrap();
+    disk.fail_sync(0);
+    assert!(matches!(
+        log.append(&[vec![2]]),
+        Err(Error::Io { what: "sync", .. })
+    ));
+    assert!(matches!(log.append(&[vec![3]]), Err(Error::Stopped { .. })));
+    assert!(matches!(log.seal(), Err(Error::Stopped { .. })));
+    assert!(log.start(Heard::default().events()).is_err());
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let disk = SimDisk::new();
+    disk.write_short();
+    let mut log = open(&disk).unwrap().log;
+    let records: Vec<_> = (0..20).map(|number| vec![number; 900]).collect();
+    for record in &records {
+        log.append(std::slice::from_ref(record)).unwrap();
+    }
+    drop(log);
+    assert!(open(&disk).unwrap().records == records);
+}
+
+#[test]
+fn an_idle_log_seals_its_last_batch() {
+    let disk = SimDisk::new();
+    let appender = open(&disk)
+        .unwrap()
+        .log
+        .start(Heard::default().events())
+        .unwrap();
+    appender.sequence().push(b"one".to_vec()).unwrap();
+    eventually("the seal is written", || {
+        let copy = disk.after_kill();
+        open(&copy).unwrap().report.durable_mark == 1
+    });
+    // And only once.
+    thread::sleep(Duration::from_millis(30));
+    let calls = disk.calls();
+    thread::sleep(Duration::from_millis(30));
+    assert_eq!(disk.calls(), calls, "an idle log leaves the disk alone");
+    appender.shutdown().unwrap();
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_is_whole() {
+    let disk = SimDisk::new();
+    let appender = open(&disk)
+        .unwrap()
+        .log
+        .start(Heard::default().events())
+        .unwrap();
+    let records: Vec<_> = [10, 100_000, 20, 300_000, 5]
+        .into_iter()
+        .map(|bytes| vec![6; bytes])
+        .collect();
+    for record in &records {
+        appender.sequence().push(record.clone()).unwrap();
+    }
+    appender.shutdown().unwrap();
+    for (position, record) in (1..).zip(&records) {
+        assert!(appender.read(position).unwrap().as_ref() == Some(record));
+    }
+    drop(appender);
+    let mut opened = open(&disk).unwrap();
+    assert!(opened.records == records);
+    opened.log.append(&records).unwrap();
+    drop(opened);
+    assert!(open(&disk).unwrap().records == [records.clone(), records].concat());
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused_and_takes_no_position() {
+    let disk = SimDisk::new();
+    let appender = open(&disk)
+        .unwrap()
+        .log
+        .start(Heard::default().events())
+        .unwrap();
+    let bytes = RECORD_BYTES_MAX + 1;
+    let refused = appender.sequence().push(vec![0; bytes]);
+    assert_eq!(refused, Err(Failed::TooLarge { bytes }));
+    assert_eq!(appender.sequence().push(vec![1]), Ok(1));
+    appender.shutdown().unwrap();
+}
+
+#[test]
+fn a_callback_that_panics_fails_the_log_instead_of_hanging_it() {
+    struct Panics(Heard);
+    impl Events for Panics {
+        fn durable(&mut self, _position: u64) {
+            panic!("on purpose");
+        }
+        fn failed(&mut self, error: &Error) {
+            self.0.failed(error);
+        }
+    }
+    let heard = Heard::default();
+    let opened = open(&SimDisk::new()).unwrap();
+    let appender = opened.log.start(Box::new(Panics(heard.clone()))).unwrap();
+    appender.sequence().push(vec![1]).unwrap();
+    eventually("the panic is told", || {
+        heard.state().failures == ["the log takes no more records: the journal thread panicked"]
+    });
+    assert!(appender.sequence().push(vec![1]).is_err());
+    let _ = appender.shutdown();
+}
+
+#[test]
+fn shutdown_takes_no_more_and_can_be_repeated() {
+    let disk = SimDisk::new();
+    let appender = open(&disk)
+        .unwrap()
+        .log
+        .start(Heard::default().events())
+        .unwrap();
+    appender.sequence().push(vec![1]).unwrap();
+    appender.shutdown().unwrap();
+    appender.shutdown().unwrap();
+    let refused = appender.sequence().push(vec![2]);
+    assert_eq!(refused, Err(Failed::Stopped("it was shut down".into())));
+    // The lock is back although the appender still lives, and still reads.
+    assert_eq!(open(&disk).unwrap().records.len(), 1);
+    assert_eq!(appender.read(1).unwrap(), Some(vec![1]));
+}
+
+#[test]
+fn the_last_appender_may_be_dropped_by_its_own_callback() {
+    struct Owner(Arc<parking_lot::Mutex<Option<Arc<wal::Appender>>>>);
+    impl Events for Owner {
+        fn durable(&mut self, _position: u64) {
+            let owned = self.0.lock().take();
+            drop(owned);
+        }
+        fn failed(&mut self, _error: &Error) {}
+    }
+    let disk = SimDisk::new();
+    let place = Arc::new(parking_lot::Mutex::new(None));
+    let appender = open(&disk)
+        .unwrap()
+        .log
+        .start(Box::new(Owner(Arc::clone(&place))))
+        .unwrap();
+    // Kept from the callback until it is the only one.
+    let mut guard = place.lock();
+    appender.sequence().push(vec![1]).unwrap();
+    *guard = Some(appender);
+    drop(guard);
+    eventually("the lock is given back", || open(&disk).is_ok());
+}

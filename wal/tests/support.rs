@@ -1,0 +1,189 @@
+//! What several tests use.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use wal::storage::Storage;
+use wal::storage::sim::SimDisk;
+use wal::{BoxError, Error, Events, Log, Options, Record, Report, Visitor};
+
+/// Small segments and batches, so that little data has all the seams.
+pub(crate) fn small() -> Options {
+    Options {
+        segment_bytes_min: 8 << 10,
+        segment_bytes_max: 16 << 10,
+        batch_bytes_max: 4 << 10,
+        reserve_bytes: 0,
+        seal_after: Duration::from_millis(5),
+        create: true,
+    }
+}
+
+/// `SEED`, or the given one.
+pub(crate) fn seed(default: u64) -> u64 {
+    let seed = std::env::var("SEED").map_or(default, |text| text.parse().unwrap());
+    println!("SEED={seed}");
+    seed
+}
+
+/// How many times the usual share to try.
+pub(crate) fn campaign() -> u64 {
+    std::env::var("WAL_CAMPAIGN").map_or(1, |text| text.parse().unwrap())
+}
+
+pub(crate) fn random(seed: u64) -> StdRng {
+    StdRng::seed_from_u64(seed)
+}
+
+/// A record of some length, its bytes not all alike.
+pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
+    let bytes = random.random_range(0..=bytes_max);
+    let mut record = vec![0; bytes];
+    random.fill(record.as_mut_slice());
+    record
+}
+
+/// Keeps every record; positions must be dense.
+#[derive(Default)]
+pub(crate) struct Collect {
+    pub(crate) records: Vec<Vec<u8>>,
+}
+
+impl Visitor for Collect {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        assert_eq!(
+            record.position,
+            self.records.len() as u64 + 1,
+            "positions are dense"
+        );
+        self.records.push(record.payload.to_vec());
+        Ok(())
+    }
+}
+
+pub(crate) struct Opened {
+    pub(crate) log: Log,
+    pub(crate) report: Report,
+    pub(crate) records: Vec<Vec<u8>>,
+}
+
+pub(crate) fn open_with(storage: Arc<dyn Storage>, options: Options) -> Result<Opened, Error> {
+    let mut collect = Collect::default();
+    let (log, report) = Log::open(storage, options, &mut collect)?;
+    assert_eq!(report.records, collect.records.len() as u64);
+    assert_eq!(report.last_position, collect.records.len() as u64);
+    Ok(Opened {
+        log,
+        report,
+        records: collect.records,
+    })
+}
+
+pub(crate) fn open(disk: &SimDisk) -> Result<Opened, Error> {
+    open_with(disk.storage(), small())
+}
+
+pub(crate) fn verify(disk: &SimDisk) -> Result<(Report, Vec<Vec<u8>>), Error> {
+    let mut collect = Collect::default();
+    let report = wal::verify(disk.storage(), &mut collect)?;
+    Ok((report, collect.records))
+}
+
+/// `Log` cannot be printed, so `unwrap_err` does not apply.
+pub(crate) fn refusal(disk: &SimDisk) -> Error {
+    let before: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
+    let error = match open(disk) {
+        Ok(opened) => panic!("the log was opened with {} records", opened.records.len()),
+        Err(error) => error,
+    };
+    let after: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
+    assert!(before == after, "a refusal changes nothing");
+    error
+}
+
+/// What the journal thread said.
+#[derive(Clone, Default)]
+pub(crate) struct Heard {
+    state: Arc<Mutex<HeardState>>,
+}
+
+#[derive(Default)]
+pub(crate) struct HeardState {
+    pub(crate) durable: u64,
+    pub(crate) calls: u64,
+    pub(crate) failures: Vec<String>,
+    /// Whether something was said after the failure.
+    pub(crate) after_failure: bool,
+}
+
+impl Heard {
+    pub(crate) fn state(&self) -> parking_lot::MutexGuard<'_, HeardState> {
+        self.state.lock()
+    }
+
+    pub(crate) fn events(&self) -> Box<dyn Events> {
+        Box::new(self.clone())
+    }
+}
+
+impl Events for Heard {
+    fn durable(&mut self, position: u64) {
+        let mut state = self.state.lock();
+        assert!(position > state.durable, "positions rise");
+        state.durable = position;
+        state.calls += 1;
+        state.after_failure |= !state.failures.is_empty();
+    }
+
+    fn failed(&mut self, error: &Error) {
+        let mut state = self.state.lock();
+        state.after_failure |= !state.failures.is_empty();
+        state.failures.push(error.to_string());
+    }
+}
+
+/// Waits until something is so, for ten seconds at most.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The names of the segments, oldest first.
+pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
+    disk.names()
+        .into_iter()
+        .filter(|name| name.ends_with(".log"))
+        .collect()
+}
+
+/// Where the frames of a segment begin and end.
+pub(crate) fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut at = 4096;
+    while segment.len() >= at + 72 && segment[at..at + 4] == *b"Wfr1" {
+        let payload = u32::from_le_bytes(segment[at + 52..at + 56].try_into().unwrap());
+        let end = at + (72 + payload as usize).next_multiple_of(8);
+        found.push((at, end));
+        at = end;
+    }
+    found
+}
+
+/// Makes both checksums of a frame right again.
+pub(crate) fn recompute_checksums(frame: &mut [u8], log_id: &[u8; 16]) {
+    let crc = |bytes: &[u8]| {
+        let mut hasher = crc32fast::Hasher::new_with_initial(crc32fast::hash(log_id));
+        hasher.update(bytes);
+        hasher.finalize()
+    };
+    let payload = crc(&frame[12..]);
+    frame[8..12].copy_from_slice(&payload.to_le_bytes());
+    let header = crc(&frame[8..72]);
+    frame[4..8].copy_from_slice(&header.to_le_bytes());
+}
