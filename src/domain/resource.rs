@@ -101,6 +101,8 @@ crate::words! {
         DataRoomRequestCode = "data-room request code",
         /// The identifier of a care-team assignment decision.
         AssignmentDecision = "care-team assignment decision",
+        /// The booking that a confirmed draft extends.
+        ExtensionSource = "extension source",
         /// A list: the payments that the gateway finds by one search key.
         GatewaySearchKey = "gateway search key",
     }
@@ -222,6 +224,13 @@ impl<'a> View<'a> {
             .into_iter()
             .filter_map(|key| self.at(key))
             .collect()
+    }
+
+    /// Whether anything was read.
+    #[must_use]
+    pub fn has_read(&self) -> bool {
+        let read = !self.seen.borrow().is_empty() || !self.names_seen.borrow().is_empty();
+        read || !self.lists_seen.borrow().is_empty()
     }
 
     /// What was read: each resource with the position of its last commit (0: it did not exist).
