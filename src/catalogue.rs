@@ -9,12 +9,15 @@ use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payment::admin_audit::AdminAudit;
+use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
+use crate::domain::payment::obligation::Obligation;
 use crate::domain::read::Read;
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
-    final_review_projection, gateway_payment, payment_change_adjustment, payment_obligation,
-    payment_product_plan, payout_instruction, regional_benefit_policy, relationship,
-    reservation_booking, reservation_financial_facts, settlement_account,
+    final_review_projection, payment_change_adjustment, payment_product_plan, payout_instruction,
+    regional_benefit_policy, relationship, reservation_booking, reservation_financial_facts,
+    settlement_account,
 };
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::roster::CareTeamRoster;
@@ -303,6 +306,20 @@ pub static OPERATIONS: &[Row] = &[
         &Erased::<branch::update_profile::UpdateProfile>::NEW,
     )
     .keyed(KeySource::Body),
+    Row::new(
+        20,
+        "pre_register_payment",
+        "/reservation-payment-pre-registrations",
+        &Erased::<payment::pre_register::PreRegister>::NEW,
+    )
+    .keyed(KeySource::Header),
+    Row::new(
+        21,
+        "administer_gateway",
+        "/billing-engine-payment-admin-operations",
+        &payment::administer_gateway::AdministerGateway,
+    )
+    .keyed(KeySource::Body),
 ];
 
 /// The reads.
@@ -363,6 +380,16 @@ pub static READS: &[ReadRow] = &[
         "/branch-settlement-account-statement-snapshots/{snapshotId}",
         branch::read_account_snapshot::read_account_snapshot,
     ),
+    ReadRow::new(
+        "read_pre_registration",
+        "/reservation-payment-pre-registrations/{paymentId}",
+        payment::read_pre_registration::read_pre_registration,
+    ),
+    ReadRow::new(
+        "read_admin_audit",
+        "/billing-engine-payment-admin-operations/{auditId}",
+        payment::read_admin_audit::read_admin_audit,
+    ),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
@@ -376,7 +403,6 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &Registered::<Fact<payment_obligation::PaymentObligation>>::NEW,
     &Registered::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
     &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
@@ -385,7 +411,6 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<BranchOfficeProfile>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
-    &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
@@ -394,6 +419,10 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Organization>::NEW,
     &Registered::<Branch>::NEW,
     &Registered::<AccountSnapshot>::NEW,
+    &Registered::<Obligation>::NEW,
+    &Registered::<PaymentSubject>::NEW,
+    &Registered::<SearchSubject>::NEW,
+    &Registered::<AdminAudit>::NEW,
 ];
 
 /// The kind of resource with this tag.

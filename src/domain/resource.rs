@@ -115,6 +115,8 @@ crate::words! {
         AcceptedInvitation = "accepted invitation",
         /// The identifier of a revision of a branch office profile.
         ProfileRevision = "profile revision",
+        /// A list: the payments that the gateway finds by one search key.
+        GatewaySearchKey = "gateway search key",
     }
 }
 
