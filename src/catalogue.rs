@@ -5,6 +5,7 @@ use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::read::Read;
 use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
@@ -16,7 +17,7 @@ use crate::domain::reference::{
 };
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, settlement};
+use crate::domain::{family, mother, payment, payout, settlement};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +227,21 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        11,
+        "repair_payout_receipt",
+        "/caregiver-payout-receipt-states/repairs",
+        &Erased::<payout::repair_receipt::RepairReceipt>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        12,
+        "acknowledge_payout_deposit",
+        "/caregiver-payout-acknowledgements/branch-deposits",
+        &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
@@ -258,6 +274,11 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_payout_receipt_state",
+        "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
+        payout::read_receipt_state::read_receipt_state,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -287,6 +308,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
+    &Registered::<PayoutReceipt>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.
