@@ -15,9 +15,10 @@ use crate::domain::reference::{
     regional_benefit_policy, relationship, reservation_booking, reservation_draft,
     reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, payout, settlement};
+use crate::domain::{family, mother, payment, payout, reservation, settlement};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,14 @@ impl Row {
         Self { success, ..self }
     }
 
+    /// Without a token: none is looked at.
+    const fn open(self) -> Self {
+        Self {
+            bearer: false,
+            ..self
+        }
+    }
+
     /// With 422 in the place of 400.
     const fn unprocessable(self) -> Self {
         Self {
@@ -242,6 +251,17 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        13,
+        "finalize_charge",
+        "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations",
+        &Erased::<reservation::finalize_charge::FinalizeCharge>::NEW,
+    )
+    .open()
+    .keyed(KeySource::BodyOfAll {
+        reused: "charge_snapshot_reused",
+    })
+    .unprocessable(),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
@@ -279,6 +299,11 @@ pub static READS: &[ReadRow] = &[
         "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
         payout::read_receipt_state::read_receipt_state,
     ),
+    ReadRow::new(
+        "read_financial_lifecycle",
+        "/reservation-financial-lifecycles/{reservationBookingId}",
+        reservation::read_lifecycle::read_lifecycle,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -309,6 +334,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
     &Registered::<PayoutReceipt>::NEW,
+    &Registered::<FinancialLifecycle>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.

@@ -12,6 +12,7 @@ pub mod payout;
 pub mod read;
 pub mod reference;
 pub mod rejection;
+pub mod reservation;
 pub mod resource;
 #[cfg(test)]
 pub mod scenario;

@@ -97,6 +97,10 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// A list: the regional benefit policies for one type of service in one region.
+        RegionalBenefitPolicies = "regional benefit policies",
+        /// A list: the payment-change adjustments of one booking.
+        BookingAdjustments = "payment-change adjustments of a booking",
     }
 }
 
