@@ -11,10 +11,11 @@ use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
     self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
     extension_eligibility, family_account, final_review_projection, gateway_payment,
-    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
-    reservation_financial_facts, settlement_account,
+    payment_obligation, payment_product_plan, payout_instruction, regional_benefit_policy,
+    relationship, reservation_booking, reservation_draft, reservation_financial_facts,
+    settlement_account,
 };
+use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::state::Statement;
@@ -262,6 +263,13 @@ pub static OPERATIONS: &[Row] = &[
     })
     .unprocessable(),
     Row::new(
+        15,
+        "capture_adjustment_payment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}/mother-payments",
+        &Erased::<reservation::capture_adjustment_payment::CaptureAdjustmentPayment>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
@@ -304,6 +312,11 @@ pub static READS: &[ReadRow] = &[
         "/reservation-financial-lifecycles/{reservationBookingId}",
         reservation::read_lifecycle::read_lifecycle,
     ),
+    ReadRow::new(
+        "read_payment_change_adjustment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}",
+        reservation::read_adjustment::read_adjustment,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -325,7 +338,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
+    &Registered::<PaymentChangeAdjustment>::NEW,
     &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
@@ -353,7 +366,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
+    &FactsOf::<PaymentChangeAdjustment>::NEW,
     &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
     &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &FactsOf::<Fact<relationship::Relationship>>::NEW,
