@@ -12,19 +12,21 @@ use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
+use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::read::Read;
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
-    final_review_projection, payment_change_adjustment, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_financial_facts,
-    settlement_account,
+    final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
+    relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
+use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{branch, family, mother, payment, reservation, settlement};
+use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};
 
 pub use crate::domain::reference::kinds::FACTS;
 
@@ -152,6 +154,14 @@ impl Row {
         Self { success, ..self }
     }
 
+    /// Without a token: none is looked at.
+    const fn open(self) -> Self {
+        Self {
+            bearer: false,
+            ..self
+        }
+    }
+
     /// With 422 in the place of 400.
     const fn unprocessable(self) -> Self {
         Self {
@@ -268,6 +278,32 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        11,
+        "repair_payout_receipt",
+        "/caregiver-payout-receipt-states/repairs",
+        &Erased::<payout::repair_receipt::RepairReceipt>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        12,
+        "acknowledge_payout_deposit",
+        "/caregiver-payout-acknowledgements/branch-deposits",
+        &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        13,
+        "finalize_charge",
+        "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations",
+        &Erased::<reservation::finalize_charge::FinalizeCharge>::NEW,
+    )
+    .open()
+    .keyed(KeySource::BodyOfAll {
+        reused: "charge_snapshot_reused",
+    })
+    .unprocessable(),
+    Row::new(
         14,
         "accept_manager_invitation",
         "/branch/manager-invitations/accept",
@@ -277,6 +313,13 @@ pub static OPERATIONS: &[Row] = &[
     .gives(Success::CreatedOnce)
     .unprocessable()
     .problems(ProblemShape::Invitation),
+    Row::new(
+        15,
+        "capture_adjustment_payment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}/mother-payments",
+        &Erased::<reservation::capture_adjustment_payment::CaptureAdjustmentPayment>::NEW,
+    )
+    .keyed(KeySource::Body),
     Row::new(
         16,
         "snapshot_settlement_account",
@@ -390,6 +433,21 @@ pub static READS: &[ReadRow] = &[
         "/billing-engine-payment-admin-operations/{auditId}",
         payment::read_admin_audit::read_admin_audit,
     ),
+    ReadRow::new(
+        "read_payout_receipt_state",
+        "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
+        payout::read_receipt_state::read_receipt_state,
+    ),
+    ReadRow::new(
+        "read_financial_lifecycle",
+        "/reservation-financial-lifecycles/{reservationBookingId}",
+        reservation::read_lifecycle::read_lifecycle,
+    ),
+    ReadRow::new(
+        "read_payment_change_adjustment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}",
+        reservation::read_adjustment::read_adjustment,
+    ),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
@@ -407,7 +465,6 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
     &Registered::<BranchOfficeProfile>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
@@ -423,6 +480,9 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<PaymentSubject>::NEW,
     &Registered::<SearchSubject>::NEW,
     &Registered::<AdminAudit>::NEW,
+    &Registered::<PaymentChangeAdjustment>::NEW,
+    &Registered::<PayoutReceipt>::NEW,
+    &Registered::<FinancialLifecycle>::NEW,
 ];
 
 /// The kind of resource with this tag.
