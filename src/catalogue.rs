@@ -14,9 +14,11 @@ use crate::domain::reference::{
     regional_benefit_policy, relationship, reservation_booking, reservation_draft,
     reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
+use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, settlement};
+use crate::domain::{family, mother, payment, reservation, settlement};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +202,21 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        5,
+        "open_data_room_request",
+        "/settlement-data-room-export-requests",
+        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        6,
+        "mark_artifact_ready",
+        "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts",
+        &Erased::<settlement::mark_artifact_ready::MarkArtifactReady>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
         7,
         "update_mother_profile",
         "/mother/profile",
@@ -222,6 +239,14 @@ pub static OPERATIONS: &[Row] = &[
         "request_deposit",
         "/settlement-deposit-requests",
         &Erased::<settlement::request_deposit::RequestDeposit>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        10,
+        "assign_caregiver",
+        "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        &Erased::<reservation::assign_caregiver::AssignCaregiver>::NEW,
     )
     .keyed(KeySource::Body)
     .gives(Success::Created),
@@ -258,6 +283,16 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_data_room_request",
+        "/settlement-data-room-requests/{requestId}",
+        settlement::read_data_room::read_data_room,
+    ),
+    ReadRow::new(
+        "read_care_team_roster",
+        "/care-team-rosters/{reservationBookingId}",
+        reservation::read_roster::read_roster,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -287,6 +322,8 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
+    &Registered::<DataRoomRequest>::NEW,
+    &Registered::<CareTeamRoster>::NEW,
 ];
 
 /// The kinds of facts, each by the resource that they come in to.

@@ -97,6 +97,10 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// The code of a settlement data-room request.
+        DataRoomRequestCode = "data-room request code",
+        /// The identifier of a care-team assignment decision.
+        AssignmentDecision = "care-team assignment decision",
     }
 }
 
