@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "\
 # Operations, reads, kinds
 
 Printed by `cargo run --example operations_table` from the catalogue, `src/catalogue.rs`; a test
-compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test --test main docs`.
+compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
 
 ## Operations
 

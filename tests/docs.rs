@@ -73,7 +73,7 @@ fn the_table_of_operations_is_the_catalogue_s() {
     }
     assert!(
         text(file) == page,
-        "{file} is not what the catalogue says; REWRITE_DOCS=1 cargo test --test main docs"
+        "{file} is not what the catalogue says; REWRITE_DOCS=1 cargo test docs::"
     );
 }
 

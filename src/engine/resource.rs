@@ -151,7 +151,7 @@ impl Job {
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 let record = self.record(now, &decided);
-                self.commit(slot, &basis, record, decided)
+                self.commit(slot, &basis, record, *decided)
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
             Ok(Outcome::Answer(body)) => {
@@ -225,7 +225,7 @@ impl Job {
         slot: &mut Slot,
         basis: &Basis,
         record: Vec<u8>,
-        decided: Box<Decided>,
+        decided: Decided,
     ) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
@@ -237,7 +237,7 @@ impl Job {
             disposition,
             next,
             ..
-        } = *decided;
+        } = decided;
         let stored = Stored {
             fingerprint: self.fingerprint,
             body: Bytes::from(answer),
