@@ -222,6 +222,13 @@ impl<'a> View<'a> {
             .collect()
     }
 
+    /// Whether anything was read.
+    #[must_use]
+    pub fn has_read(&self) -> bool {
+        let read = !self.seen.borrow().is_empty() || !self.names_seen.borrow().is_empty();
+        read || !self.lists_seen.borrow().is_empty()
+    }
+
     /// What was read: each resource with the position of its last commit (0: it did not exist).
     #[must_use]
     pub fn seen(&self) -> Vec<(Digest, u64)> {
