@@ -85,7 +85,9 @@ fn main() {
 /// The page.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    page.push_str("\n| no. | operation | request | key | problems | answers |\n|---|---|---|---|---|---|\n");
+    page.push_str(
+        "\n| no. | operation | request | key | problems | answers |\n|---|---|---|---|---|---|\n",
+    );
     for row in OPERATIONS {
         let method = match row.method {
             Method::Post => "POST",

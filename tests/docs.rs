@@ -28,7 +28,11 @@ fn first_commands(page: &str) -> Vec<&str> {
 
 /// The documents of the project: README, CHANGELOG, and all of docs/.
 fn documents() -> Vec<PathBuf> {
-    let mut found = vec!["README.md".into(), "CHANGELOG.md".into(), "wal/README.md".into()];
+    let mut found = vec![
+        "README.md".into(),
+        "CHANGELOG.md".into(),
+        "wal/README.md".into(),
+    ];
     let mut folders = vec![PathBuf::from("docs")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(root().join(&folder)).unwrap() {

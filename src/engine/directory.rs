@@ -95,7 +95,7 @@ impl Directory {
             match self.try_dispatch(target, job, lane, spare.take()) {
                 Dispatched::Sent => return Ok(()),
                 Dispatched::Failed(error) => return Err(error),
-                Dispatched::NeedsActor(back) => job = back,
+                Dispatched::NeedsActor(back) => job = *back,
             }
             let started = Self::start(lane).await.map_err(|error| error.to_string())?;
             spare = Some(started);
@@ -123,7 +123,7 @@ impl Directory {
             return send(&live.actor, job);
         }
         let Some(actor) = spare.or_else(|| self.pools[lane].lock().pop()) else {
-            return Dispatched::NeedsActor(job);
+            return Dispatched::NeedsActor(Box::new(job));
         };
         let sent = send(&actor, job);
         shard.insert(target, Live { actor, pending: 1 });
@@ -158,7 +158,7 @@ impl Directory {
 
 enum Dispatched {
     Sent,
-    NeedsActor(Job),
+    NeedsActor(Box<Job>),
     Failed(String),
 }
 

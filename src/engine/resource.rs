@@ -235,13 +235,7 @@ impl Job {
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
-    fn commit(
-        &self,
-        slot: &mut Slot,
-        basis: &Basis,
-        record: Vec<u8>,
-        decided: Decided,
-    ) -> Attempt {
+    fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);

@@ -230,7 +230,10 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     add(manner.invalid, &["request_invalid"]);
     if row.bearer {
         add(StatusCode::UNAUTHORIZED, &["authentication_required"]);
-        add(StatusCode::FORBIDDEN, &["actor_inactive", "actor_withdrawn"]);
+        add(
+            StatusCode::FORBIDDEN,
+            &["actor_inactive", "actor_withdrawn"],
+        );
     }
     add(StatusCode::REQUEST_TIMEOUT, &["request_invalid"]);
     add(StatusCode::PAYLOAD_TOO_LARGE, &["body_too_large"]);
