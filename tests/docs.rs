@@ -87,7 +87,8 @@ fn every_flag_that_the_readme_names_exists() {
     let flags = readme.split("| flag |").nth(1).unwrap();
     let flags: Vec<_> = flags
         .lines()
-        .take_while(|line| line.is_empty() || line.starts_with('|'))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
         .flat_map(|line| line.split('`'))
         .filter(|word| word.starts_with("--"))
         .map(|word| word.split(' ').next().unwrap())
@@ -160,8 +161,10 @@ fn files_that_the_documents_name_are_there() {
                 continue;
             }
             checked += 1;
-            let path = root().join(word);
-            assert!(path.exists(), "{}: {word}", document.display());
+            // The log crate's document speaks of its own files.
+            let folders = [root(), &root().join(document.parent().unwrap())];
+            let is_there = folders.iter().any(|folder| folder.join(word).exists());
+            assert!(is_there, "{}: {word}", document.display());
         }
     }
     assert!(checked > 10, "{checked} files");
