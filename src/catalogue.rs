@@ -1,24 +1,29 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use crate::domain::branch::account_snapshot::AccountSnapshot;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
+use crate::domain::branch::organization::Organization;
+use crate::domain::branch::state::Branch;
 use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
-use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
-    self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
-    extension_eligibility, family_account, final_review_projection, gateway_payment,
-    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
-    reservation_financial_facts, settlement_account,
+    self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, gateway_payment, payment_change_adjustment, payment_obligation,
+    payment_product_plan, payout_instruction, regional_benefit_policy, relationship,
+    reservation_booking, reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, reservation, settlement};
+use crate::domain::{branch, family, mother, payment, reservation, settlement};
+
+pub use crate::domain::reference::kinds::FACTS;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +199,15 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        3,
+        "create_branch",
+        "/admin/branches",
+        &Erased::<branch::create::CreateBranch>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable(),
+    Row::new(
         4,
         "grant_care_history_access",
         "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
@@ -251,11 +265,44 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        14,
+        "accept_manager_invitation",
+        "/branch/manager-invitations/accept",
+        &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable()
+    .problems(ProblemShape::Invitation),
+    Row::new(
+        16,
+        "snapshot_settlement_account",
+        "/branch-settlement-account-statement-snapshots",
+        &Erased::<branch::snapshot_settlement_account::SnapshotSettlementAccount>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
         &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
     ),
+    Row::new(
+        18,
+        "confirm_reservation_draft",
+        "/customer-reservation-drafts/{draftId}/confirm",
+        &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
+    Row::new(
+        19,
+        "update_branch_office_profile",
+        "/branch-office-profile-updates",
+        &Erased::<branch::update_profile::UpdateProfile>::NEW,
+    )
+    .keyed(KeySource::Body),
 ];
 
 /// The reads.
@@ -296,6 +343,26 @@ pub static READS: &[ReadRow] = &[
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
+    ReadRow::new(
+        "read_organization",
+        "/organization",
+        branch::read_organization::read_organization,
+    ),
+    ReadRow::new(
+        "read_branch",
+        "/admin/branches/{branchId}",
+        branch::read_branch::read_branch,
+    ),
+    ReadRow::new(
+        "read_branch_office_profile",
+        "/branch-office-profiles/{id}",
+        branch::read_office_profile::read_office_profile,
+    ),
+    ReadRow::new(
+        "read_account_snapshot",
+        "/branch-settlement-account-statement-snapshots/{snapshotId}",
+        branch::read_account_snapshot::read_account_snapshot,
+    ),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
@@ -305,7 +372,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<reservation_booking::ReservationBooking>>::NEW,
     &Registered::<MotherProfile>::NEW,
     &Registered::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &Registered::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
+    &Registered::<ReservationDraft>::NEW,
     &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
@@ -315,7 +382,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
     &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &Registered::<BranchOfficeProfile>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
     &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
@@ -324,29 +391,9 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<CareHistoryAuthority>::NEW,
     &Registered::<DataRoomRequest>::NEW,
     &Registered::<CareTeamRoster>::NEW,
-];
-
-/// The kinds of facts, each by the resource that they come in to.
-pub static FACTS: &[&dyn AnyFactKind] = &[
-    &FactsOf::<Fact<actor::ActorFact>>::NEW,
-    &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
-    &FactsOf::<Fact<reservation_booking::ReservationBooking>>::NEW,
-    &FactsOf::<MotherProfile>::NEW,
-    &FactsOf::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &FactsOf::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
-    &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
-    &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
-    &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
-    &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
-    &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
-    &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
-    &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
-    &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
-    &FactsOf::<Fact<relationship::Relationship>>::NEW,
-    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &Registered::<Organization>::NEW,
+    &Registered::<Branch>::NEW,
+    &Registered::<AccountSnapshot>::NEW,
 ];
 
 /// The kind of resource with this tag.

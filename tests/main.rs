@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod docs;
+mod operations;
 mod service;
 mod support;

@@ -4,6 +4,7 @@
 //! One group of resources, one folder; in it `state.rs` says what the resource is and how events
 //! change it, and each operation has a file of its own.
 
+pub mod branch;
 pub mod family;
 pub mod mother;
 pub mod operation;
