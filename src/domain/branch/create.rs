@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(answer, first_answer());
         assert_eq!(scenario.disposition, Disposition::Done);
         let organization = scenario.state::<Organization>(&["organization"]).unwrap();
-        assert_eq!(organization.revision.number(), 1);
+        assert_eq!(organization.revision.number(), 2);
         assert_eq!(organization.branch_count, 1);
         let branch = branch_of(&scenario, &answer);
         assert_eq!(branch.revision, Revision::FIRST);
