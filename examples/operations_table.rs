@@ -50,6 +50,12 @@ a body.
 | full | `status`, `code`, `message`, `fieldErrors`, `conflictingFieldPaths`, `retryable` |
 | profile | `status`, `code`, `retryable` |
 | invitation | `status`, `code`, `message`, `retryable` |
+
+A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` in the place of the code,
+`draftId`, `expectedDraftRevision`, `currentDraftRevision`,
+`reservationDraftStepAuthorityProjectionId`, `expectedReviewRevision`, `currentReviewRevision`,
+`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` would answer 202
+where a side effect is left pending; with the embedded directory each is completed in the commit.
 ";
 
 const READS_INTRODUCTION: &str = "\

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod docs;
+mod floors;
 mod operations;
 mod service;
 mod support;
