@@ -9,6 +9,7 @@ pub mod family;
 pub mod mother;
 pub mod operation;
 pub mod payment;
+pub mod payout;
 pub mod read;
 pub mod reference;
 pub mod rejection;

@@ -115,6 +115,12 @@ crate::words! {
         AcceptedInvitation = "accepted invitation",
         /// The identifier of a revision of a branch office profile.
         ProfileRevision = "profile revision",
+        /// A list: the payments that the gateway finds by one search key.
+        GatewaySearchKey = "gateway search key",
+        /// A list: the regional benefit policies for one type of service in one region.
+        RegionalBenefitPolicies = "regional benefit policies",
+        /// A list: the payment-change adjustments of one booking.
+        BookingAdjustments = "payment-change adjustments of a booking",
     }
 }
 

@@ -340,6 +340,11 @@ impl Scenario {
         look(&View::new(&self.memory))
     }
 
+    /// A view of the committed state, for a decision by hand.
+    pub fn own_view(&self) -> View<'_> {
+        View::new(&self.memory)
+    }
+
     /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
     pub fn read(
         &self,
