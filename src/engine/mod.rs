@@ -242,7 +242,7 @@ impl Engine {
         if self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max {
             return None;
         }
-        Admission::admit(&self.shared.admission)
+        Admission::admit(&self.shared.admission, 1)
     }
 
     /// Whether commands are taken: the log works and the disk has room.
