@@ -3,6 +3,9 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod demo;
+mod docs;
+mod floors;
 mod operations;
 mod service;
 mod support;
