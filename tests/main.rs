@@ -9,3 +9,4 @@ mod floors;
 mod operations;
 mod service;
 mod support;
+mod tls;
