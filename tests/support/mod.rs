@@ -4,6 +4,9 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod good;
+pub mod stage;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
