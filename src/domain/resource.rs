@@ -101,6 +101,8 @@ crate::words! {
         DataRoomRequestCode = "data-room request code",
         /// The identifier of a care-team assignment decision.
         AssignmentDecision = "care-team assignment decision",
+        /// The booking that a confirmed draft extends.
+        ExtensionSource = "extension source",
     }
 }
 

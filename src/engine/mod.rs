@@ -448,9 +448,10 @@ impl Shared {
             let held = self.keys.hold(digest).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                return self
-                    .replay(row, first, Some(order.fingerprint), reused)
-                    .await;
+                return match self.replay(row, first, Some(order.fingerprint)).await {
+                    Some(reply) => reply,
+                    None => self.key_reused(&order.call, first, reused).await,
+                };
             }
             order = Order {
                 key,
@@ -463,20 +464,19 @@ impl Shared {
         self.decide(order).await
     }
 
-    /// The answer of the commit at `first` again; a refusal when its facts were others.
+    /// The answer of the commit at `first` again; `None` when its facts were others.
     async fn replay(
         &self,
         row: Option<&'static Row>,
         first: u64,
         fingerprint: Option<Fingerprint>,
-        reused: &'static str,
-    ) -> Reply {
+    ) -> Option<Reply> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
-            return Reply::OutcomeUnknown;
+            return Some(Reply::OutcomeUnknown);
         }
         match self.stored(first, fingerprint).await {
-            Ok(Some(stored)) => Reply::Done {
+            Ok(stored) => stored.map(|stored| Reply::Done {
                 body: match row {
                     Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
                     None => stored.body,
@@ -484,20 +484,32 @@ impl Shared {
                 disposition: stored.disposition,
                 replay: true,
                 position,
-            },
-            Ok(None) => {
-                let rejection = Rejection::new(
-                    Class::Conflict,
-                    reused,
-                    "The key was used before with other facts.",
-                );
-                self.refuse(rejection, position).await
-            }
+            }),
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored answer cannot be read");
-                Reply::Unavailable
+                Some(Reply::Unavailable)
             }
         }
+    }
+
+    /// Refuses a key that the commit at `first` took for other facts.
+    async fn key_reused(&self, call: &Call, first: u64, code: &'static str) -> Reply {
+        let mut rejection = Rejection::new(
+            Class::Conflict,
+            code,
+            "The key was used before with other facts.",
+        );
+        let position = loop {
+            let durable_before = self.journal.durable().max(first);
+            let view = View::new(&self.tables);
+            rejection.body = call.command.key_reused(&call.actor, &view);
+            let basis = Self::basis(durable_before, &view);
+            let position = self.rests_on(&basis);
+            if self.stands(&basis) {
+                break position;
+            }
+        };
+        self.refuse(rejection, position).await
     }
 
     /// The answer stored at `first`; `None` when the command there had other facts.
@@ -637,19 +649,21 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;
                 }
-                match self.replay(row, first, None, "").await {
-                    Reply::Done {
+                match self.replay(row, first, None).await {
+                    Some(Reply::Done {
                         body,
                         disposition,
                         replay,
                         ..
-                    } => Reply::Done {
+                    }) => Reply::Done {
                         body,
                         disposition,
                         replay,
                         position,
                     },
-                    other => other,
+                    Some(other) => other,
+                    // Whatever facts are there are the ones asked for.
+                    None => Reply::Fault,
                 }
             }
             Verdict::Answered { body, position } => {

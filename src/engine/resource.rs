@@ -150,7 +150,7 @@ impl Job {
                 slot.position = context.view.position(target);
             }
             if let Ok(Outcome::Commit(decided)) = &outcome {
-                self.check_names(decided);
+                self.check_names(decided, &context.view);
             }
             outcome
         }));
@@ -179,16 +179,19 @@ impl Job {
         }
     }
 
-    /// A decision takes only names that were held for it, and that nobody has.
-    fn check_names(&self, decided: &Decided) {
+    /// A decision takes only names that nobody has, and that were held for it; or that it has
+    /// looked up itself, when what the names are made of was changed after they were held: then
+    /// its commit stands only while they are free.
+    fn check_names(&self, decided: &Decided, view: &View<'_>) {
+        let looked_up = view.names_seen();
         for change in &decided.changes {
             for name in &change.names_taken {
                 let holder = self.shared.tables.holder(*name);
                 assert!(holder.is_none(), "a name that is taken was free");
                 let own = Some(change.key) == self.target;
                 assert!(
-                    !own || self.names.contains(name),
-                    "a name that is taken was held"
+                    !own || self.names.contains(name) || looked_up.contains(&(*name, None)),
+                    "a name that is taken was held or looked up"
                 );
             }
         }
