@@ -6,17 +6,21 @@ use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::read::Read;
-use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
     self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
     extension_eligibility, family_account, final_review_projection, gateway_payment,
     payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
-    reservation_financial_facts, settlement_account,
+    regional_benefit_policy, relationship, reservation_booking, reservation_financial_facts,
+    settlement_account,
 };
+use crate::domain::reservation::draft::ReservationDraft;
+use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
+use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, settlement};
+use crate::domain::{family, mother, payment, reservation, settlement};
+
+pub use crate::domain::reference::kinds::FACTS;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +204,21 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        5,
+        "open_data_room_request",
+        "/settlement-data-room-export-requests",
+        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        6,
+        "mark_artifact_ready",
+        "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts",
+        &Erased::<settlement::mark_artifact_ready::MarkArtifactReady>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
         7,
         "update_mother_profile",
         "/mother/profile",
@@ -226,11 +245,27 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        10,
+        "assign_caregiver",
+        "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        &Erased::<reservation::assign_caregiver::AssignCaregiver>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
         &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
     ),
+    Row::new(
+        18,
+        "confirm_reservation_draft",
+        "/customer-reservation-drafts/{draftId}/confirm",
+        &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
 ];
 
 /// The reads.
@@ -258,6 +293,16 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_data_room_request",
+        "/settlement-data-room-requests/{requestId}",
+        settlement::read_data_room::read_data_room,
+    ),
+    ReadRow::new(
+        "read_care_team_roster",
+        "/care-team-rosters/{reservationBookingId}",
+        reservation::read_roster::read_roster,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -270,7 +315,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<reservation_booking::ReservationBooking>>::NEW,
     &Registered::<MotherProfile>::NEW,
     &Registered::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &Registered::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
+    &Registered::<ReservationDraft>::NEW,
     &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
@@ -287,29 +332,8 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
-];
-
-/// The kinds of facts, each by the resource that they come in to.
-pub static FACTS: &[&dyn AnyFactKind] = &[
-    &FactsOf::<Fact<actor::ActorFact>>::NEW,
-    &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
-    &FactsOf::<Fact<reservation_booking::ReservationBooking>>::NEW,
-    &FactsOf::<MotherProfile>::NEW,
-    &FactsOf::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &FactsOf::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
-    &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
-    &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
-    &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
-    &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
-    &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
-    &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
-    &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
-    &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
-    &FactsOf::<Fact<relationship::Relationship>>::NEW,
-    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &Registered::<DataRoomRequest>::NEW,
+    &Registered::<CareTeamRoster>::NEW,
 ];
 
 /// The kind of resource with this tag.

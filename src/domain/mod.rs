@@ -11,6 +11,7 @@ pub mod payment;
 pub mod read;
 pub mod reference;
 pub mod rejection;
+pub mod reservation;
 pub mod resource;
 #[cfg(test)]
 pub mod scenario;

@@ -97,6 +97,12 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// The code of a settlement data-room request.
+        DataRoomRequestCode = "data-room request code",
+        /// The identifier of a care-team assignment decision.
+        AssignmentDecision = "care-team assignment decision",
+        /// The booking that a confirmed draft extends.
+        ExtensionSource = "extension source",
     }
 }
 
@@ -216,6 +222,13 @@ impl<'a> View<'a> {
             .into_iter()
             .filter_map(|key| self.at(key))
             .collect()
+    }
+
+    /// Whether anything was read.
+    #[must_use]
+    pub fn has_read(&self) -> bool {
+        let read = !self.seen.borrow().is_empty() || !self.names_seen.borrow().is_empty();
+        read || !self.lists_seen.borrow().is_empty()
     }
 
     /// What was read: each resource with the position of its last commit (0: it did not exist).

@@ -337,8 +337,31 @@ impl Scenario {
         (row.read)(&request).map(|Found { tag, body }| (tag, json_or_null(&body)))
     }
 
+    /// The operation's own body for a command of the acting actor whose key was used before with
+    /// other facts.
+    pub fn key_reused(
+        &self,
+        operation: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Option<Value> {
+        let command = self.command(operation, path, body);
+        let body = command.key_reused(&self.actor, &View::new(&self.memory));
+        body.map(|body| json_or_null(&body))
+    }
+
     /// The fingerprint that a command has.
     pub fn fingerprint(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Fingerprint {
+        self.command(operation, path, body).fingerprint()
+    }
+
+    /// A good command.
+    fn command(
+        &self,
+        operation: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Box<dyn super::operation::AnyCommand> {
         let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
@@ -346,7 +369,7 @@ impl Scenario {
         let command = row
             .operation
             .read(row.name, &Parts { path, body: &json }, &mut at);
-        command.expect("a good command").fingerprint()
+        command.expect("a good command")
     }
 }
 

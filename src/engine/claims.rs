@@ -2,6 +2,7 @@
 //! held waits, and looks again at what stands when it is given back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -17,9 +18,10 @@ pub struct Claims {
     shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
 }
 
-/// Holds one claim until it is dropped.
-pub struct Held<'a> {
-    claims: &'a Claims,
+/// Holds one claim until it is dropped. It belongs to the command, not to whoever waits for its
+/// answer: a client that leaves must not let its key go while the command is still on its way.
+pub struct Held {
+    claims: Arc<Claims>,
     claim: Digest,
 }
 
@@ -33,7 +35,7 @@ impl Claims {
     }
 
     /// Holds `claim`, once nobody else does.
-    pub async fn hold(&self, claim: Digest) -> Held<'_> {
+    pub async fn hold(self: &Arc<Self>, claim: Digest) -> Held {
         loop {
             let given_back = {
                 let mut shard = self.shards[claim.shard(SHARDS)].lock();
@@ -41,7 +43,7 @@ impl Claims {
                     None => {
                         shard.insert(claim, Waiters::new());
                         return Held {
-                            claims: self,
+                            claims: Arc::clone(self),
                             claim,
                         };
                     }
@@ -58,7 +60,7 @@ impl Claims {
     }
 
     /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
-    pub async fn hold_all(&self, mut claims: Vec<Digest>) -> Vec<Held<'_>> {
+    pub async fn hold_all(self: &Arc<Self>, mut claims: Vec<Digest>) -> Vec<Held> {
         claims.sort_unstable();
         claims.dedup();
         let mut held = Vec::with_capacity(claims.len());
@@ -75,7 +77,7 @@ impl Default for Claims {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         let waiters = self.claims.shards[self.claim.shard(SHARDS)]
             .lock()
@@ -90,7 +92,6 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 use wal::{Appender, Log};
 
 use crate::base::actor::Actor;
@@ -47,11 +48,11 @@ use crate::journal::replay::Replay;
 use crate::journal::tables::Tables;
 
 use admission::{Admission, Permit};
-use claims::Claims;
+use claims::{Claims, Held};
 use clock::Clock;
 use directory::Directory;
 use lane::Lanes;
-use mint::EngineMint;
+use mint::{EngineMint, MintAt};
 use resource::{Job, Verdict};
 
 /// How the engine is set up.
@@ -145,8 +146,8 @@ pub(crate) struct Shared {
     tables: Tables,
     journal: Arc<Appender>,
     lanes: Arc<Lanes>,
-    keys: Claims,
-    names: Claims,
+    keys: Arc<Claims>,
+    names: Arc<Claims>,
     directory: Directory,
     admission: Arc<Admission>,
     clock: Arc<dyn Clock>,
@@ -210,8 +211,8 @@ impl Engine {
             journal,
             directory: Directory::new(lanes.count()),
             lanes,
-            keys: Claims::new(),
-            names: Claims::new(),
+            keys: Arc::new(Claims::new()),
+            names: Arc::new(Claims::new()),
             admission: Arc::new(Admission::new(limits.commands_max)),
             mint: EngineMint::new(replay.outbox_number),
             clock,
@@ -265,9 +266,7 @@ impl Engine {
 
     /// Carries a command out. The permit is held until the answer is there.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
-        let reply = self.shared.execute(call).await;
-        drop(permit);
-        reply
+        self.shared.execute(call, Some(permit)).await
     }
 
     /// Whether the actor may act at all.
@@ -289,7 +288,7 @@ impl Engine {
             command,
             header_key: None,
         };
-        self.shared.execute(call).await
+        self.shared.execute(call, None).await
     }
 
     /// The lanes, for the runtimes that are to be them.
@@ -335,6 +334,23 @@ pub struct Figures {
     pub durable: u64,
     /// Resources whose actor is awake.
     pub live_actors: usize,
+}
+
+/// A command with what belongs to it until it is decided and published, whether or not somebody
+/// still waits for its answer.
+pub(crate) struct Order {
+    call: Call,
+    /// The key of idempotency, its scope and its digest; empty where there is none.
+    key: Box<str>,
+    scope: Box<str>,
+    key_digest: Option<Digest>,
+    fingerprint: Fingerprint,
+    /// The identifier of the resource that it brings into being.
+    born: Uuid,
+    /// The claim on its key.
+    key_claim: Option<Held>,
+    /// Its place among the commands in flight.
+    permit: Option<Permit>,
 }
 
 /// What a decision has read, and the position on which it rests.
@@ -406,7 +422,7 @@ impl Shared {
         ))
     }
 
-    async fn execute(self: &Arc<Self>, call: Call) -> Reply {
+    async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
         if self.ended.load(Ordering::Acquire) {
             return Reply::Unavailable;
         }
@@ -415,36 +431,52 @@ impl Shared {
         {
             return self.refuse(rejection, position).await;
         }
-        let fingerprint = call.command.fingerprint();
-        let Some((key, scope, reused)) = key_of(&call) else {
-            return self.decide(call, None, fingerprint).await;
+        let mut order = Order {
+            key: Box::default(),
+            scope: call.actor.subject.clone(),
+            key_digest: None,
+            fingerprint: call.command.fingerprint(),
+            born: self.mint.id(self.clock.now()),
+            key_claim: None,
+            permit,
+            call,
         };
-        let row = call.row;
-        let tag = row.map_or(0, |row| row.tag);
-        let digest = key_digest(tag, &scope, &key);
-        // While this is held, nobody else carries out a command with this key.
-        let _held = self.keys.hold(digest).await;
-        if let Some(first) = self.tables.key(digest) {
-            return self.replay(row, first, Some(fingerprint), reused).await;
+        if let Some((key, scope, reused)) = key_of(&order.call) {
+            let row = order.call.row;
+            let digest = key_digest(row.map_or(0, |row| row.tag), &scope, &key);
+            // While this is held, nobody else carries out a command with this key.
+            let held = self.keys.hold(digest).await;
+            if let Some(first) = self.tables.key(digest) {
+                drop(held);
+                return match self.replay(row, first, Some(order.fingerprint)).await {
+                    Some(reply) => reply,
+                    None => self.key_reused(&order.call, first, reused).await,
+                };
+            }
+            order = Order {
+                key,
+                scope,
+                key_digest: Some(digest),
+                key_claim: Some(held),
+                ..order
+            };
         }
-        self.decide(call, Some((key, scope, digest)), fingerprint)
-            .await
+        self.decide(order).await
     }
 
-    /// The answer of the commit at `first` again; a refusal when its facts were others.
+    /// The answer of the commit at `first` again; `None` when its facts were others.
     async fn replay(
         &self,
         row: Option<&'static Row>,
         first: u64,
         fingerprint: Option<Fingerprint>,
-        reused: &'static str,
-    ) -> Reply {
+    ) -> Option<Reply> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
-            return Reply::OutcomeUnknown;
+            return Some(Reply::OutcomeUnknown);
         }
         match self.stored(first, fingerprint).await {
-            Ok(Some(stored)) => Reply::Done {
+            Ok(stored) => stored.map(|stored| Reply::Done {
                 body: match row {
                     Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
                     None => stored.body,
@@ -452,20 +484,32 @@ impl Shared {
                 disposition: stored.disposition,
                 replay: true,
                 position,
-            },
-            Ok(None) => {
-                let rejection = Rejection::new(
-                    Class::Conflict,
-                    reused,
-                    "The key was used before with other facts.",
-                );
-                self.refuse(rejection, position).await
-            }
+            }),
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored answer cannot be read");
-                Reply::Unavailable
+                Some(Reply::Unavailable)
             }
         }
+    }
+
+    /// Refuses a key that the commit at `first` took for other facts.
+    async fn key_reused(&self, call: &Call, first: u64, code: &'static str) -> Reply {
+        let mut rejection = Rejection::new(
+            Class::Conflict,
+            code,
+            "The key was used before with other facts.",
+        );
+        let position = loop {
+            let durable_before = self.journal.durable().max(first);
+            let view = View::new(&self.tables);
+            rejection.body = call.command.key_reused(&call.actor, &view);
+            let basis = Self::basis(durable_before, &view);
+            let position = self.rests_on(&basis);
+            if self.stands(&basis) {
+                break position;
+            }
+        };
+        self.refuse(rejection, position).await
     }
 
     /// The answer stored at `first`; `None` when the command there had other facts.
@@ -523,62 +567,68 @@ impl Shared {
     }
 
     /// Has the command decided by its resource's actor.
-    async fn decide(
-        self: &Arc<Self>,
-        call: Call,
-        key: Option<(Box<str>, Box<str>, Digest)>,
-        fingerprint: Fingerprint,
-    ) -> Reply {
-        let row = call.row;
-        let born = self.mint.id(self.clock.now());
-        let (key, scope, key_digest) = match key {
-            Some((key, scope, digest)) => (key, scope, Some(digest)),
-            None => (Box::default(), call.actor.subject.clone(), None),
-        };
-        let (target, names) = {
-            let context = Context {
-                actor: &call.actor,
-                now: self.clock.now(),
-                key: &key,
-                fingerprint,
-                born,
-                mint: &self.mint.at(self.clock.now()),
-                view: View::new(&self.tables),
+    async fn decide(self: &Arc<Self>, mut order: Order) -> Reply {
+        let row = order.call.row;
+        loop {
+            let (target, looked_up, names) = {
+                let now = self.clock.now();
+                let mint = self.mint.at(now);
+                let context = self.context(&order, now, &mint);
+                let target = order.call.command.target(&context);
+                (
+                    target,
+                    context.view.has_read(),
+                    order.call.command.names(&context),
+                )
             };
-            (call.command.target(&context), call.command.names(&context))
-        };
-        // Held until the commit has taken them, or until it is clear that none will.
-        let _names = self
-            .names
-            .hold_all(names.iter().map(|name| name.0).collect())
-            .await;
-        let (sender, receiver) = oneshot::channel();
-        let job = Job {
-            call,
-            key,
-            scope,
-            key_digest,
-            fingerprint,
-            born,
-            target,
-            names,
-            reply: sender,
-            shared: Arc::clone(self),
-        };
-        match target {
-            Some(target) => {
-                if let Err(error) = self.directory.dispatch(target, job).await {
-                    tracing::error!(%error, "an actor cannot be woken");
-                    return Reply::Unavailable;
+            // Held until the commit has taken them, or until it is clear that none will.
+            let claims = names.iter().map(|name| name.0).collect();
+            let name_claims = self.names.hold_all(claims).await;
+            let (sender, receiver) = oneshot::channel();
+            let job = Job {
+                order,
+                target,
+                looked_up,
+                names,
+                name_claims,
+                reply: sender,
+                shared: Arc::clone(self),
+            };
+            match target {
+                Some(target) => {
+                    if let Err(error) = self.directory.dispatch(target, job).await {
+                        tracing::error!(%error, "an actor cannot be woken");
+                        return Reply::Unavailable;
+                    }
                 }
+                // Without a resource there is nothing to change: decided here, to refuse.
+                None => job.run(&mut resource::Slot::empty()),
             }
-            // Without a resource there is nothing to change: decided here, to refuse.
-            None => job.run(&mut resource::Slot::empty()),
+            match receiver.await {
+                Ok((Verdict::Moved(back), _)) => order = *back,
+                // The permit is held until the answer can leave.
+                Ok((verdict, _permit)) => return self.answer(verdict, row).await,
+                // The actor is gone with the job: only a process that ends drops one.
+                Err(_) => return Reply::OutcomeUnknown,
+            }
         }
-        match receiver.await {
-            Ok(verdict) => self.answer(verdict, row).await,
-            // The actor is gone with the job: only a process that ends drops one.
-            Err(_) => Reply::OutcomeUnknown,
+    }
+
+    /// What surrounds a decision of `order` at `now`.
+    pub(crate) fn context<'a>(
+        &'a self,
+        order: &'a Order,
+        now: Instant,
+        mint: &'a MintAt<'a>,
+    ) -> Context<'a> {
+        Context {
+            actor: &order.call.actor,
+            now,
+            key: &order.key,
+            fingerprint: order.fingerprint,
+            born: order.born,
+            mint,
+            view: View::new(&self.tables),
         }
     }
 
@@ -599,19 +649,21 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;
                 }
-                match self.replay(row, first, None, "").await {
-                    Reply::Done {
+                match self.replay(row, first, None).await {
+                    Some(Reply::Done {
                         body,
                         disposition,
                         replay,
                         ..
-                    } => Reply::Done {
+                    }) => Reply::Done {
                         body,
                         disposition,
                         replay,
                         position,
                     },
-                    other => other,
+                    Some(other) => other,
+                    // Whatever facts are there are the ones asked for.
+                    None => Reply::Fault,
                 }
             }
             Verdict::Answered { body, position } => {
@@ -630,7 +682,7 @@ impl Shared {
                 position,
             } => self.refuse(rejection, position).await,
             Verdict::Unavailable => Reply::Unavailable,
-            Verdict::Fault => Reply::Fault,
+            Verdict::Fault | Verdict::Moved(_) => Reply::Fault,
         }
     }
 

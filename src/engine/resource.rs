@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
-use super::{Basis, Call, Shared, Stored};
+use super::admission::Permit;
+use super::claims::Held;
+use super::{Basis, Order, Shared, Stored};
 use crate::base::codec::Blob;
-use crate::base::digest::{Digest, Fingerprint};
-use crate::domain::operation::{Context, Decided, Outcome};
+use crate::base::digest::Digest;
+use crate::domain::operation::{Decided, Outcome};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{Name, Source as _, View};
+use crate::domain::resource::{Name, Source as _};
 use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 /// How often a command is decided anew when what it has read was changed meanwhile.
@@ -37,16 +38,14 @@ impl Slot {
 
 /// A command on its way to its resource's actor.
 pub(crate) struct Job {
-    pub(crate) call: Call,
-    pub(crate) key: Box<str>,
-    pub(crate) scope: Box<str>,
-    pub(crate) key_digest: Option<Digest>,
-    pub(crate) fingerprint: Fingerprint,
-    pub(crate) born: Uuid,
+    pub(crate) order: Order,
     pub(crate) target: Option<Digest>,
-    /// The names that are held for the command.
+    /// Whether the target was found by looking something up, which may have changed since.
+    pub(crate) looked_up: bool,
+    /// The names that are held for the command, and their claims.
     pub(crate) names: Vec<Name>,
-    pub(crate) reply: oneshot::Sender<Verdict>,
+    pub(crate) name_claims: Vec<Held>,
+    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -73,6 +72,8 @@ pub(crate) enum Verdict {
     Unavailable,
     /// Nothing was done: a fault of ours.
     Fault,
+    /// Nothing was done: the command concerns another resource by now.
+    Moved(Box<Order>),
 }
 
 /// What one attempt at a command came to.
@@ -80,6 +81,8 @@ enum Attempt {
     Final(Verdict),
     /// What it had read has changed: once more.
     Again,
+    /// It concerns another resource by now.
+    Moved,
 }
 
 impl Job {
@@ -89,11 +92,15 @@ impl Job {
 
     /// Decides the command and, when it commits, writes and publishes it.
     pub(crate) fn run(self, slot: &mut Slot) {
-        let mut verdict = Verdict::Fault;
+        let mut verdict = Some(Verdict::Fault);
         for attempt in 1..=ATTEMPTS_MAX {
             match self.attempt(slot) {
                 Attempt::Final(last) => {
-                    verdict = last;
+                    verdict = Some(last);
+                    break;
+                }
+                Attempt::Moved => {
+                    verdict = None;
                     break;
                 }
                 Attempt::Again if attempt == ATTEMPTS_MAX => {
@@ -102,8 +109,23 @@ impl Job {
                 Attempt::Again => {}
             }
         }
+        let Self {
+            mut order,
+            name_claims,
+            reply,
+            ..
+        } = self;
+        // From here on the names and the key are what the tables say.
+        drop(name_claims);
+        let answer = match verdict {
+            Some(verdict) => {
+                order.key_claim = None;
+                (verdict, order.permit.take())
+            }
+            None => (Verdict::Moved(Box::new(order)), None),
+        };
         // Whoever asked and left still has the commit under its key.
-        let _ = self.reply.send(verdict);
+        let _ = reply.send(answer);
     }
 
     fn attempt(&self, slot: &mut Slot) -> Attempt {
@@ -111,15 +133,11 @@ impl Job {
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
         let mint = shared.mint.at(now);
-        let context = Context {
-            actor: &self.call.actor,
-            now,
-            key: &self.key,
-            fingerprint: self.fingerprint,
-            born: self.born,
-            mint: &mint,
-            view: View::new(&shared.tables),
-        };
+        let context = shared.context(&self.order, now, &mint);
+        let command = &self.order.call.command;
+        if self.looked_up && command.target(&context) != self.target {
+            return Attempt::Moved;
+        }
         // A panic in here is this command's fault and nobody else's: nothing was written yet.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             if slot.state.is_some()
@@ -127,15 +145,12 @@ impl Job {
             {
                 context.view.note(target, slot.position);
             }
-            let outcome = self
-                .call
-                .command
-                .decide(self.target, &mut slot.state, &context);
+            let outcome = command.decide(self.target, &mut slot.state, &context);
             if let (Some(target), 0) = (self.target, slot.position) {
                 slot.position = context.view.position(target);
             }
             if let Ok(Outcome::Commit(decided)) = &outcome {
-                self.check_names(decided);
+                self.check_names(decided, &context.view);
             }
             outcome
         }));
@@ -164,16 +179,19 @@ impl Job {
         }
     }
 
-    /// A decision takes only names that were held for it, and that nobody has.
-    fn check_names(&self, decided: &Decided) {
+    /// A decision takes only names that nobody has, and that were held for it; or that it has
+    /// looked up itself, when what the names are made of was changed after they were held: then
+    /// its commit stands only while they are free.
+    fn check_names(&self, decided: &Decided, view: &View<'_>) {
+        let looked_up = view.names_seen();
         for change in &decided.changes {
             for name in &change.names_taken {
                 let holder = self.shared.tables.holder(*name);
                 assert!(holder.is_none(), "a name that is taken was free");
                 let own = Some(change.key) == self.target;
                 assert!(
-                    !own || self.names.contains(name),
-                    "a name that is taken was held"
+                    !own || self.names.contains(name) || looked_up.contains(&(*name, None)),
+                    "a name that is taken was held or looked up"
                 );
             }
         }
@@ -192,11 +210,11 @@ impl Job {
         NewRecord {
             schema: SCHEMA,
             at: now,
-            operation: self.call.row.map_or(0, |row| row.tag),
-            subject: &self.scope,
-            key: self.key_digest.map(|_| RecordKey {
-                key: &*self.key,
-                fingerprint: self.fingerprint,
+            operation: self.order.call.row.map_or(0, |row| row.tag),
+            subject: &self.order.scope,
+            key: self.order.key_digest.map(|_| RecordKey {
+                key: &*self.order.key,
+                fingerprint: self.order.fingerprint,
             }),
             changes: decided
                 .changes
@@ -208,7 +226,7 @@ impl Job {
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match self.key_digest {
+            outcome: match self.order.key_digest {
                 Some(_) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
@@ -239,7 +257,7 @@ impl Job {
             ..
         } = *decided;
         let stored = Stored {
-            fingerprint: self.fingerprint,
+            fingerprint: self.order.fingerprint,
             body: Bytes::from(answer),
             disposition,
         };
@@ -248,6 +266,14 @@ impl Job {
             drop(sequence);
             // Its own state cannot have changed; what it read of others has.
             return Attempt::Again;
+        }
+        if self
+            .order
+            .key_digest
+            .is_some_and(|key| shared.tables.key(key).is_some())
+        {
+            tracing::error!("a key was taken while it was held");
+            return Attempt::Final(Verdict::Fault);
         }
         let position = match sequence.push(record) {
             Ok(position) => position,
@@ -261,13 +287,13 @@ impl Job {
         for change in changes {
             shared.tables.publish(position, change);
         }
-        if let Some(key) = self.key_digest {
+        if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;
-        if self.key_digest.is_some() {
+        if self.order.key_digest.is_some() {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
@@ -282,9 +308,11 @@ impl Job {
         first_key: &str,
     ) -> Attempt {
         let shared = &*self.shared;
-        let tag = self.call.row.map_or(0, |row| row.tag);
-        let first = shared.tables.key(key_digest(tag, &self.scope, first_key));
-        let (Some(first), Some(key)) = (first, self.key_digest) else {
+        let tag = self.order.call.row.map_or(0, |row| row.tag);
+        let first = shared
+            .tables
+            .key(key_digest(tag, &self.order.scope, first_key));
+        let (Some(first), Some(key)) = (first, self.order.key_digest) else {
             tracing::error!("the first answer of a replay is not known");
             return Attempt::Final(Verdict::Fault);
         };
@@ -295,10 +323,10 @@ impl Job {
             schema: SCHEMA,
             at: now,
             operation: tag,
-            subject: &self.scope,
+            subject: &self.order.scope,
             key: Some(RecordKey {
-                key: &*self.key,
-                fingerprint: self.fingerprint,
+                key: &*self.order.key,
+                fingerprint: self.order.fingerprint,
             }),
             changes: Vec::new(),
             outbox: &[],

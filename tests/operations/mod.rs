@@ -1,0 +1,3 @@
+//! The operations, one file each, in the groups of the domain.
+
+mod reservation;
