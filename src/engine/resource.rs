@@ -14,7 +14,7 @@ use crate::base::codec::Blob;
 use crate::base::digest::Digest;
 use crate::domain::operation::{Decided, Outcome};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{Name, Source as _};
+use crate::domain::resource::{Name, Source as _, View};
 use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 /// How often a command is decided anew when what it has read was changed meanwhile.
