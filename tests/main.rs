@@ -3,7 +3,9 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod concurrency;
 mod contract;
+mod http;
 mod operations;
 mod service;
 mod support;

@@ -295,3 +295,57 @@ pub fn take_time(body: &mut Value, pointer: &str) -> String {
     assert!(is_time(&value), "{pointer}: {value}");
     value.as_str().unwrap().to_owned()
 }
+
+/// Reads a resource in each way that there is: the body at its tag; nothing for who has the tag;
+/// the head alone.
+#[track_caller]
+pub fn assert_reads(client: &mut Client, token: &str, path: &str, tag: &str, body: &Value) {
+    let bearer = format!("Bearer {token}");
+    let etag = format!("\"{tag}\"");
+    let read = client.get(path, token);
+    assert_eq!(read.status, 200, "{read:?}");
+    assert_eq!(read.json(), *body);
+    assert_eq!(read.header("etag"), Some(etag.as_str()));
+    assert!(read.position().is_some());
+    let mut matching = |method: &str, known: &str| {
+        let headers = [("Authorization", bearer.as_str()), ("If-None-Match", known)];
+        client.request(method, path, &headers, b"")
+    };
+    for known in [
+        etag.as_str(),
+        "*",
+        &format!("W/{etag}"),
+        &format!("\"0\", {etag}"),
+    ] {
+        let unchanged = matching("GET", known);
+        assert_eq!(
+            (unchanged.status, unchanged.body.len()),
+            (304, 0),
+            "{known}"
+        );
+        assert_eq!(unchanged.header("etag"), Some(etag.as_str()));
+        assert!(unchanged.position() >= read.position());
+        assert_eq!(matching("HEAD", known).status, 304, "{known}");
+    }
+    for other in ["\"0\"", tag, "\"\"", &format!("\"{tag}")] {
+        assert_eq!(matching("GET", other).text(), read.text(), "{other}");
+    }
+    let head = matching("HEAD", "\"0\"");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    for name in ["etag", "content-type", "content-length"] {
+        assert_eq!(head.header(name), read.header(name), "{name}");
+    }
+}
+
+/// A reader for whom there is nothing at the path.
+#[track_caller]
+pub fn assert_unreadable(client: &mut Client, token: &str, path: &str) {
+    assert_refused(&client.get(path, token), 404, "not_found", &[]);
+}
+
+/// The time in so many milliseconds.
+pub fn time_in(millis: i64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap().as_millis()).unwrap();
+    carebook::base::time::Instant::from_millis(now + millis).to_string()
+}

@@ -1,0 +1,3 @@
+//! Payments.
+
+mod decide_cash_receipt;
