@@ -146,6 +146,8 @@ texts! {
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     } }
+    /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
+    BranchCode { max: 4_000, blank: true, form: is_branch_code }
 }
 
 /// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
@@ -189,6 +191,15 @@ fn is_collection_name(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+
+fn is_branch_code(text: &str) -> bool {
+    let leads = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    (2..=32).contains(&text.len())
+        && text.as_bytes().first().is_some_and(leads)
+        && text
+            .bytes()
+            .all(|byte| leads(&byte) || matches!(byte, b'_' | b'-'))
 }
 
 fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
@@ -286,6 +297,17 @@ mod tests {
             (code::<CollectionName>(""), "too_short"),
             (code::<Sha256Hex>(&"a".repeat(64)), "ok"),
             (code::<Sha256Hex>(&"A".repeat(64)), "pattern"),
+            (code::<BranchCode>("S1"), "ok"),
+            (code::<BranchCode>("1_-"), "ok"),
+            (code::<BranchCode>(&"A".repeat(32)), "ok"),
+            (code::<BranchCode>(&"A".repeat(33)), "pattern"),
+            (code::<BranchCode>("A"), "pattern"),
+            (code::<BranchCode>("-A"), "pattern"),
+            (code::<BranchCode>("_A"), "pattern"),
+            (code::<BranchCode>("Aa"), "pattern"),
+            (code::<BranchCode>("A A"), "pattern"),
+            (code::<BranchCode>("  "), "pattern"),
+            (code::<BranchCode>(""), "too_short"),
         ] {
             assert_eq!(code, expected);
         }

@@ -377,6 +377,18 @@ impl<O> Erased<O> {
     pub const NEW: Self = Self(PhantomData);
 }
 
+impl<O: Operation> Erased<O> {
+    /// Erases the types of a command that was read already: for an operation on resources of
+    /// several kinds, which hands its command on to the decider of the kind that is meant.
+    #[must_use]
+    pub fn command(name: &'static str, command: O::Command) -> Box<dyn AnyCommand> {
+        Box::new(ErasedCommand::<O> {
+            operation: name,
+            command,
+        })
+    }
+}
+
 struct ErasedCommand<O: Operation> {
     operation: &'static str,
     command: O::Command,
@@ -390,10 +402,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
         let command = <O::Command as Request>::read(parts, at)?;
-        Some(Box::new(ErasedCommand::<O> {
-            operation: name,
-            command,
-        }))
+        Some(Self::command(name, command))
     }
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {

@@ -103,6 +103,24 @@ crate::words! {
         AssignmentDecision = "care-team assignment decision",
         /// The booking that a confirmed draft extends.
         ExtensionSource = "extension source",
+        /// The code of a branch.
+        BranchCode = "branch code",
+        /// A business: jurisdiction and number in its register.
+        BusinessIdentity = "business identity",
+        /// The e-mail address, in lower case, that has an invitation that is pending.
+        PendingInvitation = "pending invitation",
+        /// The identifier of the command that created a branch.
+        BranchCommand = "branch command",
+        /// A list: the branches whose invitation to one e-mail address one subject accepted.
+        AcceptedInvitation = "accepted invitation",
+        /// The identifier of a revision of a branch office profile.
+        ProfileRevision = "profile revision",
+        /// A list: the payments that the gateway finds by one search key.
+        GatewaySearchKey = "gateway search key",
+        /// A list: the regional benefit policies for one type of service in one region.
+        RegionalBenefitPolicies = "regional benefit policies",
+        /// A list: the payment-change adjustments of one booking.
+        BookingAdjustments = "payment-change adjustments of a booking",
     }
 }
 

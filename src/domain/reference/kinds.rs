@@ -3,13 +3,16 @@
 
 use super::put::{AnyFactKind, FactsOf};
 use super::{
-    Fact, actor, branch_office_profile, candidate_snapshot, consent_version, extension_eligibility,
-    family_account, final_review_projection, gateway_payment, payment_change_adjustment,
-    payment_obligation, payment_product_plan, payout_instruction, regional_benefit_policy,
+    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::base::revision::Revision;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
 use crate::domain::mother::state::MotherProfile;
+use crate::domain::payment::gateway_subject::PaymentSubject;
+use crate::domain::payment::obligation::Obligation;
+use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::resource::View;
 
@@ -24,16 +27,16 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
+    &FactsOf::<Obligation>::NEW,
     &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
     &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &FactsOf::<PaymentChangeAdjustment>::NEW,
+    &FactsOf::<BranchOfficeProfile>::NEW,
     &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &FactsOf::<Fact<relationship::Relationship>>::NEW,
-    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &FactsOf::<PaymentSubject>::NEW,
 ];
 
 /// The revision at which the fact of the kind so named stands; `None` when there is no such fact,

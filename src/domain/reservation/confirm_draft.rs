@@ -27,6 +27,7 @@ use crate::base::text::Ident;
 use crate::domain::operation::{
     Commit, Context, Decision, Operation, Parts, Request, mark_replayed, to_json,
 };
+use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
 use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
 use crate::domain::reference::final_review_projection::FinalReviewProjectionFact;
@@ -419,7 +420,11 @@ impl Operation for ConfirmDraft {
         }
         let id = outcome.handoff.payment_obligation_id.to_string();
         let facts = obligation(facts, &review.facts, &outcome);
-        commit.born_fact::<Fact<PaymentObligation>>(&id, &facts);
+        let born = match outcome.reservation_booking_id {
+            Some(_) => ObligationEvent::born(&id, facts),
+            None => ObligationEvent::born_of_consultation(&id, facts),
+        };
+        commit.born::<Obligation>(&born);
         commit.answer(to_json(&CreationView::new(&command.draft_id, &outcome)))
     }
 
@@ -689,6 +694,41 @@ mod tests {
         assert_eq!(owed["facts"]["reservationBookingId"], request);
         let booking = service.view(|view| view.fact::<ReservationBooking>(request));
         assert_eq!(booking, None);
+    }
+
+    #[test]
+    fn what_is_owed_can_be_pre_registered_at_once_and_for_a_consultation_by_the_mother_alone() {
+        let operator = Actor {
+            permissions: vec!["payment:authorize".into()],
+            ..actor(ActorKind::HeadquartersFinanceOperator, "operator-1")
+        };
+        for (intent, by_operator) in [("consultation", false), ("full_reservation", true)] {
+            let mut service = world(with(draft(), &[("intent", json!(intent))]), review());
+            let relationship = json!({"object": "headquarters", "relation": "finance_operator",
+                "subject": "operator-1", "state": "applied"});
+            service.fact("relationship", "relation-1", 1, relationship);
+            let answer = confirm(&mut service, &body()).committed();
+            let payment = &answer["reservationCreationPaymentHandoff"]["paymentObligationId"];
+            let registration = json!({"paymentId": payment, "cashReceiptIssueRequest": {
+                "requestState": "not_requested", "purpose": "unknown",
+                "registrationIdentityReference": null,
+            }});
+            let mut pre_register = |payer: Actor| {
+                let service = service.acting(payer);
+                service.when("pre_register_payment", &[], &registration)
+            };
+            if by_operator {
+                pre_register(operator.clone()).committed();
+            } else {
+                let refused = pre_register(operator.clone());
+                assert_refused(refused, Class::Forbidden, "permission_denied");
+                let registered = pre_register(owner()).committed();
+                assert_eq!(
+                    registered["reservationBookingId"],
+                    answer["reservationBookingRequestId"]
+                );
+            }
+        }
     }
 
     #[test]

@@ -14,10 +14,25 @@
 //! The *care-team roster* of a booking is the sequence of its assignment decisions. Each fills a
 //! slot, named by its target key, and may empty the slot of an earlier one that it replaces. A
 //! roster stands at revision 0 before its first decision and advances by one with each.
+//!
+//! The *financial lifecycle* of a booking and its *payment-change adjustments*, which are asked
+//! for, made payable and cancelled by the system whose facts they are:
+//!
+//! ```text
+//!  financial lifecycle   (none) ──finalize_charge──▶ charge_finalized ──finalize_charge──▶ anew
+//!  change adjustment     payable ──capture_adjustment_payment──▶ paid
+//! ```
 
+pub mod adjustment;
 pub mod assign_caregiver;
+pub mod capture_adjustment_payment;
 pub mod confirm_draft;
 pub mod draft;
+pub mod finalize_charge;
+pub mod ledger;
+pub mod lifecycle;
+pub mod read_adjustment;
+pub mod read_lifecycle;
 pub mod read_roster;
 pub mod roster;
 #[cfg(test)]
