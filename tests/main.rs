@@ -3,8 +3,10 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod cli;
 mod concurrency;
 mod contract;
+mod floors;
 mod http;
 mod operations;
 mod service;
