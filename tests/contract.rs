@@ -696,6 +696,7 @@ fn required(good: &Good, client: &mut Client, token: &str) -> Vec<String> {
 
 #[test]
 fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places() {
+    let beyond_floats = &"9".repeat(400);
     let stage = Stage::new();
     let mut client = stage.client();
     for row in OPERATIONS {
@@ -735,11 +736,22 @@ fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places(
                     ("9223372036854775808", "out_of_range"),
                     ("-9223372036854775809", "out_of_range"),
                     ("100000000000000000000000000", "out_of_range"),
+                    (beyond_floats, "out_of_range"),
+                    ("1e400", "out_of_range"),
+                    ("0.1e-999", "wrong_type"),
+                    ("01e999", ""),
+                    ("1.e999", ""),
+                    ("-", ""),
+                    ("-0.0", "wrong_type"),
                 ] {
                     let text = text_of(&members[..]);
                     let was = format!("{}: {value}", json!(name));
                     let text = text.replace(&was, &format!("{}: {number}", json!(name)));
-                    assert_invalid(row, &send_text(&text), &fault(name, code), number);
+                    let faults = match code {
+                        "" => fault("", "malformed_json"),
+                        code => fault(name, code),
+                    };
+                    assert_invalid(row, &send_text(&text), &faults, number);
                 }
             }
         }
@@ -1213,4 +1225,174 @@ fn row_problem(path: &str) -> ProblemShape {
     } else {
         ProblemShape::Full
     }
+}
+
+/// Every value of a body that has a shape, as pointer, place, and value; what is any object to
+/// the operation has none.
+fn values_within(body: &Value) -> Vec<(String, String, Value)> {
+    let mut found = Vec::new();
+    let mut open = vec![(String::new(), String::new(), body.clone())];
+    while let Some((pointer, place, value)) = open.pop() {
+        match &value {
+            Value::Object(members) if place != "providerContext" => {
+                for (name, inner) in members {
+                    let dot = if place.is_empty() { "" } else { "." };
+                    let place = format!("{place}{dot}{name}");
+                    open.push((format!("{pointer}/{name}"), place, inner.clone()));
+                }
+            }
+            Value::Array(items) => {
+                for (index, inner) in items.iter().enumerate() {
+                    let place = format!("{place}[{index}]");
+                    open.push((format!("{pointer}/{index}"), place, inner.clone()));
+                }
+            }
+            _ => {}
+        }
+        found.push((pointer, place, value));
+    }
+    found.retain(|(pointer, ..)| !pointer.is_empty());
+    found
+}
+
+#[test]
+fn faults_inside_of_members_are_told_by_their_places() {
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let mut objects = 0;
+    for row in OPERATIONS {
+        let good = Good::of(row, &stage_for(row, &stage));
+        let token = good.token(&stage);
+        for (pointer, place, value) in values_within(&good.body) {
+            let mut send = |value: Value| {
+                let mut body = good.body.clone();
+                *body.pointer_mut(&pointer).unwrap() = value;
+                good.send(&mut client, &token, &body)
+            };
+            if pointer.matches('/').count() > 1 {
+                let ill = if value.is_boolean() {
+                    json!(0)
+                } else {
+                    json!(false)
+                };
+                assert_invalid(row, &send(ill), &fault(&place, "wrong_type"), "ill-typed");
+            }
+            let Value::Object(members) = &value else {
+                continue;
+            };
+            if place == "providerContext" {
+                continue;
+            }
+            objects += 1;
+            let mut more = value.clone();
+            more["unknownMember"] = json!({});
+            let unknown = format!("{place}.unknownMember");
+            assert_invalid(
+                row,
+                &send(more),
+                &fault(&unknown, "unknown_field"),
+                "unknown",
+            );
+            let answer = send(json!({}));
+            assert_eq!(answer.status, invalid_status(row), "{}: {place}", row.name);
+            if row.problem == ProblemShape::Full {
+                let faults = answer.faults();
+                assert!(!faults.is_empty());
+                for (path, code) in faults {
+                    assert_eq!(code, "required", "{}: {path}", row.name);
+                    let name = path.strip_prefix(&format!("{place}.")).unwrap();
+                    assert!(members.contains_key(name), "{}: {path}", row.name);
+                }
+            }
+            // A repeated member is told of once, by its place.
+            for (name, inner) in members {
+                let once = format!("{}:{inner}", json!(name));
+                let text = good.body.to_string();
+                let object = value.to_string();
+                let twice = object.replacen('{', &format!("{{{once},"), 1);
+                let text = text.replacen(&object, &twice, 1);
+                let answer = good.send_bytes(&mut client, &token, text.as_bytes());
+                let place = format!("{place}.{name}");
+                assert_invalid(row, &answer, &fault(&place, "duplicate_field"), "twice");
+            }
+        }
+    }
+    assert!(objects > 5);
+}
+
+#[test]
+fn strings_have_the_bounds_of_their_kind() {
+    const PLAIN: [&str; 11] = [
+        "reason",
+        "memo",
+        "messageToBranch",
+        "headOfficePrivateMemo",
+        "bankName",
+        "accountHolder",
+        "accountNumberDisplay",
+        "legalName",
+        "displayName",
+        "addressLine",
+        "serviceAddressLevel1",
+    ];
+    const OPAQUE: [&str; 10] = [
+        "role",
+        "caregiverRole",
+        "scope",
+        "serviceType",
+        "providerName",
+        "storageBucket",
+        "exportFormat",
+        "artifactKind",
+        "fileName",
+        "idempotencyKey",
+    ];
+    // These have a form, or a bound, of their own.
+    const OWN: [&str; 4] = [
+        "branchCode",
+        "currencyCode",
+        "storageObjectKey",
+        "postalCode",
+    ];
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let (mut plain, mut opaque) = (BTreeSet::new(), BTreeSet::new());
+    for row in OPERATIONS
+        .iter()
+        .filter(|row| row.problem == ProblemShape::Full)
+    {
+        let good = Good::of(row, &stage_for(row, &stage));
+        let token = good.token(&stage);
+        for (pointer, place, value) in values_within(&good.body) {
+            if !value.is_string() {
+                continue;
+            }
+            let name = place.rsplit('.').next().unwrap().to_owned();
+            let mut assert_fault = |text: String, code| {
+                let mut body = good.body.clone();
+                *body.pointer_mut(&pointer).unwrap() = json!(text);
+                let answer = good.send(&mut client, &token, &body);
+                assert_invalid(row, &answer, &fault(&place, code), code);
+            };
+            assert_fault(String::new(), "too_short");
+            let ends = |ending: &&str| name.ends_with(*ending);
+            let is_opaque = OPAQUE.contains(&name.as_str())
+                || ["Id", "Key", "Code", "Reference"]
+                    .iter()
+                    .any(|ending| ends(&ending));
+            if OWN.contains(&name.as_str()) {
+                continue;
+            }
+            if is_opaque {
+                assert_fault("가".repeat(513), "too_long");
+                assert_fault(" \u{a0}\t".to_owned(), "blank");
+                opaque.insert(name);
+            } else if PLAIN.contains(&name.as_str()) {
+                assert_fault("가".repeat(4_001), "too_long");
+                plain.insert(name);
+            }
+        }
+    }
+    assert_eq!(plain.len(), PLAIN.len(), "{plain:?}");
+    assert!(opaque.len() > 30, "{opaque:?}");
 }
