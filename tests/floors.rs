@@ -206,3 +206,15 @@ fn only_the_front_speaks_http_and_only_the_command_line_prints() {
         );
     }
 }
+
+#[test]
+fn only_the_engine_and_the_command_line_use_the_log() {
+    let users = naming(&["wal::"]);
+    assert!(!users.is_empty());
+    for name in users {
+        assert!(
+            name.starts_with("engine/") || name.starts_with("cli/"),
+            "{name}"
+        );
+    }
+}

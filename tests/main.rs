@@ -6,6 +6,8 @@
 mod cli;
 mod concurrency;
 mod contract;
+mod demo;
+mod docs;
 mod floors;
 mod http;
 mod operations;

@@ -166,7 +166,7 @@ impl Job {
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 let record = self.record(now, &decided);
-                self.commit(slot, &basis, record, decided)
+                self.commit(slot, &basis, record, *decided)
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
             Ok(Outcome::Answer(body)) => {
@@ -238,13 +238,7 @@ impl Job {
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
-    fn commit(
-        &self,
-        slot: &mut Slot,
-        basis: &Basis,
-        record: Vec<u8>,
-        decided: Box<Decided>,
-    ) -> Attempt {
+    fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
@@ -255,7 +249,7 @@ impl Job {
             disposition,
             next,
             ..
-        } = *decided;
+        } = decided;
         let stored = Stored {
             fingerprint: self.order.fingerprint,
             body: Bytes::from(answer),
