@@ -253,7 +253,8 @@ fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
                     body.len()
                 );
                 // Some leave within the request, some right after it.
-                let cut = (seed as usize).wrapping_mul(number + 1) % (2 * head.len());
+                let cut =
+                    usize::try_from(seed >> 1).unwrap().wrapping_mul(number + 1) % (2 * head.len());
                 client.send_raw(&head.as_bytes()[..cut.min(head.len())]);
             });
         }

@@ -1375,11 +1375,11 @@ fn strings_have_the_bounds_of_their_kind() {
                 assert_invalid(row, &answer, &fault(&place, code), code);
             };
             assert_fault(String::new(), "too_short");
-            let ends = |ending: &&str| name.ends_with(*ending);
+            let ends = |ending: &str| name.ends_with(ending);
             let is_opaque = OPAQUE.contains(&name.as_str())
                 || ["Id", "Key", "Code", "Reference"]
                     .iter()
-                    .any(|ending| ends(&ending));
+                    .any(|ending| ends(ending));
             if OWN.contains(&name.as_str()) {
                 continue;
             }
