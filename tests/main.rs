@@ -13,3 +13,4 @@ mod http;
 mod operations;
 mod service;
 mod support;
+mod tls;

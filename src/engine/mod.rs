@@ -372,6 +372,12 @@ impl Shared {
         }
     }
 
+    /// Whether all that was read stood so at one instant since, as a whole: what an answer that
+    /// changes nothing needs. A commit asks [`Shared::stands`] under the sequencer.
+    pub(crate) fn stood(&self, basis: &Basis) -> bool {
+        self.tables.at_one_instant(|| self.stands(basis))
+    }
+
     /// Whether all that was read still stands so.
     pub(crate) fn stands(&self, basis: &Basis) -> bool {
         let tables = &self.tables;
@@ -503,7 +509,7 @@ impl Shared {
             rejection.body = call.command.key_reused(&call.actor, &view);
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 break position;
             }
         };
@@ -723,7 +729,7 @@ impl Shared {
             });
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 return (found, position);
             }
         }

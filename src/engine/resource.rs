@@ -199,7 +199,7 @@ impl Job {
 
     fn unless_changed(&self, basis: &Basis, verdict: impl FnOnce(u64) -> Verdict) -> Attempt {
         let position = self.shared.rests_on(basis);
-        if !self.shared.stands(basis) {
+        if !self.shared.stood(basis) {
             return Attempt::Again;
         }
         Attempt::Final(verdict(position))
@@ -278,12 +278,14 @@ impl Job {
         };
         // From here on the commit is in the log's hands: half of it must not stay alive here.
         let whole = EndUnlessWhole;
+        let published = shared.tables.begin();
         for change in changes {
             shared.tables.publish(position, change);
         }
         if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
+        drop(published);
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;

@@ -111,6 +111,9 @@ where
             Ok(None) => break,
             // What came is in place as far as it went; sending the batch again is safe.
             Ok(Some(Err(_))) | Err(_) => {
+                if let Err(reply) = batch.finish().await {
+                    return Manner::PLAIN.reply(reply, Success::Ok);
+                }
                 return Manner::PLAIN.trouble(
                     StatusCode::REQUEST_TIMEOUT,
                     "request_invalid",
