@@ -1,4 +1,8 @@
-//! The operations, one file each, in the groups of the domain.
+//! The operations, one file each, in the groups of the domain; each with its read.
 
+mod family;
+mod mother;
 mod payment;
+mod reference;
 mod reservation;
+mod settlement;
