@@ -3,5 +3,6 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod durability;
 mod service;
 mod support;
