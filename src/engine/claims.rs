@@ -1,7 +1,11 @@
 //! Claims: keys and names that a command holds while it is decided. Whoever wants one that is
 //! held waits, and looks again at what stands when it is given back.
+//!
+//! What holds a claim owns it: a command keeps its claims until it is decided, also when whoever
+//! sent it has hung up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -18,8 +22,8 @@ pub struct Claims {
 }
 
 /// Holds one claim until it is dropped.
-pub struct Held<'a> {
-    claims: &'a Claims,
+pub struct Held {
+    claims: Arc<Claims>,
     claim: Digest,
 }
 
@@ -33,15 +37,15 @@ impl Claims {
     }
 
     /// Holds `claim`, once nobody else does.
-    pub async fn hold(&self, claim: Digest) -> Held<'_> {
+    pub async fn hold(claims: &Arc<Self>, claim: Digest) -> Held {
         loop {
             let given_back = {
-                let mut shard = self.shards[claim.shard(SHARDS)].lock();
+                let mut shard = claims.shards[claim.shard(SHARDS)].lock();
                 match shard.get_mut(&claim) {
                     None => {
                         shard.insert(claim, Waiters::new());
                         return Held {
-                            claims: self,
+                            claims: Arc::clone(claims),
                             claim,
                         };
                     }
@@ -57,13 +61,13 @@ impl Claims {
         }
     }
 
-    /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
-    pub async fn hold_all(&self, mut claims: Vec<Digest>) -> Vec<Held<'_>> {
-        claims.sort_unstable();
-        claims.dedup();
-        let mut held = Vec::with_capacity(claims.len());
-        for claim in claims {
-            held.push(self.hold(claim).await);
+    /// Holds all that are `wanted`, in one order for everybody, so that no two wait for each other.
+    pub async fn hold_all(claims: &Arc<Self>, mut wanted: Vec<Digest>) -> Vec<Held> {
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut held = Vec::with_capacity(wanted.len());
+        for claim in wanted {
+            held.push(Self::hold(claims, claim).await);
         }
         held
     }
@@ -75,7 +79,7 @@ impl Default for Claims {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         let waiters = self.claims.shards[self.claim.shard(SHARDS)]
             .lock()
@@ -103,7 +107,7 @@ mod tests {
             .map(|_| {
                 let (claims, inside) = (Arc::clone(&claims), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let _held = claims.hold(Digest([7; 16])).await;
+                    let _held = Claims::hold(&claims, Digest([7; 16])).await;
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -125,7 +129,7 @@ mod tests {
                 tokio::spawn(async move {
                     let mut wanted = vec![Digest([1; 16]), Digest([2; 16]), Digest([3; 16])];
                     wanted.rotate_left(usize::from(n % 3));
-                    let held = claims.hold_all(wanted).await;
+                    let held = Claims::hold_all(&claims, wanted).await;
                     tokio::task::yield_now().await;
                     assert_eq!(held.len(), 3);
                 })

@@ -47,7 +47,7 @@ use crate::journal::replay::Replay;
 use crate::journal::tables::Tables;
 
 use admission::{Admission, Permit};
-use claims::Claims;
+use claims::{Claims, Held};
 use clock::Clock;
 use directory::Directory;
 use lane::Lanes;
@@ -145,8 +145,8 @@ pub(crate) struct Shared {
     tables: Tables,
     journal: Arc<Appender>,
     lanes: Arc<Lanes>,
-    keys: Claims,
-    names: Claims,
+    keys: Arc<Claims>,
+    names: Arc<Claims>,
     directory: Directory,
     admission: Arc<Admission>,
     clock: Arc<dyn Clock>,
@@ -210,8 +210,8 @@ impl Engine {
             journal,
             directory: Directory::new(lanes.count()),
             lanes,
-            keys: Claims::new(),
-            names: Claims::new(),
+            keys: Arc::new(Claims::new()),
+            names: Arc::new(Claims::new()),
             admission: Arc::new(Admission::new(limits.commands_max)),
             mint: EngineMint::new(replay.outbox_number),
             clock,
@@ -263,11 +263,11 @@ impl Engine {
         }
     }
 
-    /// Carries a command out. The permit is held until the answer is there.
+    /// Carries a command out. The permit is held until the answer is there; when the future is
+    /// dropped before, because whoever asked has hung up, until the command is decided, if it was
+    /// handed over already: a command is never half withdrawn.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
-        let reply = self.shared.execute(call).await;
-        drop(permit);
-        reply
+        self.shared.execute(call, Some(permit)).await
     }
 
     /// Whether the actor may act at all.
@@ -289,7 +289,7 @@ impl Engine {
             command,
             header_key: None,
         };
-        self.shared.execute(call).await
+        self.shared.execute(call, None).await
     }
 
     /// The lanes, for the runtimes that are to be them.
@@ -335,6 +335,27 @@ pub struct Figures {
     pub durable: u64,
     /// Resources whose actor is awake.
     pub live_actors: usize,
+}
+
+/// What a command holds until it is decided. It goes with the command to its resource's actor: if
+/// it stayed with whoever asked, then who hangs up and sends the command again could have it
+/// carried out twice.
+pub(crate) struct Hold {
+    permit: Option<Permit>,
+    /// Its key.
+    _key: Option<Held>,
+    /// The names it may take: until the commit has taken them, or none will.
+    names: Vec<Held>,
+}
+
+impl Hold {
+    fn new(permit: Option<Permit>, key: Option<Held>) -> Self {
+        Self {
+            permit,
+            _key: key,
+            names: Vec::new(),
+        }
+    }
 }
 
 /// What a decision has read, and the position on which it rests.
@@ -406,7 +427,7 @@ impl Shared {
         ))
     }
 
-    async fn execute(self: &Arc<Self>, call: Call) -> Reply {
+    async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
         if self.ended.load(Ordering::Acquire) {
             return Reply::Unavailable;
         }
@@ -417,17 +438,19 @@ impl Shared {
         }
         let fingerprint = call.command.fingerprint();
         let Some((key, scope, reused)) = key_of(&call) else {
-            return self.decide(call, None, fingerprint).await;
+            let hold = Hold::new(permit, None);
+            return self.decide(call, None, fingerprint, hold).await;
         };
         let row = call.row;
         let tag = row.map_or(0, |row| row.tag);
         let digest = key_digest(tag, &scope, &key);
         // While this is held, nobody else carries out a command with this key.
-        let _held = self.keys.hold(digest).await;
+        let held = Claims::hold(&self.keys, digest).await;
         if let Some(first) = self.tables.key(digest) {
             return self.replay(row, first, Some(fingerprint), reused).await;
         }
-        self.decide(call, Some((key, scope, digest)), fingerprint)
+        let hold = Hold::new(permit, Some(held));
+        self.decide(call, Some((key, scope, digest)), fingerprint, hold)
             .await
     }
 
@@ -528,6 +551,7 @@ impl Shared {
         call: Call,
         key: Option<(Box<str>, Box<str>, Digest)>,
         fingerprint: Fingerprint,
+        mut hold: Hold,
     ) -> Reply {
         let row = call.row;
         let born = self.mint.id(self.clock.now());
@@ -547,11 +571,8 @@ impl Shared {
             };
             (call.command.target(&context), call.command.names(&context))
         };
-        // Held until the commit has taken them, or until it is clear that none will.
-        let _names = self
-            .names
-            .hold_all(names.iter().map(|name| name.0).collect())
-            .await;
+        let wanted = names.iter().map(|name| name.0).collect();
+        hold.names = Claims::hold_all(&self.names, wanted).await;
         let (sender, receiver) = oneshot::channel();
         let job = Job {
             call,
@@ -562,6 +583,7 @@ impl Shared {
             born,
             target,
             names,
+            hold,
             reply: sender,
             shared: Arc::clone(self),
         };
@@ -576,7 +598,8 @@ impl Shared {
             None => job.run(&mut resource::Slot::empty()),
         }
         match receiver.await {
-            Ok(verdict) => self.answer(verdict, row).await,
+            // The permit stays until the answer is there.
+            Ok((verdict, _permit)) => self.answer(verdict, row).await,
             // The actor is gone with the job: only a process that ends drops one.
             Err(_) => Reply::OutcomeUnknown,
         }

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{Basis, Call, Shared, Stored};
+use super::admission::Permit;
+use super::{Basis, Call, Hold, Shared, Stored};
 use crate::base::codec::Blob;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::domain::operation::{Context, Decided, Outcome};
@@ -46,7 +47,10 @@ pub(crate) struct Job {
     pub(crate) target: Option<Digest>,
     /// The names that are held for the command.
     pub(crate) names: Vec<Name>,
-    pub(crate) reply: oneshot::Sender<Verdict>,
+    /// What is held until the command is decided.
+    pub(crate) hold: Hold,
+    /// Where the verdict goes, and the permit with it.
+    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -101,9 +105,11 @@ impl Job {
                 }
                 Attempt::Again => {}
             }
+            // The state at hand may be what has changed: it is read anew.
+            *slot = Slot::empty();
         }
         // Whoever asked and left still has the commit under its key.
-        let _ = self.reply.send(verdict);
+        let _ = self.reply.send((verdict, self.hold.permit));
     }
 
     fn attempt(&self, slot: &mut Slot) -> Attempt {
@@ -246,7 +252,6 @@ impl Job {
         let mut sequence = shared.journal.sequence();
         if !shared.stands(basis) {
             drop(sequence);
-            // Its own state cannot have changed; what it read of others has.
             return Attempt::Again;
         }
         let position = match sequence.push(record) {

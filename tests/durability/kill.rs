@@ -40,7 +40,7 @@ fn nothing_acknowledged_is_lost_or_done_twice_when_the_process_is_killed() {
         std::thread::scope(|scope| {
             for memory in &mut memories {
                 let (town, address) = (&town, &address);
-                scope.spawn(move || town.work(address, memory, round, u64::MAX));
+                scope.spawn(move || town.work(address, memory, round));
             }
             std::thread::sleep(Duration::from_millis(random.random_range(50..500)));
             server.kill();

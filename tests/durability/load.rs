@@ -2,9 +2,10 @@
 //! the service to it afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::journal::replay::Replay;
@@ -75,6 +76,8 @@ pub struct Figures {
     pub replayed: AtomicU64,
     pub unknown_committed: AtomicU64,
     pub unknown_absent: AtomicU64,
+    /// Second keys of a statement: committed or not, the answer is the same.
+    pub unknown_second: AtomicU64,
     pub reads: AtomicU64,
 }
 
@@ -90,13 +93,14 @@ impl std::fmt::Display for Figures {
         write!(
             f,
             "{} commands: {} acknowledged, {} refused, {} without an answer, of which {} were \
-             found committed and {} absent; {} replays and {} reads compared",
+             found committed, {} absent, {} second keys of a statement; {} replays and {} reads compared",
             get(&self.commands),
             get(&self.acknowledged),
             get(&self.refused),
-            get(&self.unknown_committed) + get(&self.unknown_absent),
+            get(&self.unknown_committed) + get(&self.unknown_absent) + get(&self.unknown_second),
             get(&self.unknown_committed),
             get(&self.unknown_absent),
+            get(&self.unknown_second),
             get(&self.replayed),
             get(&self.reads),
         )
@@ -126,6 +130,10 @@ pub struct Town {
     known: Mutex<Known>,
     /// Answers that did not fit, which end the test once all clients are back.
     pub complaints: Mutex<Vec<String>>,
+    /// Whether the log is expected to fail: then 503 is an answer, too.
+    pub failing: AtomicBool,
+    /// When the last answer to a commit came, in microseconds since 1970.
+    last_commit: AtomicU64,
 }
 
 /// One client's memory.
@@ -202,6 +210,8 @@ impl Town {
             tokens,
             known: Mutex::default(),
             complaints: Mutex::default(),
+            failing: AtomicBool::new(false),
+            last_commit: AtomicU64::new(0),
         }
     }
 
@@ -333,6 +343,9 @@ impl Town {
         let bearer = format!("Bearer {}", self.token(who));
         let answer = client.try_request("GET", path, &[("Authorization", &bearer)], b"")?;
         self.note_position(&concerns, floor, &answer, &place);
+        if answer.status == 503 && self.failing.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::Other.into());
+        }
         let tag = answer.header("etag").unwrap_or("\"0\"").trim_matches('"');
         let revision: i64 = tag.parse().unwrap();
         if !matches!(answer.status, 200 | 404) || revision < revision_floor {
@@ -348,6 +361,11 @@ impl Town {
         Ok(revision)
     }
 
+    /// When the last answer to a commit came, in seconds since 1970.
+    pub fn last_commit_acknowledged(&self) -> f64 {
+        Duration::from_micros(self.last_commit.load(Ordering::SeqCst)).as_secs_f64()
+    }
+
     fn note_revision(&self, place: (String, String), revision: i64) {
         let mut known = self.known.lock().unwrap();
         let highest = known.revisions.entry(place).or_default();
@@ -356,12 +374,21 @@ impl Town {
 
     /// Takes note of what an answer says; complains of what cannot be.
     fn outcome(&self, request: &Request, answer: Answer) -> Outcome {
+        if answer.status == 503 && self.failing.load(Ordering::SeqCst) {
+            // `service_unavailable` says that nothing was done, which is what `resolve` finds.
+            return Outcome::Unknown;
+        }
         if !matches!(answer.status, 200 | 201) {
             let code = answer.json()["code"].as_str().unwrap_or("").to_owned();
             if !matches!(answer.status, 403 | 404 | 409) {
                 self.complain(format!("{answer:?} to {request:?}"));
             }
             return Outcome::Refused(answer.status, code);
+        }
+        if answer.header("idempotent-replayed").is_none() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            let now = u64::try_from(now.as_micros()).unwrap();
+            self.last_commit.fetch_max(now, Ordering::SeqCst);
         }
         let body = answer.json();
         let place = place_of(request, &body);
@@ -400,19 +427,27 @@ impl Town {
         Outcome::Acknowledged(answer)
     }
 
-    /// One client's work until the connection breaks or `commands` were sent; what it sent is in
-    /// its memory.
-    pub fn work(&self, server: &str, memory: &mut Memory, round: u64, commands: u64) {
+    /// One client's work until the connection breaks; what it sent is in its memory.
+    pub fn work(&self, server: &str, memory: &mut Memory, round: u64) {
+        self.work_as(server, memory, round, true);
+    }
+
+    /// As [`Town::work`], but nobody hangs up.
+    pub fn work_patiently(&self, server: &str, memory: &mut Memory, round: u64) {
+        self.work_as(server, memory, round, false);
+    }
+
+    fn work_as(&self, server: &str, memory: &mut Memory, round: u64, hang_up: bool) {
         let Ok(mut client) = Client::try_connect(server) else {
             return;
         };
-        for _ in 0..commands {
+        loop {
             if memory.random.random_ratio(1, 8) && self.look_around(&mut client, memory).is_err() {
                 return;
             }
             let request = self.next_request(memory, round);
             Figures::add(&self.figures.commands);
-            let impatient = memory.random.random_ratio(1, 25);
+            let impatient = hang_up && memory.random.random_ratio(1, 25);
             let answered = if impatient {
                 self.send_impatiently(server, &mut client, &request)
             } else {
@@ -604,12 +639,14 @@ impl Town {
         };
         let outcome = self.outcome(request, answer.clone());
         let acknowledged = matches!(outcome, Outcome::Acknowledged(_));
-        // A second key of a statement answers as a replay though it was not taken before.
-        if acknowledged && replayed {
-            Figures::add(&self.figures.unknown_committed);
-        } else {
-            Figures::add(&self.figures.unknown_absent);
-        }
+        // A code that stands makes a replay of a key that was not taken before, too.
+        let opened_by = answer.json()["transitionAudits"][0]["idempotencyKey"].clone();
+        let second = request.path == REQUEST && opened_by != json!(request.key);
+        Figures::add(match (acknowledged && replayed, second) {
+            (true, true) => &self.figures.unknown_second,
+            (true, false) => &self.figures.unknown_committed,
+            (false, _) => &self.figures.unknown_absent,
+        });
         let Some(((path, leads_to), before)) = place.zip(before) else {
             return outcome;
         };

@@ -14,6 +14,7 @@
 mod bounds;
 mod damage;
 mod disconnect;
+mod inside;
 mod kill;
 mod load;
 mod start;
