@@ -52,7 +52,7 @@ use clock::Clock;
 use directory::Directory;
 use lane::Lanes;
 use mint::EngineMint;
-use resource::{Job, Verdict};
+use resource::{Decision, Job, Verdict};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -358,6 +358,16 @@ impl Hold {
     }
 }
 
+/// A command on its way, with its key and its scope.
+pub(crate) struct Asked {
+    call: Call,
+    key: Box<str>,
+    scope: Box<str>,
+    key_digest: Option<Digest>,
+    fingerprint: Fingerprint,
+    hold: Hold,
+}
+
 /// What a decision has read, and the position on which it rests.
 pub(crate) struct Basis {
     durable_before: u64,
@@ -551,39 +561,56 @@ impl Shared {
         call: Call,
         key: Option<(Box<str>, Box<str>, Digest)>,
         fingerprint: Fingerprint,
-        mut hold: Hold,
+        hold: Hold,
     ) -> Reply {
-        let row = call.row;
-        let born = self.mint.id(self.clock.now());
         let (key, scope, key_digest) = match key {
             Some((key, scope, digest)) => (key, scope, Some(digest)),
             None => (Box::default(), call.actor.subject.clone(), None),
         };
-        let (target, names) = {
-            let context = Context {
-                actor: &call.actor,
-                now: self.clock.now(),
-                key: &key,
-                fingerprint,
-                born,
-                mint: &self.mint.at(self.clock.now()),
-                view: View::new(&self.tables),
-            };
-            (call.command.target(&context), call.command.names(&context))
-        };
-        let wanted = names.iter().map(|name| name.0).collect();
-        hold.names = Claims::hold_all(&self.names, wanted).await;
-        let (sender, receiver) = oneshot::channel();
-        let job = Job {
+        let mut asked = Asked {
             call,
             key,
             scope,
             key_digest,
             fingerprint,
+            hold,
+        };
+        loop {
+            match self.decide_at_target(asked).await {
+                Ok(reply) => return reply,
+                Err(moved) => asked = *moved,
+            }
+        }
+    }
+
+    /// Has the command decided by the actor of the resource that it is for at present; gives it
+    /// back when that has become another one before its turn came.
+    async fn decide_at_target(self: &Arc<Self>, mut asked: Asked) -> Result<Reply, Box<Asked>> {
+        let row = asked.call.row;
+        let born = self.mint.id(self.clock.now());
+        let (target, names) = {
+            let context = Context {
+                actor: &asked.call.actor,
+                now: self.clock.now(),
+                key: &asked.key,
+                fingerprint: asked.fingerprint,
+                born,
+                mint: &self.mint.at(self.clock.now()),
+                view: View::new(&self.tables),
+            };
+            let command = &asked.call.command;
+            (command.target(&context), command.names(&context))
+        };
+        // Those of an earlier target go back first: nobody waits for one while holding another.
+        asked.hold.names.clear();
+        let wanted = names.iter().map(|name| name.0).collect();
+        asked.hold.names = Claims::hold_all(&self.names, wanted).await;
+        let (sender, receiver) = oneshot::channel();
+        let job = Job {
+            asked,
             born,
             target,
             names,
-            hold,
             reply: sender,
             shared: Arc::clone(self),
         };
@@ -591,7 +618,7 @@ impl Shared {
             Some(target) => {
                 if let Err(error) = self.directory.dispatch(target, job).await {
                     tracing::error!(%error, "an actor cannot be woken");
-                    return Reply::Unavailable;
+                    return Ok(Reply::Unavailable);
                 }
             }
             // Without a resource there is nothing to change: decided here, to refuse.
@@ -599,9 +626,10 @@ impl Shared {
         }
         match receiver.await {
             // The permit stays until the answer is there.
-            Ok((verdict, _permit)) => self.answer(verdict, row).await,
+            Ok(Decision::Made(verdict, _permit)) => Ok(self.answer(verdict, row).await),
+            Ok(Decision::Moved(asked)) => Err(asked),
             // The actor is gone with the job: only a process that ends drops one.
-            Err(_) => Reply::OutcomeUnknown,
+            Err(_) => Ok(Reply::OutcomeUnknown),
         }
     }
 

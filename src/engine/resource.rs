@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::admission::Permit;
-use super::{Basis, Call, Hold, Shared, Stored};
+use super::{Asked, Basis, Shared, Stored};
 use crate::base::codec::Blob;
-use crate::base::digest::{Digest, Fingerprint};
+use crate::base::digest::Digest;
 use crate::domain::operation::{Context, Decided, Outcome};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{Name, Source as _, View};
@@ -38,19 +38,13 @@ impl Slot {
 
 /// A command on its way to its resource's actor.
 pub(crate) struct Job {
-    pub(crate) call: Call,
-    pub(crate) key: Box<str>,
-    pub(crate) scope: Box<str>,
-    pub(crate) key_digest: Option<Digest>,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) asked: Asked,
     pub(crate) born: Uuid,
     pub(crate) target: Option<Digest>,
     /// The names that are held for the command.
     pub(crate) names: Vec<Name>,
-    /// What is held until the command is decided.
-    pub(crate) hold: Hold,
-    /// Where the verdict goes, and the permit with it.
-    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
+    /// Where the decision goes.
+    pub(crate) reply: oneshot::Sender<Decision>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -79,9 +73,19 @@ pub(crate) enum Verdict {
     Fault,
 }
 
+/// What an actor gives back.
+pub(crate) enum Decision {
+    /// Its verdict, and the permit.
+    Made(Verdict, Option<Permit>),
+    /// The command: it is for another resource by now.
+    Moved(Box<Asked>),
+}
+
 /// What one attempt at a command came to.
 enum Attempt {
     Final(Verdict),
+    /// What the command names belongs to another resource by now.
+    Moved,
     /// What it had read has changed: once more.
     Again,
 }
@@ -100,6 +104,11 @@ impl Job {
                     verdict = last;
                     break;
                 }
+                Attempt::Moved => {
+                    // Whoever asked and left takes the command along: nothing was done.
+                    let _ = self.reply.send(Decision::Moved(Box::new(self.asked)));
+                    return;
+                }
                 Attempt::Again if attempt == ATTEMPTS_MAX => {
                     tracing::error!("a command found its facts changed {ATTEMPTS_MAX} times");
                 }
@@ -109,7 +118,8 @@ impl Job {
             *slot = Slot::empty();
         }
         // Whoever asked and left still has the commit under its key.
-        let _ = self.reply.send((verdict, self.hold.permit));
+        let permit = self.asked.hold.permit;
+        let _ = self.reply.send(Decision::Made(verdict, permit));
     }
 
     fn attempt(&self, slot: &mut Slot) -> Attempt {
@@ -118,10 +128,10 @@ impl Job {
         let now = shared.clock.now();
         let mint = shared.mint.at(now);
         let context = Context {
-            actor: &self.call.actor,
+            actor: &self.asked.call.actor,
             now,
-            key: &self.key,
-            fingerprint: self.fingerprint,
+            key: &self.asked.key,
+            fingerprint: self.asked.fingerprint,
             born: self.born,
             mint: &mint,
             view: View::new(&shared.tables),
@@ -133,7 +143,13 @@ impl Job {
             {
                 context.view.note(target, slot.position);
             }
+            // While it waited for its turn, what it names may have gone to another resource. Now
+            // the view has noted the name: the decision stands only while the name does.
+            if self.asked.call.command.target(&context) != self.target {
+                return None;
+            }
             let outcome = self
+                .asked
                 .call
                 .command
                 .decide(self.target, &mut slot.state, &context);
@@ -143,11 +159,12 @@ impl Job {
             if let Ok(Outcome::Commit(decided)) = &outcome {
                 self.check_names(decided);
             }
-            outcome
+            Some(outcome)
         }));
         let basis = Shared::basis(durable_before, &context.view);
         let outcome = match decided {
-            Ok(outcome) => outcome,
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return Attempt::Moved,
             Err(_) => {
                 // The state at hand may be half changed: the next command reads it anew.
                 *slot = Slot::empty();
@@ -198,11 +215,11 @@ impl Job {
         NewRecord {
             schema: SCHEMA,
             at: now,
-            operation: self.call.row.map_or(0, |row| row.tag),
-            subject: &self.scope,
-            key: self.key_digest.map(|_| RecordKey {
-                key: &*self.key,
-                fingerprint: self.fingerprint,
+            operation: self.asked.call.row.map_or(0, |row| row.tag),
+            subject: &self.asked.scope,
+            key: self.asked.key_digest.map(|_| RecordKey {
+                key: &*self.asked.key,
+                fingerprint: self.asked.fingerprint,
             }),
             changes: decided
                 .changes
@@ -214,7 +231,7 @@ impl Job {
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match self.key_digest {
+            outcome: match self.asked.key_digest {
                 Some(_) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
@@ -245,7 +262,7 @@ impl Job {
             ..
         } = *decided;
         let stored = Stored {
-            fingerprint: self.fingerprint,
+            fingerprint: self.asked.fingerprint,
             body: Bytes::from(answer),
             disposition,
         };
@@ -266,13 +283,13 @@ impl Job {
         for change in changes {
             shared.tables.publish(position, change);
         }
-        if let Some(key) = self.key_digest {
+        if let Some(key) = self.asked.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;
-        if self.key_digest.is_some() {
+        if self.asked.key_digest.is_some() {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
@@ -287,9 +304,11 @@ impl Job {
         first_key: &str,
     ) -> Attempt {
         let shared = &*self.shared;
-        let tag = self.call.row.map_or(0, |row| row.tag);
-        let first = shared.tables.key(key_digest(tag, &self.scope, first_key));
-        let (Some(first), Some(key)) = (first, self.key_digest) else {
+        let tag = self.asked.call.row.map_or(0, |row| row.tag);
+        let first = shared
+            .tables
+            .key(key_digest(tag, &self.asked.scope, first_key));
+        let (Some(first), Some(key)) = (first, self.asked.key_digest) else {
             tracing::error!("the first answer of a replay is not known");
             return Attempt::Final(Verdict::Fault);
         };
@@ -300,10 +319,10 @@ impl Job {
             schema: SCHEMA,
             at: now,
             operation: tag,
-            subject: &self.scope,
+            subject: &self.asked.scope,
             key: Some(RecordKey {
-                key: &*self.key,
-                fingerprint: self.fingerprint,
+                key: &*self.asked.key,
+                fingerprint: self.asked.fingerprint,
             }),
             changes: Vec::new(),
             outbox: &[],

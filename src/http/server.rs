@@ -143,7 +143,7 @@ impl Server {
             threads.push(thread.spawn(move || {
                 runtime.block_on(async {
                     let gate = tokio::spawn(Arc::clone(&server.lanes).run(lane));
-                    server.lane(lane, receiver, stop).await;
+                    Arc::clone(&server).lane(lane, receiver, stop).await;
                     // A resource's actor may live here and have work of another lane's: all lanes
                     // go together, or when the time is up.
                     let all = tokio::time::timeout(server.limits.drain_timeout, together.wait());

@@ -3,15 +3,18 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
 use carebook::cli::serve::on_lane;
-use carebook::domain::operation::Parts;
+use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
+use carebook::domain::rejection::Rejection;
+use carebook::domain::resource::Name;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Call, Engine, Limits, Reply};
 use serde_json::Value;
@@ -52,7 +55,18 @@ fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
 
 /// A call of headquarters for a deposit.
 fn call(engine: &Engine, body: &Value) -> Call {
-    let row = OPERATIONS.iter().find(|row| row.name == "request_deposit");
+    let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq-1");
+    call_of(engine, "request_deposit", headquarters, None, body)
+}
+
+fn call_of(
+    engine: &Engine,
+    operation: &str,
+    actor: Actor,
+    header_key: Option<&str>,
+    body: &Value,
+) -> Call {
+    let row = OPERATIONS.iter().find(|row| row.name == operation);
     let row = row.unwrap();
     let text = body.to_string();
     let json = Json::parse(text.as_bytes()).unwrap();
@@ -64,11 +78,9 @@ fn call(engine: &Engine, body: &Value) -> Call {
     let command = read.read(row.name, &parts, &mut Reader::new(engine.now()));
     Call {
         row: Some(row),
-        actor: Arc::new(Actor {
-            ..actor(ActorKind::HeadquartersAdministrator, "hq-1")
-        }),
+        actor: Arc::new(actor),
         command: command.unwrap(),
-        header_key: None,
+        header_key: header_key.map(Into::into),
     }
 }
 
@@ -142,6 +154,69 @@ fn a_command_whose_sender_hung_up_counts_until_it_is_decided() {
         assert!(is_done(&again, true), "{again:?}");
     })
     .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A command for what a name belongs to, which belongs to another resource when its turn comes.
+struct Wandering {
+    inner: Box<dyn AnyCommand>,
+    asked: AtomicUsize,
+    decided: Arc<AtomicUsize>,
+}
+
+impl AnyCommand for Wandering {
+    fn key(&self) -> Option<&str> {
+        self.inner.key()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.inner.fingerprint()
+    }
+
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        match self.asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Some(Digest([1; 16])),
+            _ => self.inner.target(context),
+        }
+    }
+
+    fn names(&self, context: &Context<'_>) -> Vec<Name> {
+        self.inner.names(context)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        self.decided.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(target, self.inner.target(context), "by the right actor");
+        self.inner.decide(target, slot, context)
+    }
+}
+
+#[test]
+fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let (engine, _) = engine(&disk).unwrap();
+    let body = world.deposit_request("S-1", "key-1");
+    let decided = Arc::new(AtomicUsize::new(0));
+    on_lane(&engine, async {
+        let mut wandering = call(&engine, &body);
+        wandering.command = Box::new(Wandering {
+            inner: wandering.command,
+            asked: AtomicUsize::new(0),
+            decided: Arc::clone(&decided),
+        });
+        let first = engine.execute(wandering, engine.admit().unwrap()).await;
+        assert!(is_done(&first, false), "{first:?}");
+        let again = carry_out(&engine, &body).await;
+        assert!(is_done(&again, true), "{again:?}");
+    })
+    .unwrap();
+    assert_eq!(decided.load(Ordering::SeqCst), 1);
     engine.shut_down().unwrap();
 }
 
