@@ -1,22 +1,34 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use crate::domain::branch::account_snapshot::AccountSnapshot;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
+use crate::domain::branch::organization::Organization;
+use crate::domain::branch::state::Branch;
 use crate::domain::family::care_history_authority::CareHistoryAuthority;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::payment::admin_audit::AdminAudit;
+use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
+use crate::domain::payment::obligation::Obligation;
+use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::read::Read;
-use crate::domain::reference::put::{AnyFactKind, FactsOf};
 use crate::domain::reference::{
-    self, Fact, actor, branch_office_profile, candidate_snapshot, consent_version,
-    extension_eligibility, family_account, final_review_projection, gateway_payment,
-    payment_change_adjustment, payment_obligation, payment_product_plan, payout_instruction,
-    regional_benefit_policy, relationship, reservation_booking, reservation_draft,
-    reservation_financial_facts, settlement_account,
+    self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
+    relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
+use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
+use crate::domain::reservation::draft::ReservationDraft;
+use crate::domain::reservation::lifecycle::FinancialLifecycle;
+use crate::domain::reservation::roster::CareTeamRoster;
 use crate::domain::resource::{AnyResource, Registered};
+use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{family, mother, payment, settlement};
+use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};
+
+pub use crate::domain::reference::kinds::FACTS;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +154,14 @@ impl Row {
         Self { success, ..self }
     }
 
+    /// Without a token: none is looked at.
+    const fn open(self) -> Self {
+        Self {
+            bearer: false,
+            ..self
+        }
+    }
+
     /// With 422 in the place of 400.
     const fn unprocessable(self) -> Self {
         Self {
@@ -192,6 +212,15 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
+        3,
+        "create_branch",
+        "/admin/branches",
+        &Erased::<branch::create::CreateBranch>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable(),
+    Row::new(
         4,
         "grant_care_history_access",
         "/family-accounts/{familyAccountId}/reservation-care-history-access-grants",
@@ -199,6 +228,21 @@ pub static OPERATIONS: &[Row] = &[
     )
     .keyed(KeySource::Header)
     .gives(Success::Created),
+    Row::new(
+        5,
+        "open_data_room_request",
+        "/settlement-data-room-export-requests",
+        &Erased::<settlement::open_data_room::OpenDataRoom>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        6,
+        "mark_artifact_ready",
+        "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts",
+        &Erased::<settlement::mark_artifact_ready::MarkArtifactReady>::NEW,
+    )
+    .keyed(KeySource::Body),
     Row::new(
         7,
         "update_mother_profile",
@@ -226,11 +270,99 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body)
     .gives(Success::Created),
     Row::new(
+        10,
+        "assign_caregiver",
+        "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        &Erased::<reservation::assign_caregiver::AssignCaregiver>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        11,
+        "repair_payout_receipt",
+        "/caregiver-payout-receipt-states/repairs",
+        &Erased::<payout::repair_receipt::RepairReceipt>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        12,
+        "acknowledge_payout_deposit",
+        "/caregiver-payout-acknowledgements/branch-deposits",
+        &Erased::<payout::acknowledge_deposit::AcknowledgePayoutDeposit>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
+        13,
+        "finalize_charge",
+        "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations",
+        &Erased::<reservation::finalize_charge::FinalizeCharge>::NEW,
+    )
+    .open()
+    .keyed(KeySource::BodyOfAll {
+        reused: "charge_snapshot_reused",
+    })
+    .unprocessable(),
+    Row::new(
+        14,
+        "accept_manager_invitation",
+        "/branch/manager-invitations/accept",
+        &Erased::<branch::accept_invitation::AcceptInvitation>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::CreatedOnce)
+    .unprocessable()
+    .problems(ProblemShape::Invitation),
+    Row::new(
+        15,
+        "capture_adjustment_payment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}/mother-payments",
+        &Erased::<reservation::capture_adjustment_payment::CaptureAdjustmentPayment>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        16,
+        "snapshot_settlement_account",
+        "/branch-settlement-account-statement-snapshots",
+        &Erased::<branch::snapshot_settlement_account::SnapshotSettlementAccount>::NEW,
+    )
+    .keyed(KeySource::Body)
+    .gives(Success::Created),
+    Row::new(
         17,
         "decide_cash_receipt_eligibility",
         "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions",
         &Erased::<payment::decide_cash_receipt::DecideCashReceipt>::NEW,
     ),
+    Row::new(
+        18,
+        "confirm_reservation_draft",
+        "/customer-reservation-drafts/{draftId}/confirm",
+        &Erased::<reservation::confirm_draft::ConfirmDraft>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
+    Row::new(
+        19,
+        "update_branch_office_profile",
+        "/branch-office-profile-updates",
+        &Erased::<branch::update_profile::UpdateProfile>::NEW,
+    )
+    .keyed(KeySource::Body),
+    Row::new(
+        20,
+        "pre_register_payment",
+        "/reservation-payment-pre-registrations",
+        &Erased::<payment::pre_register::PreRegister>::NEW,
+    )
+    .keyed(KeySource::Header),
+    Row::new(
+        21,
+        "administer_gateway",
+        "/billing-engine-payment-admin-operations",
+        &payment::administer_gateway::AdministerGateway,
+    )
+    .keyed(KeySource::Body),
 ];
 
 /// The reads.
@@ -258,9 +390,64 @@ pub static READS: &[ReadRow] = &[
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
     ),
+    ReadRow::new(
+        "read_data_room_request",
+        "/settlement-data-room-requests/{requestId}",
+        settlement::read_data_room::read_data_room,
+    ),
+    ReadRow::new(
+        "read_care_team_roster",
+        "/care-team-rosters/{reservationBookingId}",
+        reservation::read_roster::read_roster,
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
+    ReadRow::new(
+        "read_organization",
+        "/organization",
+        branch::read_organization::read_organization,
+    ),
+    ReadRow::new(
+        "read_branch",
+        "/admin/branches/{branchId}",
+        branch::read_branch::read_branch,
+    ),
+    ReadRow::new(
+        "read_branch_office_profile",
+        "/branch-office-profiles/{id}",
+        branch::read_office_profile::read_office_profile,
+    ),
+    ReadRow::new(
+        "read_account_snapshot",
+        "/branch-settlement-account-statement-snapshots/{snapshotId}",
+        branch::read_account_snapshot::read_account_snapshot,
+    ),
+    ReadRow::new(
+        "read_pre_registration",
+        "/reservation-payment-pre-registrations/{paymentId}",
+        payment::read_pre_registration::read_pre_registration,
+    ),
+    ReadRow::new(
+        "read_admin_audit",
+        "/billing-engine-payment-admin-operations/{auditId}",
+        payment::read_admin_audit::read_admin_audit,
+    ),
+    ReadRow::new(
+        "read_payout_receipt_state",
+        "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
+        payout::read_receipt_state::read_receipt_state,
+    ),
+    ReadRow::new(
+        "read_financial_lifecycle",
+        "/reservation-financial-lifecycles/{reservationBookingId}",
+        reservation::read_lifecycle::read_lifecycle,
+    ),
+    ReadRow::new(
+        "read_payment_change_adjustment",
+        "/reservation-payment-change-adjustments/{reservationBookingId}",
+        reservation::read_adjustment::read_adjustment,
+    ),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
@@ -270,46 +457,32 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<reservation_booking::ReservationBooking>>::NEW,
     &Registered::<MotherProfile>::NEW,
     &Registered::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &Registered::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
+    &Registered::<ReservationDraft>::NEW,
     &Registered::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
     &Registered::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
     &Registered::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &Registered::<Fact<payment_obligation::PaymentObligation>>::NEW,
     &Registered::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
     &Registered::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
     &Registered::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
     &Registered::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &Registered::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &Registered::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
+    &Registered::<BranchOfficeProfile>::NEW,
     &Registered::<Fact<settlement_account::SettlementAccountFact>>::NEW,
     &Registered::<Fact<relationship::Relationship>>::NEW,
-    &Registered::<Fact<gateway_payment::GatewayPayment>>::NEW,
     &Registered::<Statement>::NEW,
     &Registered::<PaymentAuthority>::NEW,
     &Registered::<CareHistoryAuthority>::NEW,
-];
-
-/// The kinds of facts, each by the resource that they come in to.
-pub static FACTS: &[&dyn AnyFactKind] = &[
-    &FactsOf::<Fact<actor::ActorFact>>::NEW,
-    &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
-    &FactsOf::<Fact<reservation_booking::ReservationBooking>>::NEW,
-    &FactsOf::<MotherProfile>::NEW,
-    &FactsOf::<Fact<consent_version::ConsentVersionFact>>::NEW,
-    &FactsOf::<Fact<reservation_draft::ReservationDraftFact>>::NEW,
-    &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
-    &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
-    &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
-    &FactsOf::<Fact<payment_obligation::PaymentObligation>>::NEW,
-    &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
-    &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
-    &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
-    &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
-    &FactsOf::<Fact<payment_change_adjustment::PaymentChangeAdjustmentFact>>::NEW,
-    &FactsOf::<Fact<branch_office_profile::BranchOfficeProfileFact>>::NEW,
-    &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
-    &FactsOf::<Fact<relationship::Relationship>>::NEW,
-    &FactsOf::<Fact<gateway_payment::GatewayPayment>>::NEW,
+    &Registered::<DataRoomRequest>::NEW,
+    &Registered::<CareTeamRoster>::NEW,
+    &Registered::<Organization>::NEW,
+    &Registered::<Branch>::NEW,
+    &Registered::<AccountSnapshot>::NEW,
+    &Registered::<Obligation>::NEW,
+    &Registered::<PaymentSubject>::NEW,
+    &Registered::<SearchSubject>::NEW,
+    &Registered::<AdminAudit>::NEW,
+    &Registered::<PaymentChangeAdjustment>::NEW,
+    &Registered::<PayoutReceipt>::NEW,
+    &Registered::<FinancialLifecycle>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod durability;
+mod operations;
 mod service;
 mod support;

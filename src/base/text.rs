@@ -139,10 +139,15 @@ texts! {
     VersionLabel { max: 120, blank: true, form: |text| {
         is_label(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     } }
+    /// The name of a collection of records: 1 to 64 characters; a lower-case letter, then those,
+    /// digits and `_`.
+    CollectionName { max: 4_000, blank: true, form: is_collection_name }
     /// 64 lower-case hexadecimal digits.
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     } }
+    /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
+    BranchCode { max: 4_000, blank: true, form: is_branch_code }
 }
 
 /// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
@@ -178,6 +183,23 @@ fn is_phone_number(text: &str) -> bool {
     (8..=15).contains(&digits.len())
         && digits.bytes().all(|byte| byte.is_ascii_digit())
         && !digits.starts_with('0')
+}
+
+fn is_collection_name(text: &str) -> bool {
+    text.len() <= 64
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+
+fn is_branch_code(text: &str) -> bool {
+    let leads = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    (2..=32).contains(&text.len())
+        && text.as_bytes().first().is_some_and(leads)
+        && text
+            .bytes()
+            .all(|byte| leads(&byte) || matches!(byte, b'_' | b'-'))
 }
 
 fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
@@ -263,8 +285,29 @@ mod tests {
             (code::<VersionLabel>("2026-01"), "ok"),
             (code::<VersionLabel>("V1"), "pattern"),
             (code::<VersionLabel>(&"a".repeat(121)), "too_long"),
+            (code::<CollectionName>("a"), "ok"),
+            (code::<CollectionName>(&"a".repeat(64)), "ok"),
+            (code::<CollectionName>(&"a".repeat(65)), "pattern"),
+            (code::<CollectionName>("a_1"), "ok"),
+            (code::<CollectionName>("_a"), "pattern"),
+            (code::<CollectionName>("1a"), "pattern"),
+            (code::<CollectionName>("aB"), "pattern"),
+            (code::<CollectionName>("a-b"), "pattern"),
+            (code::<CollectionName>(" "), "pattern"),
+            (code::<CollectionName>(""), "too_short"),
             (code::<Sha256Hex>(&"a".repeat(64)), "ok"),
             (code::<Sha256Hex>(&"A".repeat(64)), "pattern"),
+            (code::<BranchCode>("S1"), "ok"),
+            (code::<BranchCode>("1_-"), "ok"),
+            (code::<BranchCode>(&"A".repeat(32)), "ok"),
+            (code::<BranchCode>(&"A".repeat(33)), "pattern"),
+            (code::<BranchCode>("A"), "pattern"),
+            (code::<BranchCode>("-A"), "pattern"),
+            (code::<BranchCode>("_A"), "pattern"),
+            (code::<BranchCode>("Aa"), "pattern"),
+            (code::<BranchCode>("A A"), "pattern"),
+            (code::<BranchCode>("  "), "pattern"),
+            (code::<BranchCode>(""), "too_short"),
         ] {
             assert_eq!(code, expected);
         }

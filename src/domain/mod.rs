@@ -4,13 +4,16 @@
 //! One group of resources, one folder; in it `state.rs` says what the resource is and how events
 //! change it, and each operation has a file of its own.
 
+pub mod branch;
 pub mod family;
 pub mod mother;
 pub mod operation;
 pub mod payment;
+pub mod payout;
 pub mod read;
 pub mod reference;
 pub mod rejection;
+pub mod reservation;
 pub mod resource;
 #[cfg(test)]
 pub mod scenario;

@@ -115,6 +115,13 @@ pub trait Operation: Send + Sync + 'static {
     fn replayed(body: Vec<u8>) -> Vec<u8> {
         body
     }
+
+    /// The body that refuses a command whose key was used before with other facts, where the
+    /// operation has a shape of its own for its conflicts. It is asked before
+    /// [`Operation::decide`]: nobody has looked at the actor's authority yet.
+    fn key_reused(_command: &Self::Command, _actor: &Actor, _view: &View<'_>) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// What a command comes to.
@@ -329,6 +336,8 @@ pub trait AnyCommand: Send + Sync {
     fn key(&self) -> Option<&str>;
     /// The fingerprint of the command's facts.
     fn fingerprint(&self) -> Fingerprint;
+    /// See [`Operation::key_reused`].
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>>;
     /// See [`Operation::target`].
     fn target(&self, context: &Context<'_>) -> Option<Digest>;
     /// See [`Operation::names`].
@@ -368,6 +377,18 @@ impl<O> Erased<O> {
     pub const NEW: Self = Self(PhantomData);
 }
 
+impl<O: Operation> Erased<O> {
+    /// Erases the types of a command that was read already: for an operation on resources of
+    /// several kinds, which hands its command on to the decider of the kind that is meant.
+    #[must_use]
+    pub fn command(name: &'static str, command: O::Command) -> Box<dyn AnyCommand> {
+        Box::new(ErasedCommand::<O> {
+            operation: name,
+            command,
+        })
+    }
+}
+
 struct ErasedCommand<O: Operation> {
     operation: &'static str,
     command: O::Command,
@@ -381,10 +402,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
         let command = <O::Command as Request>::read(parts, at)?;
-        Some(Box::new(ErasedCommand::<O> {
-            operation: name,
-            command,
-        }))
+        Some(Self::command(name, command))
     }
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
@@ -403,6 +421,10 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
 
     fn fingerprint(&self) -> Fingerprint {
         fingerprint(self.operation, &self.command)
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+        O::key_reused(&self.command, actor, view)
     }
 
     fn target(&self, context: &Context<'_>) -> Option<Digest> {

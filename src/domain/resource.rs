@@ -97,6 +97,30 @@ crate::words! {
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
+        /// The code of a settlement data-room request.
+        DataRoomRequestCode = "data-room request code",
+        /// The identifier of a care-team assignment decision.
+        AssignmentDecision = "care-team assignment decision",
+        /// The booking that a confirmed draft extends.
+        ExtensionSource = "extension source",
+        /// The code of a branch.
+        BranchCode = "branch code",
+        /// A business: jurisdiction and number in its register.
+        BusinessIdentity = "business identity",
+        /// The e-mail address, in lower case, that has an invitation that is pending.
+        PendingInvitation = "pending invitation",
+        /// The identifier of the command that created a branch.
+        BranchCommand = "branch command",
+        /// A list: the branches whose invitation to one e-mail address one subject accepted.
+        AcceptedInvitation = "accepted invitation",
+        /// The identifier of a revision of a branch office profile.
+        ProfileRevision = "profile revision",
+        /// A list: the payments that the gateway finds by one search key.
+        GatewaySearchKey = "gateway search key",
+        /// A list: the regional benefit policies for one type of service in one region.
+        RegionalBenefitPolicies = "regional benefit policies",
+        /// A list: the payment-change adjustments of one booking.
+        BookingAdjustments = "payment-change adjustments of a booking",
     }
 }
 
@@ -216,6 +240,13 @@ impl<'a> View<'a> {
             .into_iter()
             .filter_map(|key| self.at(key))
             .collect()
+    }
+
+    /// Whether anything was read.
+    #[must_use]
+    pub fn has_read(&self) -> bool {
+        let read = !self.seen.borrow().is_empty() || !self.names_seen.borrow().is_empty();
+        read || !self.lists_seen.borrow().is_empty()
     }
 
     /// What was read: each resource with the position of its last commit (0: it did not exist).

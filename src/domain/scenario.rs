@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::operation::{Context, Mint, OutboxMessage, Outcome, Parts};
+use super::operation::{AnyOperation, Context, Disposition, Mint, OutboxMessage, Outcome, Parts};
 use super::read::{Found, ReadRequest};
 use super::reference::put::read_fact;
 use super::rejection::Rejection;
@@ -20,7 +20,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
-use crate::catalogue::{self, KeySource, OPERATIONS, READS};
+use crate::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 
 /// Committed state in memory.
 #[derive(Clone, Default, PartialEq)]
@@ -135,6 +135,8 @@ pub struct Scenario {
     key: u64,
     /// The messages sent so far.
     pub outbox: Vec<OutboxMessage>,
+    /// How far the last commit went.
+    pub disposition: Disposition,
 }
 
 impl Scenario {
@@ -147,6 +149,7 @@ impl Scenario {
             now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             key: 0,
             outbox: Vec::new(),
+            disposition: Disposition::Done,
         }
     }
 
@@ -223,11 +226,24 @@ impl Scenario {
             .iter()
             .find(|row| row.name == operation)
             .expect("the catalogue has the operation");
+        self.when_decided_by(row.operation, row, key, path, body)
+    }
+
+    /// The operation of `row` is asked for, with this key in the header, and `operation` reads
+    /// and decides in its place: as when a system around it answers otherwise.
+    pub fn when_decided_by(
+        &mut self,
+        operation: &dyn AnyOperation,
+        row: &'static Row,
+        key: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Then {
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
         let parts = Parts { path, body: &json };
-        let command = row.operation.read(row.name, &parts, &mut at);
+        let command = operation.read(row.name, &parts, &mut at);
         let Some(command) = command.filter(|_| at.is_clean()) else {
             let faults = at.into_faults();
             assert!(!faults.is_empty(), "a refusal names its fault");
@@ -304,6 +320,7 @@ impl Scenario {
                 .insert(change.key, (change.state, self.memory.position));
         }
         self.outbox.extend(decided.outbox);
+        self.disposition = decided.disposition;
         Then::Committed(json_or_null(&decided.answer))
     }
 
@@ -315,6 +332,11 @@ impl Scenario {
     /// What `look` finds in a view of the committed state.
     pub fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         look(&View::new(&self.memory))
+    }
+
+    /// A view of the committed state, for a decision by hand.
+    pub fn own_view(&self) -> View<'_> {
+        View::new(&self.memory)
     }
 
     /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
@@ -337,8 +359,31 @@ impl Scenario {
         (row.read)(&request).map(|Found { tag, body }| (tag, json_or_null(&body)))
     }
 
+    /// The operation's own body for a command of the acting actor whose key was used before with
+    /// other facts.
+    pub fn key_reused(
+        &self,
+        operation: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Option<Value> {
+        let command = self.command(operation, path, body);
+        let body = command.key_reused(&self.actor, &View::new(&self.memory));
+        body.map(|body| json_or_null(&body))
+    }
+
     /// The fingerprint that a command has.
     pub fn fingerprint(&self, operation: &str, path: &[(&str, &str)], body: &Value) -> Fingerprint {
+        self.command(operation, path, body).fingerprint()
+    }
+
+    /// A good command.
+    fn command(
+        &self,
+        operation: &str,
+        path: &[(&str, &str)],
+        body: &Value,
+    ) -> Box<dyn super::operation::AnyCommand> {
         let row = OPERATIONS.iter().find(|row| row.name == operation).unwrap();
         let text = body.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
@@ -346,7 +391,7 @@ impl Scenario {
         let command = row
             .operation
             .read(row.name, &Parts { path, body: &json }, &mut at);
-        command.expect("a good command").fingerprint()
+        command.expect("a good command")
     }
 }
 

@@ -1,8 +1,5 @@
 //! Claims: keys and names that a command holds while it is decided. Whoever wants one that is
 //! held waits, and looks again at what stands when it is given back.
-//!
-//! What holds a claim owns it: a command keeps its claims until it is decided, also when whoever
-//! sent it has hung up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +18,8 @@ pub struct Claims {
     shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
 }
 
-/// Holds one claim until it is dropped.
+/// Holds one claim until it is dropped. It belongs to the command, not to whoever waits for its
+/// answer: a client that leaves must not let its key go while the command is still on its way.
 pub struct Held {
     claims: Arc<Claims>,
     claim: Digest,
@@ -37,15 +35,15 @@ impl Claims {
     }
 
     /// Holds `claim`, once nobody else does.
-    pub async fn hold(claims: &Arc<Self>, claim: Digest) -> Held {
+    pub async fn hold(self: &Arc<Self>, claim: Digest) -> Held {
         loop {
             let given_back = {
-                let mut shard = claims.shards[claim.shard(SHARDS)].lock();
+                let mut shard = self.shards[claim.shard(SHARDS)].lock();
                 match shard.get_mut(&claim) {
                     None => {
                         shard.insert(claim, Waiters::new());
                         return Held {
-                            claims: Arc::clone(claims),
+                            claims: Arc::clone(self),
                             claim,
                         };
                     }
@@ -61,13 +59,13 @@ impl Claims {
         }
     }
 
-    /// Holds all that are `wanted`, in one order for everybody, so that no two wait for each other.
-    pub async fn hold_all(claims: &Arc<Self>, mut wanted: Vec<Digest>) -> Vec<Held> {
-        wanted.sort_unstable();
-        wanted.dedup();
-        let mut held = Vec::with_capacity(wanted.len());
-        for claim in wanted {
-            held.push(Self::hold(claims, claim).await);
+    /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
+    pub async fn hold_all(self: &Arc<Self>, mut claims: Vec<Digest>) -> Vec<Held> {
+        claims.sort_unstable();
+        claims.dedup();
+        let mut held = Vec::with_capacity(claims.len());
+        for claim in claims {
+            held.push(self.hold(claim).await);
         }
         held
     }
@@ -94,7 +92,6 @@ impl Drop for Held {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -107,7 +104,7 @@ mod tests {
             .map(|_| {
                 let (claims, inside) = (Arc::clone(&claims), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let _held = Claims::hold(&claims, Digest([7; 16])).await;
+                    let _held = claims.hold(Digest([7; 16])).await;
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -129,7 +126,7 @@ mod tests {
                 tokio::spawn(async move {
                     let mut wanted = vec![Digest([1; 16]), Digest([2; 16]), Digest([3; 16])];
                     wanted.rotate_left(usize::from(n % 3));
-                    let held = Claims::hold_all(&claims, wanted).await;
+                    let held = claims.hold_all(wanted).await;
                     tokio::task::yield_now().await;
                     assert_eq!(held.len(), 3);
                 })

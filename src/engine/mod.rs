@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 use wal::{Appender, Log};
 
 use crate::base::actor::Actor;
@@ -51,8 +52,8 @@ use claims::{Claims, Held};
 use clock::Clock;
 use directory::Directory;
 use lane::Lanes;
-use mint::EngineMint;
-use resource::{Decision, Job, Verdict};
+use mint::{EngineMint, MintAt};
+use resource::{Job, Verdict};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -263,9 +264,7 @@ impl Engine {
         }
     }
 
-    /// Carries a command out. The permit is held until the answer is there; when the future is
-    /// dropped before, because whoever asked has hung up, until the command is decided, if it was
-    /// handed over already: a command is never half withdrawn.
+    /// Carries a command out. The permit is held until the answer is there.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
         self.shared.execute(call, Some(permit)).await
     }
@@ -337,35 +336,21 @@ pub struct Figures {
     pub live_actors: usize,
 }
 
-/// What a command holds until it is decided. It goes with the command to its resource's actor: if
-/// it stayed with whoever asked, then who hangs up and sends the command again could have it
-/// carried out twice.
-pub(crate) struct Hold {
-    permit: Option<Permit>,
-    /// Its key.
-    _key: Option<Held>,
-    /// The names it may take: until the commit has taken them, or none will.
-    names: Vec<Held>,
-}
-
-impl Hold {
-    fn new(permit: Option<Permit>, key: Option<Held>) -> Self {
-        Self {
-            permit,
-            _key: key,
-            names: Vec::new(),
-        }
-    }
-}
-
-/// A command on its way, with its key and its scope.
-pub(crate) struct Asked {
+/// A command with what belongs to it until it is decided and published, whether or not somebody
+/// still waits for its answer.
+pub(crate) struct Order {
     call: Call,
+    /// The key of idempotency, its scope and its digest; empty where there is none.
     key: Box<str>,
     scope: Box<str>,
     key_digest: Option<Digest>,
     fingerprint: Fingerprint,
-    hold: Hold,
+    /// The identifier of the resource that it brings into being.
+    born: Uuid,
+    /// The claim on its key.
+    key_claim: Option<Held>,
+    /// Its place among the commands in flight.
+    permit: Option<Permit>,
 }
 
 /// What a decision has read, and the position on which it rests.
@@ -446,38 +431,52 @@ impl Shared {
         {
             return self.refuse(rejection, position).await;
         }
-        let fingerprint = call.command.fingerprint();
-        let Some((key, scope, reused)) = key_of(&call) else {
-            let hold = Hold::new(permit, None);
-            return self.decide(call, None, fingerprint, hold).await;
+        let mut order = Order {
+            key: Box::default(),
+            scope: call.actor.subject.clone(),
+            key_digest: None,
+            fingerprint: call.command.fingerprint(),
+            born: self.mint.id(self.clock.now()),
+            key_claim: None,
+            permit,
+            call,
         };
-        let row = call.row;
-        let tag = row.map_or(0, |row| row.tag);
-        let digest = key_digest(tag, &scope, &key);
-        // While this is held, nobody else carries out a command with this key.
-        let held = Claims::hold(&self.keys, digest).await;
-        if let Some(first) = self.tables.key(digest) {
-            return self.replay(row, first, Some(fingerprint), reused).await;
+        if let Some((key, scope, reused)) = key_of(&order.call) {
+            let row = order.call.row;
+            let digest = key_digest(row.map_or(0, |row| row.tag), &scope, &key);
+            // While this is held, nobody else carries out a command with this key.
+            let held = self.keys.hold(digest).await;
+            if let Some(first) = self.tables.key(digest) {
+                drop(held);
+                return match self.replay(row, first, Some(order.fingerprint)).await {
+                    Some(reply) => reply,
+                    None => self.key_reused(&order.call, first, reused).await,
+                };
+            }
+            order = Order {
+                key,
+                scope,
+                key_digest: Some(digest),
+                key_claim: Some(held),
+                ..order
+            };
         }
-        let hold = Hold::new(permit, Some(held));
-        self.decide(call, Some((key, scope, digest)), fingerprint, hold)
-            .await
+        self.decide(order).await
     }
 
-    /// The answer of the commit at `first` again; a refusal when its facts were others.
+    /// The answer of the commit at `first` again; `None` when its facts were others.
     async fn replay(
         &self,
         row: Option<&'static Row>,
         first: u64,
         fingerprint: Option<Fingerprint>,
-        reused: &'static str,
-    ) -> Reply {
+    ) -> Option<Reply> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
-            return Reply::OutcomeUnknown;
+            return Some(Reply::OutcomeUnknown);
         }
         match self.stored(first, fingerprint).await {
-            Ok(Some(stored)) => Reply::Done {
+            Ok(stored) => stored.map(|stored| Reply::Done {
                 body: match row {
                     Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
                     None => stored.body,
@@ -485,20 +484,32 @@ impl Shared {
                 disposition: stored.disposition,
                 replay: true,
                 position,
-            },
-            Ok(None) => {
-                let rejection = Rejection::new(
-                    Class::Conflict,
-                    reused,
-                    "The key was used before with other facts.",
-                );
-                self.refuse(rejection, position).await
-            }
+            }),
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored answer cannot be read");
-                Reply::Unavailable
+                Some(Reply::Unavailable)
             }
         }
+    }
+
+    /// Refuses a key that the commit at `first` took for other facts.
+    async fn key_reused(&self, call: &Call, first: u64, code: &'static str) -> Reply {
+        let mut rejection = Rejection::new(
+            Class::Conflict,
+            code,
+            "The key was used before with other facts.",
+        );
+        let position = loop {
+            let durable_before = self.journal.durable().max(first);
+            let view = View::new(&self.tables);
+            rejection.body = call.command.key_reused(&call.actor, &view);
+            let basis = Self::basis(durable_before, &view);
+            let position = self.rests_on(&basis);
+            if self.stands(&basis) {
+                break position;
+            }
+        };
+        self.refuse(rejection, position).await
     }
 
     /// The answer stored at `first`; `None` when the command there had other facts.
@@ -556,80 +567,68 @@ impl Shared {
     }
 
     /// Has the command decided by its resource's actor.
-    async fn decide(
-        self: &Arc<Self>,
-        call: Call,
-        key: Option<(Box<str>, Box<str>, Digest)>,
-        fingerprint: Fingerprint,
-        hold: Hold,
-    ) -> Reply {
-        let (key, scope, key_digest) = match key {
-            Some((key, scope, digest)) => (key, scope, Some(digest)),
-            None => (Box::default(), call.actor.subject.clone(), None),
-        };
-        let mut asked = Asked {
-            call,
-            key,
-            scope,
-            key_digest,
-            fingerprint,
-            hold,
-        };
+    async fn decide(self: &Arc<Self>, mut order: Order) -> Reply {
+        let row = order.call.row;
         loop {
-            match self.decide_at_target(asked).await {
-                Ok(reply) => return reply,
-                Err(moved) => asked = *moved,
+            let (target, looked_up, names) = {
+                let now = self.clock.now();
+                let mint = self.mint.at(now);
+                let context = self.context(&order, now, &mint);
+                let target = order.call.command.target(&context);
+                (
+                    target,
+                    context.view.has_read(),
+                    order.call.command.names(&context),
+                )
+            };
+            // Held until the commit has taken them, or until it is clear that none will.
+            let claims = names.iter().map(|name| name.0).collect();
+            let name_claims = self.names.hold_all(claims).await;
+            let (sender, receiver) = oneshot::channel();
+            let job = Job {
+                order,
+                target,
+                looked_up,
+                names,
+                name_claims,
+                reply: sender,
+                shared: Arc::clone(self),
+            };
+            match target {
+                Some(target) => {
+                    if let Err(error) = self.directory.dispatch(target, job).await {
+                        tracing::error!(%error, "an actor cannot be woken");
+                        return Reply::Unavailable;
+                    }
+                }
+                // Without a resource there is nothing to change: decided here, to refuse.
+                None => job.run(&mut resource::Slot::empty()),
+            }
+            match receiver.await {
+                Ok((Verdict::Moved(back), _)) => order = *back,
+                // The permit is held until the answer can leave.
+                Ok((verdict, _permit)) => return self.answer(verdict, row).await,
+                // The actor is gone with the job: only a process that ends drops one.
+                Err(_) => return Reply::OutcomeUnknown,
             }
         }
     }
 
-    /// Has the command decided by the actor of the resource that it is for at present; gives it
-    /// back when that has become another one before its turn came.
-    async fn decide_at_target(self: &Arc<Self>, mut asked: Asked) -> Result<Reply, Box<Asked>> {
-        let row = asked.call.row;
-        let born = self.mint.id(self.clock.now());
-        let (target, names) = {
-            let context = Context {
-                actor: &asked.call.actor,
-                now: self.clock.now(),
-                key: &asked.key,
-                fingerprint: asked.fingerprint,
-                born,
-                mint: &self.mint.at(self.clock.now()),
-                view: View::new(&self.tables),
-            };
-            let command = &asked.call.command;
-            (command.target(&context), command.names(&context))
-        };
-        // Those of an earlier target go back first: nobody waits for one while holding another.
-        asked.hold.names.clear();
-        let wanted = names.iter().map(|name| name.0).collect();
-        asked.hold.names = Claims::hold_all(&self.names, wanted).await;
-        let (sender, receiver) = oneshot::channel();
-        let job = Job {
-            asked,
-            born,
-            target,
-            names,
-            reply: sender,
-            shared: Arc::clone(self),
-        };
-        match target {
-            Some(target) => {
-                if let Err(error) = self.directory.dispatch(target, job).await {
-                    tracing::error!(%error, "an actor cannot be woken");
-                    return Ok(Reply::Unavailable);
-                }
-            }
-            // Without a resource there is nothing to change: decided here, to refuse.
-            None => job.run(&mut resource::Slot::empty()),
-        }
-        match receiver.await {
-            // The permit stays until the answer is there.
-            Ok(Decision::Made(verdict, _permit)) => Ok(self.answer(verdict, row).await),
-            Ok(Decision::Moved(asked)) => Err(asked),
-            // The actor is gone with the job: only a process that ends drops one.
-            Err(_) => Ok(Reply::OutcomeUnknown),
+    /// What surrounds a decision of `order` at `now`.
+    pub(crate) fn context<'a>(
+        &'a self,
+        order: &'a Order,
+        now: Instant,
+        mint: &'a MintAt<'a>,
+    ) -> Context<'a> {
+        Context {
+            actor: &order.call.actor,
+            now,
+            key: &order.key,
+            fingerprint: order.fingerprint,
+            born: order.born,
+            mint,
+            view: View::new(&self.tables),
         }
     }
 
@@ -650,19 +649,21 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;
                 }
-                match self.replay(row, first, None, "").await {
-                    Reply::Done {
+                match self.replay(row, first, None).await {
+                    Some(Reply::Done {
                         body,
                         disposition,
                         replay,
                         ..
-                    } => Reply::Done {
+                    }) => Reply::Done {
                         body,
                         disposition,
                         replay,
                         position,
                     },
-                    other => other,
+                    Some(other) => other,
+                    // Whatever facts are there are the ones asked for.
+                    None => Reply::Fault,
                 }
             }
             Verdict::Answered { body, position } => {
@@ -681,7 +682,7 @@ impl Shared {
                 position,
             } => self.refuse(rejection, position).await,
             Verdict::Unavailable => Reply::Unavailable,
-            Verdict::Fault => Reply::Fault,
+            Verdict::Fault | Verdict::Moved(_) => Reply::Fault,
         }
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::admission::Permit;
-use super::{Asked, Basis, Shared, Stored};
+use super::claims::Held;
+use super::{Basis, Order, Shared, Stored};
 use crate::base::codec::Blob;
 use crate::base::digest::Digest;
-use crate::domain::operation::{Context, Decided, Outcome};
+use crate::domain::operation::{Decided, Outcome};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::{Name, Source as _, View};
 use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
@@ -38,13 +38,14 @@ impl Slot {
 
 /// A command on its way to its resource's actor.
 pub(crate) struct Job {
-    pub(crate) asked: Asked,
-    pub(crate) born: Uuid,
+    pub(crate) order: Order,
     pub(crate) target: Option<Digest>,
-    /// The names that are held for the command.
+    /// Whether the target was found by looking something up, which may have changed since.
+    pub(crate) looked_up: bool,
+    /// The names that are held for the command, and their claims.
     pub(crate) names: Vec<Name>,
-    /// Where the decision goes.
-    pub(crate) reply: oneshot::Sender<Decision>,
+    pub(crate) name_claims: Vec<Held>,
+    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -71,23 +72,17 @@ pub(crate) enum Verdict {
     Unavailable,
     /// Nothing was done: a fault of ours.
     Fault,
-}
-
-/// What an actor gives back.
-pub(crate) enum Decision {
-    /// Its verdict, and the permit.
-    Made(Verdict, Option<Permit>),
-    /// The command: it is for another resource by now.
-    Moved(Box<Asked>),
+    /// Nothing was done: the command concerns another resource by now.
+    Moved(Box<Order>),
 }
 
 /// What one attempt at a command came to.
 enum Attempt {
     Final(Verdict),
-    /// What the command names belongs to another resource by now.
-    Moved,
     /// What it had read has changed: once more.
     Again,
+    /// It concerns another resource by now.
+    Moved,
 }
 
 impl Job {
@@ -97,17 +92,16 @@ impl Job {
 
     /// Decides the command and, when it commits, writes and publishes it.
     pub(crate) fn run(self, slot: &mut Slot) {
-        let mut verdict = Verdict::Fault;
+        let mut verdict = Some(Verdict::Fault);
         for attempt in 1..=ATTEMPTS_MAX {
             match self.attempt(slot) {
                 Attempt::Final(last) => {
-                    verdict = last;
+                    verdict = Some(last);
                     break;
                 }
                 Attempt::Moved => {
-                    // Whoever asked and left takes the command along: nothing was done.
-                    let _ = self.reply.send(Decision::Moved(Box::new(self.asked)));
-                    return;
+                    verdict = None;
+                    break;
                 }
                 Attempt::Again if attempt == ATTEMPTS_MAX => {
                     tracing::error!("a command found its facts changed {ATTEMPTS_MAX} times");
@@ -117,9 +111,23 @@ impl Job {
             // The state at hand may be what has changed: it is read anew.
             *slot = Slot::empty();
         }
+        let Self {
+            mut order,
+            name_claims,
+            reply,
+            ..
+        } = self;
+        // From here on the names and the key are what the tables say.
+        drop(name_claims);
+        let answer = match verdict {
+            Some(verdict) => {
+                order.key_claim = None;
+                (verdict, order.permit.take())
+            }
+            None => (Verdict::Moved(Box::new(order)), None),
+        };
         // Whoever asked and left still has the commit under its key.
-        let permit = self.asked.hold.permit;
-        let _ = self.reply.send(Decision::Made(verdict, permit));
+        let _ = reply.send(answer);
     }
 
     fn attempt(&self, slot: &mut Slot) -> Attempt {
@@ -127,37 +135,24 @@ impl Job {
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
         let mint = shared.mint.at(now);
-        let context = Context {
-            actor: &self.asked.call.actor,
-            now,
-            key: &self.asked.key,
-            fingerprint: self.asked.fingerprint,
-            born: self.born,
-            mint: &mint,
-            view: View::new(&shared.tables),
-        };
+        let context = shared.context(&self.order, now, &mint);
+        let command = &self.order.call.command;
         // A panic in here is this command's fault and nobody else's: nothing was written yet.
         let decided = catch_unwind(AssertUnwindSafe(|| {
+            if self.looked_up && command.target(&context) != self.target {
+                return None;
+            }
             if slot.state.is_some()
                 && let Some(target) = self.target
             {
                 context.view.note(target, slot.position);
             }
-            // While it waited for its turn, what it names may have gone to another resource. Now
-            // the view has noted the name: the decision stands only while the name does.
-            if self.asked.call.command.target(&context) != self.target {
-                return None;
-            }
-            let outcome = self
-                .asked
-                .call
-                .command
-                .decide(self.target, &mut slot.state, &context);
+            let outcome = command.decide(self.target, &mut slot.state, &context);
             if let (Some(target), 0) = (self.target, slot.position) {
                 slot.position = context.view.position(target);
             }
             if let Ok(Outcome::Commit(decided)) = &outcome {
-                self.check_names(decided);
+                self.check_names(decided, &context.view);
             }
             Some(outcome)
         }));
@@ -187,16 +182,19 @@ impl Job {
         }
     }
 
-    /// A decision takes only names that were held for it, and that nobody has.
-    fn check_names(&self, decided: &Decided) {
+    /// A decision takes only names that nobody has, and that were held for it; or that it has
+    /// looked up itself, when what the names are made of was changed after they were held: then
+    /// its commit stands only while they are free.
+    fn check_names(&self, decided: &Decided, view: &View<'_>) {
+        let looked_up = view.names_seen();
         for change in &decided.changes {
             for name in &change.names_taken {
                 let holder = self.shared.tables.holder(*name);
                 assert!(holder.is_none(), "a name that is taken was free");
                 let own = Some(change.key) == self.target;
                 assert!(
-                    !own || self.names.contains(name),
-                    "a name that is taken was held"
+                    !own || self.names.contains(name) || looked_up.contains(&(*name, None)),
+                    "a name that is taken was held or looked up"
                 );
             }
         }
@@ -215,11 +213,11 @@ impl Job {
         NewRecord {
             schema: SCHEMA,
             at: now,
-            operation: self.asked.call.row.map_or(0, |row| row.tag),
-            subject: &self.asked.scope,
-            key: self.asked.key_digest.map(|_| RecordKey {
-                key: &*self.asked.key,
-                fingerprint: self.asked.fingerprint,
+            operation: self.order.call.row.map_or(0, |row| row.tag),
+            subject: &self.order.scope,
+            key: self.order.key_digest.map(|_| RecordKey {
+                key: &*self.order.key,
+                fingerprint: self.order.fingerprint,
             }),
             changes: decided
                 .changes
@@ -231,7 +229,7 @@ impl Job {
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match self.asked.key_digest {
+            outcome: match self.order.key_digest {
                 Some(_) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
@@ -262,7 +260,7 @@ impl Job {
             ..
         } = *decided;
         let stored = Stored {
-            fingerprint: self.asked.fingerprint,
+            fingerprint: self.order.fingerprint,
             body: Bytes::from(answer),
             disposition,
         };
@@ -270,6 +268,14 @@ impl Job {
         if !shared.stands(basis) {
             drop(sequence);
             return Attempt::Again;
+        }
+        if self
+            .order
+            .key_digest
+            .is_some_and(|key| shared.tables.key(key).is_some())
+        {
+            tracing::error!("a key was taken while it was held");
+            return Attempt::Final(Verdict::Fault);
         }
         let position = match sequence.push(record) {
             Ok(position) => position,
@@ -283,13 +289,13 @@ impl Job {
         for change in changes {
             shared.tables.publish(position, change);
         }
-        if let Some(key) = self.asked.key_digest {
+        if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;
-        if self.asked.key_digest.is_some() {
+        if self.order.key_digest.is_some() {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
@@ -304,11 +310,11 @@ impl Job {
         first_key: &str,
     ) -> Attempt {
         let shared = &*self.shared;
-        let tag = self.asked.call.row.map_or(0, |row| row.tag);
+        let tag = self.order.call.row.map_or(0, |row| row.tag);
         let first = shared
             .tables
-            .key(key_digest(tag, &self.asked.scope, first_key));
-        let (Some(first), Some(key)) = (first, self.asked.key_digest) else {
+            .key(key_digest(tag, &self.order.scope, first_key));
+        let (Some(first), Some(key)) = (first, self.order.key_digest) else {
             tracing::error!("the first answer of a replay is not known");
             return Attempt::Final(Verdict::Fault);
         };
@@ -319,10 +325,10 @@ impl Job {
             schema: SCHEMA,
             at: now,
             operation: tag,
-            subject: &self.asked.scope,
+            subject: &self.order.scope,
             key: Some(RecordKey {
-                key: &*self.asked.key,
-                fingerprint: self.asked.fingerprint,
+                key: &*self.order.key,
+                fingerprint: self.order.fingerprint,
             }),
             changes: Vec::new(),
             outbox: &[],

@@ -480,8 +480,8 @@ mod tests {
                             for purpose in RequestedReceiptPurpose::ALL {
                                 for reference in [None, Some(&identity)] {
                                     let request = ReceiptRequest {
-                                        state: state,
-                                        purpose: purpose,
+                                        state,
+                                        purpose,
                                         registration_identity_reference: reference,
                                     };
                                     let due = ObligationPurpose::CustomerShareDeposit;

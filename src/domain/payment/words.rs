@@ -240,6 +240,82 @@ words! {
     }
 }
 
+words! {
+    /// In which capacity somebody pre-registers a payment.
+    pub enum PaymentActorKind {
+        /// The mother who owes.
+        Mother = "mother",
+        /// A member of her family, to whom she has given authority to pay.
+        DelegatedFamilyPayer = "delegated_family_payer",
+        /// Somebody who works on the payments of the reservation's branch.
+        BranchFinanceOperator = "branch_finance_operator",
+        /// Somebody who works on payments from the head office.
+        HeadquartersFinanceOperator = "headquarters_finance_operator",
+    }
+}
+
+words! {
+    /// What a request to pre-register a payment came to.
+    pub enum PreRegistrationStatus {
+        /// It is pre-registered now.
+        PreRegistered = "pre_registered",
+        /// It was pre-registered before.
+        AlreadyPreRegistered = "already_pre_registered",
+    }
+}
+
+words! {
+    /// Which of a plan's rates a fee is reckoned by.
+    pub enum FeeBucket {
+        /// The rate for cards.
+        Card = "card",
+        /// The rate for transfers.
+        BankTransfer = "bank_transfer",
+        /// The rate for virtual accounts.
+        VirtualAccount = "virtual_account",
+    }
+}
+
+words! {
+    /// What customers read as the name of a method of payment.
+    pub enum MethodLabel {
+        /// A card.
+        Card = "카드",
+        /// A transfer.
+        BankTransfer = "계좌이체",
+        /// A virtual account.
+        VirtualAccount = "가상계좌",
+    }
+}
+
+words! {
+    /// What an administrator can ask of the payment gateway.
+    pub enum OperationAction {
+        /// To show a payment.
+        LookupPayment = "lookup_payment",
+        /// To find payments by a search key.
+        SearchPayments = "search_payments",
+        /// To close the virtual account of a payment.
+        CloseVirtualAccount = "close_virtual_account",
+        /// To tell where a payment's refund stands.
+        InspectRefundStatus = "inspect_refund_status",
+        /// To tell where a payment's chargeback stands.
+        InspectChargebackStatus = "inspect_chargeback_status",
+        /// To take note of a chargeback.
+        RecordChargeback = "record_chargeback",
+    }
+}
+
+words! {
+    /// What an operation at the gateway came to.
+    pub enum OperationStatus {
+        /// The gateway has done it.
+        Succeeded = "succeeded",
+        /// The gateway has not.
+        Failed = "failed",
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

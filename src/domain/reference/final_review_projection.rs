@@ -4,34 +4,9 @@
 use super::FactKind;
 use crate::base::json::{AnyObject, AtLeast, NonEmpty, Reader, refuse_repeats};
 use crate::base::text::{Ident, Text};
+use crate::domain::payment::words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
-use crate::{members, words};
-
-words! {
-    /// How a customer can pay.
-    pub enum EligiblePaymentMethod {
-        /// By card.
-        Card = "card",
-        /// By bank transfer.
-        Bank = "bank",
-        /// Into a virtual account.
-        Vcnt = "vcnt",
-    }
-}
-
-words! {
-    /// What a reservation's payment is for.
-    pub enum ReviewedPaymentPurpose {
-        /// The deposit on the customer's share.
-        CustomerShareDeposit = "customer_share_deposit",
-        /// The rest of the customer's share.
-        CustomerShareBalance = "customer_share_balance",
-        /// The rest of the service's price.
-        ServiceBalance = "service_balance",
-        /// The deposit on a reservation whose dates are open.
-        PreReservationDeposit = "pre_reservation_deposit",
-    }
-}
+use crate::members;
 
 members! {
     /// A fact that the review rests on, at the revision that was reviewed.
@@ -53,16 +28,16 @@ members! {
         /// What the customer pays, in won.
         pub payable_amount_krw: AtLeast<1> = "payableAmountKrw",
         /// How it can be paid; the first is the one preferred.
-        pub eligible_payment_method_codes: NonEmpty<EligiblePaymentMethod> = "eligiblePaymentMethodCodes",
+        pub eligible_payment_method_codes: NonEmpty<PaymentMethod> = "eligiblePaymentMethodCodes",
         /// What it is for.
-        pub payment_purpose: ReviewedPaymentPurpose = "paymentPurpose",
+        pub payment_purpose: PaymentPurpose = "paymentPurpose",
         /// The product plan that it falls under.
         pub payment_product_plan_code: Ident = "paymentProductPlanCode",
     }
     rules each_method_once(eligible_payment_method_codes)
 }
 
-fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<EligiblePaymentMethod>>) {
+fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<PaymentMethod>>) {
     if let Some(NonEmpty(methods)) = methods {
         refuse_repeats(methods, "eligiblePaymentMethodCodes", at);
     }

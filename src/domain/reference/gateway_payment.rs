@@ -1,10 +1,12 @@
 //! `gateway-payment`, by its paymentId: a payment as the payment gateway holds it.
 
+use std::collections::BTreeSet;
+
 use super::FactKind;
 use crate::base::json::AtLeast;
 use crate::base::text::{Ident, Text};
 use crate::domain::payment::words::PaymentMethod;
-use crate::domain::resource::Kind;
+use crate::domain::resource::{Kind, Name, Space};
 use crate::{members, words};
 
 words! {
@@ -37,11 +39,25 @@ members! {
     }
 }
 
+impl GatewayPayment {
+    /// The list of the payments that this search key finds.
+    #[must_use]
+    pub fn found_by(search_key: &str) -> Name {
+        Name::new(Space::GatewaySearchKey, &[search_key])
+    }
+}
+
 impl FactKind for GatewayPayment {
     const KIND: Kind = Kind {
         tag: 19,
         name: "gateway-payment",
     };
+
+    fn listed(&self, _: &str) -> Vec<Name> {
+        // A key given twice is one list.
+        let keys: BTreeSet<_> = self.search_keys.iter().collect();
+        keys.into_iter().map(|key| Self::found_by(key)).collect()
+    }
 }
 
 /// A payment into a virtual account that is still open.
@@ -64,6 +80,7 @@ mod tests {
 
     use super::*;
     use crate::domain::reference::schema::{check, faults_with, taken_with};
+    use crate::domain::scenario::Scenario;
 
     #[test]
     fn the_schema_holds() {
@@ -103,6 +120,25 @@ mod tests {
                 json!("partially done")
             ));
         }
+    }
+
+    #[test]
+    fn a_payment_stands_once_in_the_list_of_each_of_its_search_keys() {
+        let mut scenario = Scenario::new();
+        let found = |scenario: &Scenario| {
+            ["order-1", "010-1234", "order-2"].map(|key| {
+                scenario
+                    .view(|view| view.listed(GatewayPayment::found_by(key)))
+                    .len()
+            })
+        };
+        scenario.fact("gateway-payment", "payment-1", 1, sample());
+        scenario.fact("gateway-payment", "payment-2", 1, sample());
+        assert_eq!(found(&scenario), [2, 2, 0]);
+        let mut later = sample();
+        later["searchKeys"] = json!(["order-2", "order-1", "order-2"]);
+        scenario.fact("gateway-payment", "payment-1", 2, later);
+        assert_eq!(found(&scenario), [2, 1, 1]);
     }
 
     #[test]

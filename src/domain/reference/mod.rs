@@ -1,10 +1,11 @@
 //! Facts that other systems own, held here as revisioned resources: the operations rest on them.
 //!
-//! Each kind has a schema in a file of its own, and a row in [`crate::catalogue::FACTS`].
+//! Each kind has a schema in a file of its own, and a row in [`kinds::FACTS`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::operation::Commit;
 use super::resource::{Kind, Name, Resource, View};
 use crate::base::json::{Json, Member, Reader};
 use crate::base::revision::Revision;
@@ -20,6 +21,7 @@ pub mod family_account;
 pub mod final_review_projection;
 pub mod gateway_payment;
 pub mod intake;
+pub mod kinds;
 pub mod mother_profile;
 pub mod payment_change_adjustment;
 pub mod payment_obligation;
@@ -160,5 +162,14 @@ impl<K: FactKind> FactHolder for Fact<K> {
             revision,
             facts: facts.clone(),
         })))
+    }
+}
+
+impl<R: Resource> Commit<R> {
+    /// Adds a fact that comes into being here, with this commit, at its first revision. Its
+    /// identifier must be fresh, as with [`Commit::born`].
+    pub fn born_fact<H: FactHolder>(&mut self, id: &str, facts: &H::Facts) -> H {
+        let event = H::put(None, id, Revision::FIRST, facts);
+        self.born(&event.expect("nothing stands against the first revision of a fact"))
     }
 }

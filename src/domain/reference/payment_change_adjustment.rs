@@ -4,7 +4,7 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::Kind;
+use crate::domain::resource::{Kind, Name, Space};
 use crate::{members, words};
 
 words! {
@@ -60,4 +60,14 @@ impl FactKind for PaymentChangeAdjustmentFact {
         tag: 15,
         name: "payment-change-adjustment",
     };
+
+    fn listed(&self, _: &str) -> Vec<Name> {
+        vec![adjustments_of(&self.reservation_booking_id)]
+    }
+}
+
+/// The list of a booking's adjustments.
+#[must_use]
+pub fn adjustments_of(reservation_booking_id: &str) -> Name {
+    Name::new(Space::BookingAdjustments, &[reservation_booking_id])
 }

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
+use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{AtLeast, Json, Reader};
 use crate::base::revision::Revision;
@@ -61,6 +62,8 @@ pub trait AnyFactKind: Send + Sync {
     ) -> Option<Box<dyn AnyCommand>>;
     /// The fact as it stands: its revision, and its facts in JSON.
     fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)>;
+    /// The revision at which the fact stands.
+    fn revision(&self, id: &str, view: &View<'_>) -> Option<Revision>;
 }
 
 /// The kind whose facts come in to the resource `H`.
@@ -99,6 +102,11 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         let holder = view.get::<H>(&[id])?;
         let (revision, facts) = holder.fact()?;
         Some((revision, to_json(facts)))
+    }
+
+    fn revision(&self, id: &str, view: &View<'_>) -> Option<Revision> {
+        let holder = view.get::<H>(&[id])?;
+        holder.fact().map(|(revision, _)| revision)
     }
 }
 
@@ -146,6 +154,10 @@ impl<H: FactHolder> AnyCommand for PutFact<H> {
 
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::NONE
+    }
+
+    fn key_reused(&self, _: &Actor, _: &View<'_>) -> Option<Vec<u8>> {
+        None
     }
 
     fn target(&self, _: &Context<'_>) -> Option<Digest> {

@@ -1,11 +1,13 @@
 //! `regional-benefit-policy`, by policy: what a region adds to the price of a service.
 
-use super::FactKind;
+use std::cmp::Reverse;
+
 use super::basis_points::BasisPoints;
+use super::{Fact, FactKind};
 use crate::base::json::{FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
-use crate::domain::resource::Kind;
+use crate::domain::resource::{Kind, Name, Space, View};
 use crate::members;
 
 members! {
@@ -53,4 +55,196 @@ impl FactKind for RegionalBenefitPolicyFact {
         tag: 14,
         name: "regional-benefit-policy",
     };
+
+    fn listed(&self, _: &str) -> Vec<Name> {
+        vec![policies_of(&self.service_type, &self.level1)]
+    }
+}
+
+/// The list of the policies for this type of service in this region, the widest level of an
+/// address, which every policy names.
+fn policies_of(service_type: &Ident, level1: &Text) -> Name {
+    Name::new(Space::RegionalBenefitPolicies, &[service_type, level1])
+}
+
+/// For which service, where and when a benefit is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct BenefitCase<'a> {
+    /// The type of service.
+    pub service_type: &'a Ident,
+    /// The widest level of the address.
+    pub level1: &'a Text,
+    /// The next narrower level, where known.
+    pub level2: Option<&'a Text>,
+    /// The narrowest level, where known.
+    pub level3: Option<&'a Text>,
+    /// The day.
+    pub on: Date,
+}
+
+impl RegionalBenefitPolicyFact {
+    /// Whether it holds for this case: that day, that service, and each level that it names.
+    #[must_use]
+    pub fn holds_for(&self, case: &BenefitCase<'_>) -> bool {
+        let covers = |own: &Option<Text>, level: Option<&Text>| {
+            own.as_ref().is_none_or(|own| Some(own) == level)
+        };
+        self.service_type == *case.service_type
+            && self.level1 == *case.level1
+            && covers(&self.level2, case.level2)
+            && covers(&self.level3, case.level3)
+            && self.effective_from <= case.on
+            && self.effective_until.is_none_or(|until| case.on <= until)
+    }
+
+    /// How many levels it names.
+    fn levels_named(&self) -> usize {
+        1 + usize::from(self.level2.is_some()) + usize::from(self.level3.is_some())
+    }
+}
+
+/// The policy for this case: of those that hold, the one that names most levels; of several, the
+/// one that began last, then the one with the smallest identifier.
+#[must_use]
+pub fn policy_for(
+    view: &View<'_>,
+    case: &BenefitCase<'_>,
+) -> Option<Fact<RegionalBenefitPolicyFact>> {
+    view.all_listed::<Fact<RegionalBenefitPolicyFact>>(policies_of(case.service_type, case.level1))
+        .into_iter()
+        .filter(|policy| policy.facts.holds_for(case))
+        .max_by(|one, other| {
+            let rank = |policy: &Fact<RegionalBenefitPolicyFact>| {
+                (policy.facts.levels_named(), policy.facts.effective_from)
+            };
+            rank(one)
+                .cmp(&rank(other))
+                .then_with(|| Reverse(&one.id).cmp(&Reverse(&other.id)))
+        })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::scenario::Scenario;
+
+    /// A policy for care in Seoul, with the levels below and its days.
+    fn put(
+        scenario: &mut Scenario,
+        id: &str,
+        revision: i64,
+        levels: [Option<&str>; 2],
+        days: (&str, Option<&str>),
+    ) {
+        let facts = json!({
+            "serviceType": "care",
+            "level1": "Seoul",
+            "level2": levels[0],
+            "level3": levels[1],
+            "effectiveFrom": days.0,
+            "effectiveUntil": days.1,
+            "fixedKrw": 1,
+        });
+        scenario.fact("regional-benefit-policy", id, revision, facts);
+    }
+
+    fn found(scenario: &Scenario, levels: [Option<&str>; 2], on: &str) -> Option<String> {
+        let [level2, level3] = levels.map(|level| level.map(Text::from_trusted));
+        let case = BenefitCase {
+            service_type: &Ident::from_trusted("care"),
+            level1: &Text::from_trusted("Seoul"),
+            level2: level2.as_ref(),
+            level3: level3.as_ref(),
+            on: Date::parse(on).unwrap(),
+        };
+        let policy = scenario.view(|view| policy_for(view, &case));
+        policy.map(|policy| policy.id.to_string())
+    }
+
+    const DAY: &str = "2026-11-20";
+    const ALWAYS: (&str, Option<&str>) = ("2026-01-01", None);
+
+    #[test]
+    fn the_policy_that_names_most_levels_wins_whatever_its_day() {
+        let mut scenario = Scenario::new();
+        put(&mut scenario, "all", 1, [None, None], ("2026-06-01", None));
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "all");
+        put(&mut scenario, "jung", 1, [Some("Jung"), None], ALWAYS);
+        put(&mut scenario, "dong", 1, [Some("Jung"), Some("1")], ALWAYS);
+        for (levels, id) in [
+            ([None, None], "all"),
+            ([Some("Mapo"), Some("1")], "all"),
+            ([None, Some("1")], "all"),
+            ([Some("Jung"), None], "jung"),
+            ([Some("Jung"), Some("2")], "jung"),
+            ([Some("Jung"), Some("1")], "dong"),
+        ] {
+            assert_eq!(found(&scenario, levels, DAY).unwrap(), id, "{levels:?}");
+        }
+    }
+
+    #[test]
+    fn a_policy_may_name_the_narrowest_level_without_the_one_between() {
+        let mut scenario = Scenario::new();
+        put(&mut scenario, "any-1", 1, [None, Some("1")], ALWAYS);
+        assert_eq!(
+            found(&scenario, [Some("Jung"), Some("1")], DAY).unwrap(),
+            "any-1"
+        );
+        assert_eq!(found(&scenario, [Some("Jung"), None], DAY), None);
+    }
+
+    #[test]
+    fn of_equals_the_latest_wins_and_then_the_smallest_identifier() {
+        let mut scenario = Scenario::new();
+        put(&mut scenario, "b", 1, [None, None], ALWAYS);
+        put(&mut scenario, "a", 1, [None, None], ALWAYS);
+        put(&mut scenario, "c", 1, [None, None], ALWAYS);
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "a");
+        put(&mut scenario, "c", 2, [None, None], ("2026-01-02", None));
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "c");
+        // One that has not begun yet is the latest and counts for nothing.
+        put(&mut scenario, "d", 1, [None, None], ("2026-11-21", None));
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "c");
+    }
+
+    #[test]
+    fn the_first_and_the_last_day_are_days_of_the_policy() {
+        let mut scenario = Scenario::new();
+        let days = ("2026-11-10", Some("2026-11-20"));
+        put(&mut scenario, "p", 1, [None, None], days);
+        for (day, holds) in [
+            ("2026-11-09", false),
+            ("2026-11-10", true),
+            ("2026-11-20", true),
+            ("2026-11-21", false),
+        ] {
+            assert_eq!(
+                found(&scenario, [None, None], day).is_some(),
+                holds,
+                "{day}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_services_and_regions_have_their_own_policies_and_one_may_move() {
+        let mut scenario = Scenario::new();
+        let facts = |service: &str, level1: &str| -> Value {
+            json!({"serviceType": service, "level1": level1, "effectiveFrom": "2026-01-01",
+                "basisPoints": 1})
+        };
+        for (id, service, level1) in [("p", "cleaning", "Seoul"), ("q", "care", "Busan")] {
+            let facts = facts(service, level1);
+            scenario.fact("regional-benefit-policy", id, 1, facts);
+        }
+        assert_eq!(found(&scenario, [None, None], DAY), None);
+        scenario.fact("regional-benefit-policy", "q", 2, facts("care", "Seoul"));
+        assert_eq!(found(&scenario, [None, None], DAY).unwrap(), "q");
+        scenario.fact("regional-benefit-policy", "q", 3, facts("care", "Jeju"));
+        assert_eq!(found(&scenario, [None, None], DAY), None);
+    }
 }

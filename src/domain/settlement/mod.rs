@@ -9,8 +9,19 @@
 //!
 //! `settled`, `reconciliation` and `arrears` are reached by other systems' work, which this
 //! service does not carry out.
+//!
+//! A *data-room request* asks for an export of settlement records; a workflow makes its files
+//! elsewhere and says so here:
+//!
+//! ```text
+//!  (none) ──open_data_room──▶ open ──mark_artifact_ready──▶ ready ──mark_artifact_ready──▶ ready
+//! ```
 
 pub mod acknowledge_deposit;
+pub mod data_room;
+pub mod mark_artifact_ready;
+pub mod open_data_room;
+pub mod read_data_room;
 pub mod read_statement;
 pub mod request_deposit;
 #[cfg(test)]

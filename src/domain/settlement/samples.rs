@@ -93,3 +93,55 @@ pub(super) fn opened(kind: &str) -> (Scenario, String) {
     let id = statement["statementId"].as_str().unwrap().to_owned();
     (scenario, id)
 }
+
+/// The workflow asks for an export of what `branch-1` settled in October.
+pub(super) fn data_room_request() -> Value {
+    json!({
+        "requestCode": "EXPORT-2026-10",
+        "scope": {
+            "collection": "settlement_lines",
+            "settlementPeriodStart": "2026-10-01",
+            "settlementPeriodEnd": "2026-10-31",
+            "branchProfileId": "branch-1",
+            "externalRecipientCode": "auditor-1",
+            "sourceDatasetRevision": 4,
+            "sourceEvidenceKeys": ["evidence-2", "evidence-1"],
+        },
+        "actorKind": "system_workflow",
+        "actorProfileId": "workflow",
+        "idempotencyKey": "export-1",
+    })
+}
+
+/// The request that [`opened_data_room`] opens.
+pub(super) const DATA_ROOM_ID: &str = "01990000-0000-7000-8000-000000000001";
+
+/// A service with one data-room request, [`DATA_ROOM_ID`], which the workflow has opened.
+pub(super) fn opened_data_room() -> Scenario {
+    let mut scenario = Scenario::new();
+    let request = scenario.when("open_data_room_request", &[], &data_room_request());
+    assert_eq!(request.committed()["requestId"], DATA_ROOM_ID);
+    scenario
+}
+
+/// The workflow says that the file with this number is ready, at this revision of the request.
+pub(super) fn ready_artifact(number: u32, kind: &str, expected_revision: i64) -> Value {
+    json!({
+        "artifact": {
+            "artifactId": format!("artifact-{number}"),
+            "artifactKind": kind,
+            "storageBucket": "exports",
+            "storageObjectKey": format!("2026/10/{number}.csv"),
+            "exportFormat": "csv",
+            "fileName": format!("정산-{number}.csv"),
+            "byteSize": 1_024,
+            "contentSha256": "0123456789abcdef".repeat(4),
+            "generatedAt": "2026-11-20T20:59:00+09:00",
+            "sourceDatasetRevision": 4,
+        },
+        "actorKind": "system_workflow",
+        "actorProfileId": "workflow",
+        "idempotencyKey": format!("ready-{number}"),
+        "expectedRevision": expected_revision,
+    })
+}

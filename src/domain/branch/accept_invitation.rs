@@ -1,0 +1,421 @@
+//! The invited manager accepts the invitation to a branch.
+//!
+//! Resource: the branch whose invitation to the token's verified e-mail address is pending, else
+//! the one whose invitation to it this subject accepted last. Rejections, in the order tested:
+//! there is none (403); the branch's revision is stale, the invitation was accepted already (409).
+//! The commit queues a message for the system that keeps authorization relationships.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::onboarding::AuthorizationRelationshipStatus;
+use super::state::{
+    Activation, Branch, BranchEvent, Manager, accepted_invitations, pending_invitation,
+};
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{members, rejections};
+
+/// What the message to the authorization system is about.
+const TOPIC: &str = "authorization.branch_membership.activated";
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The branch's revision as the manager saw it.
+        pub expected_onboarding_revision: i64 = "expectedOnboardingRevision",
+    }
+}
+
+rejections! {
+    /// Why no invitation is accepted.
+    pub enum Refusal {
+        /// Authority.
+        NotPermitted = Forbidden "permission_denied" []
+            "There is no invitation that you may accept.",
+        /// The branch's revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedOnboardingRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+        /// It was accepted.
+        ActivationConflict = Conflict "activation_conflict" []
+            "The invitation was accepted already, by another command of yours.",
+    }
+}
+
+/// The operation.
+pub struct AcceptInvitation;
+
+/// The branch whose invitation the actor may activate, or has activated.
+fn invited(context: &Context<'_>) -> Option<Digest> {
+    let email = context.actor.verified_email()?;
+    let pending = context.view.holder(pending_invitation(email));
+    pending.or_else(|| {
+        let list = accepted_invitations(email, &context.actor.subject);
+        let accepted = context.view.all_listed::<Branch>(list);
+        let last = accepted.iter().max_by_key(|branch| {
+            let accepted_at = branch.manager.as_ref().map(|manager| manager.accepted_at);
+            (accepted_at, branch.founding.branch_id)
+        });
+        last.map(Resource::key)
+    })
+}
+
+impl Operation for AcceptInvitation {
+    type Command = Command;
+    type Resource = Branch;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
+        invited(context)
+    }
+
+    fn decide(
+        state: Option<&Branch>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<Branch>, Rejection> {
+        // The target was found before; looked up once more, so that the answer rests on it.
+        let found = invited(context);
+        let actor = context.actor;
+        let email = actor.verified_email().unwrap_or_default();
+        let branch = state.filter(|branch| {
+            branch.invites(email) || branch.was_accepted_by(email, &actor.subject)
+        });
+        let (Some(branch), Some(_)) = (branch, found) else {
+            return Err(Refusal::NotPermitted.into());
+        };
+        if command.expected_onboarding_revision != branch.revision.number() {
+            return Err(Refusal::RevisionStale.into());
+        }
+        if branch.manager.is_some() {
+            return Err(Refusal::ActivationConflict.into());
+        }
+        let activation = Activation {
+            activation_id: context.mint.id(),
+            member_profile_id: context.mint.id(),
+            branch_membership_id: context.mint.id(),
+            subject: actor.subject.clone(),
+            relationship_outbox_message_id: context.mint.outbox_number(),
+        };
+        let number = activation.relationship_outbox_message_id;
+        let event = BranchEvent::ManagerAccepted(activation);
+        let mut commit = Commit::new(state, event, context.now);
+        let next = commit.next.clone();
+        let manager = next
+            .manager
+            .as_ref()
+            .expect("the event put a manager there");
+        commit.send(number, TOPIC, &ActivatedMessage::new(&next, manager));
+        commit.answer(to_json(&ActivationView::new(&next, manager)))
+    }
+
+    fn replayed(body: Vec<u8>) -> Vec<u8> {
+        mark_replayed(body)
+    }
+}
+
+/// The message to the authorization system.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ActivatedMessage<'a> {
+    branch_id: Uuid,
+    branch_membership_id: Uuid,
+    member_profile_id: Uuid,
+    object: String,
+    relation: &'static str,
+    subject: &'a str,
+}
+
+impl<'a> ActivatedMessage<'a> {
+    fn new(branch: &'a Branch, manager: &'a Manager) -> Self {
+        let branch_id = branch.founding.branch_id;
+        Self {
+            branch_id,
+            branch_membership_id: manager.activation.branch_membership_id,
+            member_profile_id: manager.activation.member_profile_id,
+            object: format!("branch/{branch_id}"),
+            relation: "branch_manager",
+            subject: &manager.activation.subject,
+        }
+    }
+}
+
+/// The activation as it is answered; it never changes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ActivationView {
+    activation_id: Uuid,
+    invitation_id: Uuid,
+    member_profile_id: Uuid,
+    branch_membership_id: Uuid,
+    branch_id: Uuid,
+    accepted_onboarding_revision: Revision,
+    relationship_outbox_message_id: i64,
+    authorization_relationship_status: AuthorizationRelationshipStatus,
+    accepted_at: Instant,
+    /// Last, so that a replay can turn it round.
+    idempotent_replay: bool,
+}
+
+impl ActivationView {
+    fn new(branch: &Branch, manager: &Manager) -> Self {
+        let activation = &manager.activation;
+        Self {
+            activation_id: activation.activation_id,
+            invitation_id: branch.founding.invitation_id,
+            member_profile_id: activation.member_profile_id,
+            branch_membership_id: activation.branch_membership_id,
+            branch_id: branch.founding.branch_id,
+            accepted_onboarding_revision: manager.accepted_revision,
+            relationship_outbox_message_id: activation.relationship_outbox_message_id,
+            authorization_relationship_status: AuthorizationRelationshipStatus::Queued,
+            accepted_at: manager.accepted_at,
+            idempotent_replay: false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        administrator, branch_of, created, faults, invitee, minted, row, second_creation, summary,
+        with, with_email,
+    };
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, actor};
+
+    const NAME: &str = "accept_manager_invitation";
+
+    fn body(expected: i64) -> Value {
+        json!({"expectedOnboardingRevision": expected})
+    }
+
+    fn accept(scenario: &mut Scenario, actor: Actor, expected: i64) -> Then {
+        scenario.acting(actor).when(NAME, &[], &body(expected))
+    }
+
+    /// The second branch is created, with an invitation to the address of the first.
+    fn invited_again(scenario: &mut Scenario) -> Value {
+        let email = json!("mina.kim@example.org");
+        let body = with(&second_creation(), &[("managerInvitation.email", email)]);
+        let then = scenario
+            .acting(administrator())
+            .when("create_branch", &[], &body);
+        then.committed()
+    }
+
+    #[test]
+    fn the_invitation_is_accepted_and_the_authorization_system_is_told() {
+        let (mut scenario, created) = created();
+        scenario.at("2026-11-21T00:00:00Z");
+        let answer = accept(&mut scenario, invitee(), 1).committed();
+        // The creation used the identifiers 1 to 8, and 9 is the command's own.
+        assert_eq!(
+            answer,
+            json!({
+                "activationId": minted(10),
+                "invitationId": minted(3),
+                "memberProfileId": minted(11),
+                "branchMembershipId": minted(12),
+                "branchId": created["branchId"],
+                "acceptedOnboardingRevision": 1,
+                "relationshipOutboxMessageId": 13,
+                "authorizationRelationshipStatus": "queued",
+                "acceptedAt": "2026-11-21T00:00:00.000Z",
+                "idempotentReplay": false,
+            })
+        );
+        let message = scenario.outbox.last().unwrap();
+        assert_eq!(message.number, 13);
+        assert_eq!(&*message.topic, "authorization.branch_membership.activated");
+        assert_eq!(
+            serde_json::from_slice::<Value>(&message.body.0).unwrap(),
+            json!({
+                "branchId": minted(1),
+                "branchMembershipId": minted(12),
+                "memberProfileId": minted(11),
+                "object": format!("branch/{}", minted(1)),
+                "relation": "branch_manager",
+                "subject": "manager-1",
+            })
+        );
+        let branch = branch_of(&scenario, &created);
+        assert_eq!(branch.revision.number(), 2);
+        assert_eq!(scenario.outbox.len(), 4);
+    }
+
+    #[test]
+    fn an_actor_of_any_kind_may_accept_and_case_does_not_count() {
+        for kind in ActorKind::ALL {
+            let (mut scenario, _) = created();
+            let actor = with_email(actor(kind, "somebody"), "MINA.KIM@EXAMPLE.ORG", true);
+            accept(&mut scenario, actor, 1).committed();
+        }
+    }
+
+    #[test]
+    fn without_an_invitation_to_a_verified_address_nothing_is_told() {
+        let (mut scenario, _) = created();
+        for other in [
+            with_email(invitee(), "mina.kim@example.org", false),
+            with_email(invitee(), "mina@example.org", true),
+            with_email(invitee(), "", true),
+            actor(ActorKind::BranchManager, "manager-1"),
+            administrator(),
+        ] {
+            for expected in [1, 9] {
+                let refusal = accept(&mut scenario, other.clone(), expected).refusal();
+                assert_eq!(
+                    summary(&refusal),
+                    (Class::Forbidden, "permission_denied", vec![])
+                );
+            }
+        }
+        accept(&mut scenario, invitee(), 1).committed();
+    }
+
+    #[test]
+    fn what_another_subject_accepted_is_no_longer_anybody_elses() {
+        let (mut scenario, _) = created();
+        accept(&mut scenario, invitee(), 1).committed();
+        let namesake = Actor {
+            subject: "manager-2".into(),
+            ..invitee()
+        };
+        for expected in [1, 2] {
+            let then = accept(&mut scenario, namesake.clone(), expected);
+            assert_eq!(then.code(), "permission_denied");
+        }
+    }
+
+    #[test]
+    fn a_stale_revision_is_told_before_an_acceptance() {
+        let (mut scenario, created) = created();
+        let stale = (
+            Class::Conflict,
+            "revision_stale",
+            vec!["expectedOnboardingRevision"],
+        );
+        for expected in [0, 2, -1, i64::MAX] {
+            let refusal = accept(&mut scenario, invitee(), expected).refusal();
+            assert_eq!(summary(&refusal), stale);
+        }
+        assert_eq!(branch_of(&scenario, &created).manager, None);
+        accept(&mut scenario, invitee(), 1).committed();
+        let refusal = accept(&mut scenario, invitee(), 1).refusal();
+        assert_eq!(summary(&refusal), stale);
+        let refusal = accept(&mut scenario, invitee(), 2).refusal();
+        assert_eq!(
+            summary(&refusal),
+            (Class::Conflict, "activation_conflict", vec![])
+        );
+    }
+
+    #[test]
+    fn a_subject_without_the_address_of_its_acceptance_has_none() {
+        let (mut scenario, _) = created();
+        accept(&mut scenario, invitee(), 1).committed();
+        let moved = with_email(invitee(), "other@example.org", true);
+        assert_eq!(accept(&mut scenario, moved, 2).code(), "permission_denied");
+    }
+
+    #[test]
+    fn a_later_invitation_counts_before_one_that_was_accepted() {
+        let (mut scenario, first) = created();
+        accept(&mut scenario, invitee(), 1).committed();
+        let second = invited_again(&mut scenario);
+        // The first branch stands at 2, the second at 1.
+        assert_eq!(accept(&mut scenario, invitee(), 2).code(), "revision_stale");
+        scenario.at("2026-11-21T00:00:00Z");
+        let answer = accept(&mut scenario, invitee(), 1).committed();
+        assert_eq!(answer["branchId"], second["branchId"]);
+        assert_eq!(branch_of(&scenario, &first).revision.number(), 2);
+        // Of two that were accepted, the later one counts.
+        let accepted = accept(&mut scenario, invitee(), 2);
+        assert_eq!(accepted.code(), "activation_conflict");
+        assert_eq!(accept(&mut scenario, invitee(), 1).code(), "revision_stale");
+    }
+
+    #[test]
+    fn a_later_invitation_is_anybodys_with_the_address() {
+        let (mut scenario, _) = created();
+        accept(&mut scenario, invitee(), 1).committed();
+        let second = invited_again(&mut scenario);
+        let namesake = Actor {
+            subject: "manager-2".into(),
+            ..invitee()
+        };
+        let answer = accept(&mut scenario, namesake, 1).committed();
+        assert_eq!(answer["branchId"], second["branchId"]);
+        // The first subject still has the one that it accepted itself.
+        let then = accept(&mut scenario, invitee(), 2);
+        assert_eq!(then.code(), "activation_conflict");
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let (mut scenario, _) = created();
+        scenario.acting(invitee());
+        let path = "expectedOnboardingRevision";
+        for (value, code) in [
+            (Value::Null, "wrong_type"),
+            (json!("1"), "wrong_type"),
+            (json!(1.0), "wrong_type"),
+            (json!(u64::MAX), "out_of_range"),
+        ] {
+            let then = scenario.when(NAME, &[], &json!({path: value}));
+            assert_eq!(then.faults(), faults([(path, code)]));
+        }
+        let then = scenario.when(NAME, &[], &json!({"branchId": minted(1)}));
+        assert_eq!(
+            then.faults(),
+            faults([("branchId", "unknown_field"), (path, "required")])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes() {
+        let scenario = Scenario::new();
+        let of = |expected| scenario.fingerprint(NAME, &[], &body(expected));
+        assert_eq!(
+            of(1).to_hex(),
+            "e809cf4bec1bdca1850c3568cb41b75a303df34d41712182cfe18dbb55978452"
+        );
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn a_replay_shows_the_first_answer_with_its_last_member_turned_round() {
+        let (mut scenario, created) = created();
+        let answer = accept(&mut scenario, invitee(), 1).committed();
+        let branch = branch_of(&scenario, &created);
+        let manager = branch.manager.as_ref().unwrap();
+        let body = to_json(&ActivationView::new(&branch, manager));
+        let replayed: Value = serde_json::from_slice(&row(NAME).operation.replayed(body)).unwrap();
+        assert_eq!(
+            replayed,
+            with(&answer, &[("idempotentReplay", json!(true))])
+        );
+    }
+
+    #[test]
+    fn the_rejections_stand_in_their_order() {
+        assert_eq!(
+            AcceptInvitation::REJECTIONS,
+            [
+                (Class::Forbidden, "permission_denied"),
+                (Class::Conflict, "revision_stale"),
+                (Class::Conflict, "activation_conflict"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The copy of a branch's settlement account that a settlement statement keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::Fingerprint;
+use crate::base::revision::Revision;
+use crate::base::text::{Ident, Text};
+use crate::base::time::{Date, Instant};
+use crate::domain::reference::settlement_account::VerificationState;
+use crate::domain::resource::{Kind, Resource};
+
+/// What a snapshot is taken of, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotTaken {
+    /// The snapshot, as its taker calls it.
+    pub snapshot_id: Ident,
+    /// The statement; it need not exist.
+    pub settlement_statement_id: Ident,
+    /// The branch.
+    pub branch_office_profile_id: Ident,
+    /// The revision of the branch's profile.
+    pub branch_office_profile_revision: Revision,
+    /// The account.
+    pub settlement_account_id: Ident,
+    /// The account's revision.
+    pub settlement_account_revision: Revision,
+    /// What the account is for.
+    pub purpose: Text,
+    /// The bank.
+    pub bank_name: Text,
+    /// The holder.
+    pub account_holder: Text,
+    /// The number as it may be shown.
+    pub masked_account_reference: Ident,
+    /// Whether it is known to be the branch's.
+    pub verification_state: VerificationState,
+    /// The first day on which it is used.
+    pub effective_from: Date,
+    /// The last day on which it is used.
+    pub effective_until: Option<Date>,
+    /// Who took it: the token's subject.
+    pub subject: Box<str>,
+    /// The key of idempotency that it was first taken under.
+    pub idempotency_key: Box<str>,
+    /// The fingerprint of the command's facts.
+    pub fingerprint: Fingerprint,
+}
+
+/// A snapshot; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountSnapshot {
+    /// What it is of.
+    pub taken: SnapshotTaken,
+    /// When it was taken.
+    pub taken_at: Instant,
+}
+
+/// What can happen to a snapshot. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AccountSnapshotEvent {
+    /// It is taken.
+    Taken(Box<SnapshotTaken>),
+}
+
+impl Resource for AccountSnapshot {
+    const KIND: Kind = Kind {
+        tag: 109,
+        name: "branch-settlement-account-snapshot",
+    };
+    type Event = AccountSnapshotEvent;
+
+    fn apply(state: Option<Self>, event: &AccountSnapshotEvent, at: Instant) -> Self {
+        let AccountSnapshotEvent::Taken(taken) = event;
+        assert!(state.is_none(), "a snapshot never changes");
+        Self {
+            taken: (**taken).clone(),
+            taken_at: at,
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.taken.snapshot_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::FIRST
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.taken.verification_state != VerificationState::Verified {
+            return Err("the account was not verified".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether the actor may settle for the branch: take snapshots of its accounts, and read them.
+#[must_use]
+pub fn may_settle(actor: &Actor, branch_office_profile_id: &str) -> bool {
+    actor.is_headquarters()
+        || actor.kind == ActorKind::HeadquartersFinanceOperator
+        || actor.manages_branch(branch_office_profile_id)
+}
+
+/// A snapshot as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotView<'a> {
+    snapshot_id: &'a Ident,
+    settlement_statement_id: &'a Ident,
+    branch_office_profile_id: &'a Ident,
+    branch_office_profile_revision: Revision,
+    settlement_account_id: &'a Ident,
+    settlement_account_revision: Revision,
+    purpose: &'a Text,
+    bank_name: &'a Text,
+    account_holder: &'a Text,
+    masked_account_reference: &'a Ident,
+    verification_state: VerificationState,
+    effective_from: Date,
+    effective_until: Option<Date>,
+    snapshot_for_statement_at: Instant,
+    snapshot_for_statement_by_actor_id: &'a str,
+    idempotency_key: &'a str,
+}
+
+impl<'a> SnapshotView<'a> {
+    /// The view of this snapshot.
+    #[must_use]
+    pub fn new(snapshot: &'a AccountSnapshot) -> Self {
+        let taken = &snapshot.taken;
+        Self {
+            snapshot_id: &taken.snapshot_id,
+            settlement_statement_id: &taken.settlement_statement_id,
+            branch_office_profile_id: &taken.branch_office_profile_id,
+            branch_office_profile_revision: taken.branch_office_profile_revision,
+            settlement_account_id: &taken.settlement_account_id,
+            settlement_account_revision: taken.settlement_account_revision,
+            purpose: &taken.purpose,
+            bank_name: &taken.bank_name,
+            account_holder: &taken.account_holder,
+            masked_account_reference: &taken.masked_account_reference,
+            verification_state: taken.verification_state,
+            effective_from: taken.effective_from,
+            effective_until: taken.effective_until,
+            snapshot_for_statement_at: snapshot.taken_at,
+            snapshot_for_statement_by_actor_id: &taken.subject,
+            idempotency_key: &taken.idempotency_key,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The number under which a Korean business is registered for taxes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::json::{FaultCode, Json, Member, Reader};
+use crate::base::text::Text;
+
+/// A Korean business registration number: ten digits, the last of which checks the others.
+///
+/// It is read with dashes after the third and the fifth digit or with none, and kept and written
+/// without: both spellings are one number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BusinessRegistrationNumber(Box<str>);
+
+impl BusinessRegistrationNumber {
+    /// Reads a number; `None` when it is none, or its last digit is not the one that is due.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = text.bytes().collect::<Vec<_>>();
+        if let [_, _, _, b'-', _, _, b'-', _, _, _, _, _] = bytes.as_slice() {
+            bytes.remove(6);
+            bytes.remove(3);
+        }
+        let digits = bytes
+            .iter()
+            .map(|byte| byte.is_ascii_digit().then(|| u32::from(byte - b'0')))
+            .collect::<Option<Vec<_>>>()?;
+        let digits: [u32; 10] = digits.try_into().ok()?;
+        (check_digit(&digits) == digits[9]).then(|| {
+            let text: String = bytes.iter().copied().map(char::from).collect();
+            Self(text.into())
+        })
+    }
+
+    /// The ten digits.
+    #[must_use]
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The tenth digit that belongs to the first nine: what lifts their weighted sum to a multiple of
+/// ten. The ninth weighs 5, and the tens of its product count once more.
+fn check_digit(digits: &[u32; 10]) -> u32 {
+    const WEIGHTS: [u32; 9] = [1, 3, 7, 1, 3, 7, 1, 3, 5];
+    let weighted: u32 = WEIGHTS
+        .iter()
+        .zip(digits)
+        .map(|(weight, digit)| weight * digit)
+        .sum();
+    let sum = weighted + digits[8] * 5 / 10;
+    (10 - sum % 10) % 10
+}
+
+impl Member for BusinessRegistrationNumber {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let text = Text::read(value, at)?;
+        match Self::parse(&text) {
+            Some(number) => Some(number),
+            None => at.fault(FaultCode::Pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_well_known_businesses_are_numbers_with_and_without_dashes() {
+        for (dashed, plain) in [
+            ("124-81-00998", "1248100998"),
+            ("220-81-62517", "2208162517"),
+        ] {
+            let number = BusinessRegistrationNumber::parse(dashed).unwrap();
+            assert_eq!(number.digits(), plain);
+            assert_eq!(BusinessRegistrationNumber::parse(plain), Some(number));
+        }
+    }
+
+    #[test]
+    fn nine_digits_have_exactly_one_tenth() {
+        for first in ["124810099", "220816251", "000000000", "999999999"] {
+            let valid = (0..10).filter(|last| {
+                BusinessRegistrationNumber::parse(&format!("{first}{last}")).is_some()
+            });
+            assert_eq!(valid.count(), 1, "{first}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_one_digit_is_noticed_and_so_is_every_other_form() {
+        let good = "1248100998";
+        for place in 0..good.len() {
+            for digit in '0'..='9' {
+                let mut wrong = good.to_owned();
+                wrong.replace_range(place..=place, &digit.to_string());
+                let read = BusinessRegistrationNumber::parse(&wrong);
+                // The ninth digit weighs 5 and its tens, which tells all ten digits apart too.
+                assert_eq!(read.is_some(), wrong == good, "{wrong}");
+            }
+        }
+        for wrong in [
+            "",
+            "124810099",
+            "12481009980",
+            "124-8100998",
+            "12481-00998",
+            "124-81-0099",
+            "1-248100-998",
+            "124 81 00998",
+            "124-81-00998 ",
+            "１２４８１００９９８",
+            "124_81_00998",
+        ] {
+            assert_eq!(BusinessRegistrationNumber::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,922 @@
+//! Whoever may create branches creates one, and invites its first manager.
+//!
+//! Resource: the organization; the branch and its profile are born in the same commit.
+//! Rejections, in the order tested: the actor lacks the permission (403); the organization's
+//! revision is stale, the business is a branch already, the code is given, the e-mail address has
+//! an invitation that is pending, the command has created a branch before (409). What is to happen
+//! in other systems goes into the outbox with the commit; what the directory has not done by then
+//! makes the answer one of a repair that is pending.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::office_profile::{BranchOfficeProfile, BranchOfficeProfileEvent, FactCameIn};
+use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, SideEffectStatus, outcome};
+use super::organization::{Organization, OrganizationEvent};
+use super::state::{
+    BRANCH_CREATE, Branch, BranchCreated, BranchEvent, BranchView, BusinessIdentity, Contact,
+    FeePolicy, Founding, Invitee, LifecycleStatus, RelationshipTuple, branch_code, branch_command,
+    pending_invitation,
+};
+use crate::base::address::Address;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::text::{BranchCode, Ident, Sentence, Text};
+use crate::domain::operation::{
+    Commit, Context, Decision, Disposition, Operation, mark_replayed, to_json,
+};
+use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Name;
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The command's identifier: one branch to a command, whoever sends it.
+        pub command_id: Ident = "commandId",
+        /// The branch's code.
+        pub branch_code: BranchCode = "branchCode",
+        /// The organization's revision as the actor saw it.
+        pub expected_organization_revision: i64 = "expectedOrganizationRevision",
+        /// The branch's name in the register.
+        pub legal_name: Sentence = "legalName",
+        /// The branch's name for customers.
+        pub display_name: Sentence = "displayName",
+        /// Which business it is.
+        pub business_identity: BusinessIdentity = "businessIdentity",
+        /// How it is reached.
+        pub contact: Contact = "contact",
+        /// Where it is.
+        pub address: Address = "address",
+        /// Who is invited to be the first manager.
+        pub manager_invitation: Invitee = "managerInvitation",
+        /// Where the branch stands at first.
+        pub initial_lifecycle_status: LifecycleStatus = "initialLifecycleStatus",
+        /// What it pays at first.
+        pub initial_membership_fee_policy: FeePolicy = "initialMembershipFeePolicy",
+        /// Why.
+        pub reason: Sentence = "reason",
+    }
+}
+
+rejections! {
+    /// Why no branch is created.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only an actor with the permission branch:create may create a branch.",
+        /// The organization's revision is stale; the message names the current one.
+        OrganizationRevisionStale = Conflict "organization_revision_stale"
+            ["expectedOrganizationRevision"]
+            "The expected revision is not the organization's current one.",
+        /// The business is a branch.
+        BusinessIdentityConflict = Conflict "business_identity_conflict"
+            ["businessIdentity.registrationNumber"]
+            "A branch of the business with this registration number stands.",
+        /// The code is given.
+        BranchCodeConflict = Conflict "branch_code_conflict" ["branchCode"]
+            "A branch with this code stands.",
+        /// The address has an invitation.
+        InvitationConflict = Conflict "invitation_conflict" ["managerInvitation.email"]
+            "An invitation to this e-mail address is pending.",
+        /// The command has created a branch.
+        CommandIdReused = Conflict "command_id_reused" ["commandId"]
+            "A command with this identifier has created a branch before.",
+    }
+}
+
+/// The operation.
+pub struct CreateBranch;
+
+impl Operation for CreateBranch {
+    type Command = Command;
+    type Resource = Organization;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(_: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(Organization::the_key())
+    }
+
+    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+        unique(command).map(|(name, _)| name).into()
+    }
+
+    fn decide(
+        state: Option<&Organization>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<Organization>, Rejection> {
+        create(state, command, context, DirectoryAnswers::EMBEDDED)
+    }
+
+    fn replayed(body: Vec<u8>) -> Vec<u8> {
+        mark_replayed(body)
+    }
+}
+
+/// What only one branch can have, each with the refusal when another one has it; in the order
+/// tested.
+fn unique(command: &Command) -> [(Name, Refusal); 4] {
+    [
+        (
+            command.business_identity.name(),
+            Refusal::BusinessIdentityConflict,
+        ),
+        (
+            branch_code(&command.branch_code),
+            Refusal::BranchCodeConflict,
+        ),
+        (
+            pending_invitation(&command.manager_invitation.email),
+            Refusal::InvitationConflict,
+        ),
+        (
+            branch_command(&command.command_id),
+            Refusal::CommandIdReused,
+        ),
+    ]
+}
+
+/// [`Operation::decide`] where the directory has made this of the side effects.
+///
+/// # Errors
+/// The first rejection that applies.
+pub fn create(
+    state: Option<&Organization>,
+    command: &Command,
+    context: &Context<'_>,
+    answers: DirectoryAnswers,
+) -> Result<Decision<Organization>, Rejection> {
+    if !context.actor.has_permission(BRANCH_CREATE) {
+        return Err(Refusal::NotPermitted.into());
+    }
+    let current = state.unwrap_or(&Organization::BEFORE_FIRST_BRANCH).revision;
+    if command.expected_organization_revision != current.number() {
+        return Err(Rejection {
+            message: format!("The organization stands at revision {current}.").into(),
+            ..Refusal::OrganizationRevisionStale.into()
+        });
+    }
+    for (name, refusal) in unique(command) {
+        if context.view.holder(name).is_some() {
+            return Err(refusal.into());
+        }
+    }
+    let founding = founding(command, context, current.next());
+    let side_effects = SideEffectKind::ALL.map(|kind| SideEffect {
+        kind,
+        status: answers.of(kind),
+        outbox_message_id: context.mint.outbox_number(),
+    });
+    let disposition = outcome(&side_effects).disposition();
+    let event = BranchEvent::Created(Box::new(BranchCreated {
+        founding,
+        side_effects: side_effects.to_vec(),
+        repair_id: (disposition == Disposition::Accepted).then(|| context.mint.id()),
+    }));
+    let branch_id = context.born;
+    let mut commit = Commit::new(
+        state,
+        OrganizationEvent::BranchAdded { branch_id },
+        context.now,
+    );
+    let branch = commit.born::<Branch>(&event);
+    commit.born::<BranchOfficeProfile>(&first_profile(command, branch_id));
+    for side_effect in &side_effects {
+        send(&mut commit, &branch.founding, side_effect);
+    }
+    if disposition == Disposition::Accepted {
+        commit.accepted();
+    }
+    commit.answer(to_json(&BranchView::new(&branch)))
+}
+
+fn founding(command: &Command, context: &Context<'_>, organization: Revision) -> Founding {
+    Founding {
+        branch_id: context.born,
+        organization_revision: organization,
+        command_id: command.command_id.clone(),
+        subject: context.actor.subject.clone(),
+        reason: command.reason.clone(),
+        fingerprint: context.fingerprint,
+        audit_event_id: context.mint.id(),
+        branch_code: command.branch_code.clone(),
+        legal_name: command.legal_name.clone(),
+        display_name: command.display_name.clone(),
+        business_identity: command.business_identity.clone(),
+        contact: command.contact.clone(),
+        address: command.address.clone(),
+        lifecycle_status: command.initial_lifecycle_status,
+        invitee: command.manager_invitation.clone(),
+        invitation_id: context.mint.id(),
+        operator_identity_id: context.mint.id(),
+        fee_policy: command.initial_membership_fee_policy.clone(),
+        fee_policy_id: context.mint.id(),
+    }
+}
+
+/// The profile that a branch has at first: what it was created with.
+fn first_profile(command: &Command, branch_id: Uuid) -> BranchOfficeProfileEvent {
+    let address = &command.address;
+    let address_line = format!(
+        "{} {} {}",
+        address.postal_code, address.road_address, address.detail_address
+    );
+    let facts = BranchOfficeProfileFact {
+        display_name: Text::from_trusted(command.display_name.as_str()),
+        legal_name: Text::from_trusted(command.legal_name.as_str()),
+        contact_email: Text::from_trusted(command.contact.email.as_str()),
+        primary_phone_number: Text::from_trusted(command.contact.phone_number.as_str()),
+        address_line: Text::from_trusted(address_line),
+        business_registration_reference: command.business_identity.reference(),
+    };
+    BranchOfficeProfileEvent::FactCameIn(Box::new(FactCameIn {
+        id: branch_id.to_string().into(),
+        revision: Revision::FIRST,
+        facts,
+    }))
+}
+
+/// The message of a side effect, with how far it was in the commit: what is completed there
+/// needs no delivery.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<T> {
+    branch_id: Uuid,
+    status: SideEffectStatus,
+    #[serde(flatten)]
+    content: T,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OperatorIdentityContent<'a> {
+    operator_identity_id: Uuid,
+    branch_code: &'a BranchCode,
+    legal_name: &'a Sentence,
+    display_name: &'a Sentence,
+    business_identity: &'a BusinessIdentity,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RelationshipContent {
+    authorization_relationships: [RelationshipTuple; 2],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InvitationContent<'a> {
+    invitation_id: Uuid,
+    email: &'a str,
+    display_name: &'a Sentence,
+}
+
+fn send(commit: &mut Commit<Organization>, founding: &Founding, side_effect: &SideEffect) {
+    let number = side_effect.outbox_message_id;
+    let topic = side_effect.kind.topic();
+    match side_effect.kind {
+        SideEffectKind::OperatorIdentity => {
+            let content = OperatorIdentityContent {
+                operator_identity_id: founding.operator_identity_id,
+                branch_code: &founding.branch_code,
+                legal_name: &founding.legal_name,
+                display_name: &founding.display_name,
+                business_identity: &founding.business_identity,
+            };
+            commit.send(number, topic, &message(founding, side_effect, content));
+        }
+        SideEffectKind::AuthorizationRelationship => {
+            let content = RelationshipContent {
+                authorization_relationships: founding.relationships(),
+            };
+            commit.send(number, topic, &message(founding, side_effect, content));
+        }
+        SideEffectKind::ManagerInvitation => {
+            let content = InvitationContent {
+                invitation_id: founding.invitation_id,
+                email: &founding.invitee.email,
+                display_name: &founding.invitee.display_name,
+            };
+            commit.send(number, topic, &message(founding, side_effect, content));
+        }
+    }
+}
+
+fn message<T>(founding: &Founding, side_effect: &SideEffect, content: T) -> Message<T> {
+    Message {
+        branch_id: founding.branch_id,
+        status: side_effect.status,
+        content,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        INVITATION_LATE, SILENT, administrator, branch_of, created, created_with, creation, faults,
+        headquarters, invitee, members_of, minted, row, second_creation, summary, with, without,
+    };
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "create_branch";
+
+    fn create(scenario: &mut Scenario, body: &Value) -> Then {
+        scenario.acting(administrator()).when(NAME, &[], body)
+    }
+
+    fn ask(body: &Value) -> Then {
+        create(&mut Scenario::new(), body)
+    }
+
+    fn effect(kind: &str, status: &str, number: i64) -> Value {
+        json!({"kind": kind, "status": status, "outboxMessageId": number})
+    }
+
+    /// The answer to [`creation`] in an empty service with the embedded directory.
+    fn first_answer() -> Value {
+        let identity = effect("operator_identity", "completed", 6);
+        let relationship = effect("authorization_relationship", "completed", 7);
+        let invitation = effect("manager_invitation", "completed", 8);
+        json!({
+            "commandId": "command-1",
+            "actorId": "admin-1",
+            "reason": "The first one in Seoul.",
+            "commandFingerprint": FINGERPRINT,
+            "branchId": minted(1),
+            "branchCode": "SEOUL-1",
+            "revision": 1,
+            "organizationRevision": 2,
+            "lifecycleStatus": "preparing",
+            "managerInvitationStatus": "pending",
+            "authorizationRelationshipStatus": "applied",
+            "authorizationRelationships": [
+                {
+                    "object": format!("branch/{}", minted(1)),
+                    "relation": "parent",
+                    "subject": "headquarters",
+                },
+                {
+                    "object": format!("branch/{}", minted(1)),
+                    "relation": "operator",
+                    "subject": format!("operator-identity/{}", minted(4)),
+                },
+            ],
+            "membershipFeePolicyStatus": "recorded",
+            "sideEffects": [identity, relationship, invitation],
+            "auditEventId": minted(2),
+            "outcomeStatus": "completed",
+            "repair": null,
+            "allowedNextActions": ["accept_manager_invitation"],
+            "operatorIdentity": {
+                "operatorIdentityId": minted(4),
+                "operatorIdentityDisposition": "created",
+                "sideEffects": [identity],
+            },
+            "managerMembership": {
+                "managerMembershipId": null,
+                "managerMembershipStatus": null,
+                "sideEffects": [],
+            },
+            "managerInvitation": {
+                "managerInvitationStatus": "pending",
+                "sideEffects": [invitation],
+                "allowedNextActions": ["accept_manager_invitation"],
+            },
+            "authorizationRelationship": {
+                "authorizationRelationshipStatus": "applied",
+                "sideEffects": [relationship],
+            },
+            "membershipFeePolicy": {
+                "membershipFeePolicyId": minted(5),
+                "membershipFeePolicyRevision": 1,
+                "membershipFeePolicyStatus": "recorded",
+                "sideEffects": [],
+            },
+            "idempotentReplay": false,
+        })
+    }
+
+    const FINGERPRINT: &str = "52548ce584fe4bb536bdfa84e65f74a79118e4439c3d8f5250d912606efe52f9";
+
+    #[test]
+    fn a_branch_is_created_and_answered_whole() {
+        let (scenario, answer) = created();
+        assert_eq!(answer, first_answer());
+        assert_eq!(scenario.disposition, Disposition::Done);
+        let organization = scenario.state::<Organization>(&["organization"]).unwrap();
+        assert_eq!(organization.revision.number(), 2);
+        assert_eq!(organization.branch_count, 1);
+        let branch = branch_of(&scenario, &answer);
+        assert_eq!(branch.revision, Revision::FIRST);
+        assert_eq!(branch.created_at.to_string(), "2026-11-20T12:00:00.000Z");
+    }
+
+    #[test]
+    fn each_side_effect_is_a_message_of_the_commit() {
+        let (scenario, _) = created();
+        let told: Vec<_> = scenario
+            .outbox
+            .iter()
+            .map(|message| {
+                let body: Value = serde_json::from_slice(&message.body.0).unwrap();
+                (message.number, &*message.topic, body)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    6,
+                    "branch_onboarding.operator_identity",
+                    json!({
+                        "branchId": minted(1),
+                        "status": "completed",
+                        "operatorIdentityId": minted(4),
+                        "branchCode": "SEOUL-1",
+                        "legalName": "서울산후케어 주식회사",
+                        "displayName": "서울 1지점",
+                        "businessIdentity":
+                            {"jurisdiction": "KR", "registrationNumber": "1248100998"},
+                    })
+                ),
+                (
+                    7,
+                    "branch_onboarding.authorization_relationship",
+                    json!({
+                        "branchId": minted(1),
+                        "status": "completed",
+                        "authorizationRelationships":
+                            first_answer()["authorizationRelationships"],
+                    })
+                ),
+                (
+                    8,
+                    "branch_onboarding.manager_invitation",
+                    json!({
+                        "branchId": minted(1),
+                        "status": "completed",
+                        "invitationId": minted(3),
+                        "email": "Mina.Kim@Example.org",
+                        "displayName": "김 미나",
+                    })
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_branch_s_profile_stands_at_once_as_it_was_created() {
+        let (mut scenario, answer) = created();
+        let id = answer["branchId"].as_str().unwrap();
+        let profile: BranchOfficeProfile = scenario.state(&[id]).unwrap();
+        assert_eq!(
+            serde_json::to_value(&profile.facts).unwrap(),
+            json!({
+                "displayName": "서울 1지점",
+                "legalName": "서울산후케어 주식회사",
+                "contactEmail": "seoul@example.org",
+                "primaryPhoneNumber": "+82212345678",
+                "addressLine": "04524 서울 중구 세종대로 110 1층",
+                "businessRegistrationReference": "KR/1248100998",
+            })
+        );
+        scenario.acting(manager("manager-1", id));
+        let (tag, read) = scenario
+            .read("read_branch_office_profile", &[("id", id)])
+            .unwrap();
+        assert_eq!(tag, "1");
+        assert_eq!(read["revisionNumber"], 1);
+        assert_eq!(read["revisionId"], Value::Null);
+    }
+
+    #[test]
+    fn what_a_late_directory_leaves_pending_is_accepted_with_a_repair() {
+        let (scenario, answer) = created_with(SILENT);
+        let pending = [
+            effect("operator_identity", "pending", 6),
+            effect("authorization_relationship", "pending", 7),
+            effect("manager_invitation", "pending", 8),
+        ];
+        let mut expected = with(
+            &first_answer(),
+            &[
+                ("authorizationRelationshipStatus", json!("pending")),
+                ("sideEffects", json!(pending)),
+                ("outcomeStatus", json!("repair_pending")),
+                ("operatorIdentity.operatorIdentityId", Value::Null),
+                ("operatorIdentity.operatorIdentityDisposition", Value::Null),
+                ("operatorIdentity.sideEffects", json!([pending[0]])),
+                ("managerInvitation.sideEffects", json!([pending[2]])),
+                (
+                    "authorizationRelationship.authorizationRelationshipStatus",
+                    json!("pending"),
+                ),
+                ("authorizationRelationship.sideEffects", json!([pending[1]])),
+            ],
+        );
+        expected["repair"] = json!({
+            "repairId": minted(9),
+            "scheduledAt": "2026-11-20T12:00:00.000Z",
+            "pendingSideEffects": pending,
+        });
+        assert_eq!(answer, expected);
+        assert_eq!(scenario.disposition, Disposition::Accepted);
+        assert_eq!(scenario.outbox.len(), 3);
+
+        let (scenario, answer) = created_with(INVITATION_LATE);
+        assert_eq!(scenario.disposition, Disposition::Accepted);
+        assert_eq!(answer["outcomeStatus"], "repair_pending");
+        assert_eq!(answer["authorizationRelationshipStatus"], "applied");
+        assert_eq!(
+            answer["operatorIdentity"],
+            first_answer()["operatorIdentity"]
+        );
+        assert_eq!(
+            answer["repair"]["pendingSideEffects"],
+            json!([effect("manager_invitation", "pending", 8)])
+        );
+        let told: Vec<Value> = scenario
+            .outbox
+            .iter()
+            .map(|message| serde_json::from_slice(&message.body.0).unwrap())
+            .collect();
+        let statuses: Vec<_> = told.iter().map(|message| &message["status"]).collect();
+        assert_eq!(statuses, ["completed", "completed", "pending"]);
+    }
+
+    #[test]
+    fn a_second_branch_advances_the_organization() {
+        let (mut scenario, first) = created();
+        let second = create(&mut scenario, &second_creation()).committed();
+        assert_eq!(second["organizationRevision"], 3);
+        assert_eq!(second["revision"], 1);
+        assert_ne!(second["branchId"], first["branchId"]);
+        let organization = scenario.state::<Organization>(&["organization"]).unwrap();
+        assert_eq!(organization.branch_count, 2);
+        // The first branch's answer stays as it was.
+        assert_eq!(
+            branch_of(&scenario, &first)
+                .founding
+                .organization_revision
+                .number(),
+            2
+        );
+    }
+
+    #[test]
+    fn the_permission_alone_counts_and_is_told_before_conflicts() {
+        for kind in ActorKind::ALL {
+            let permitted = Actor {
+                permissions: vec![BRANCH_CREATE.into()],
+                ..actor(kind, "somebody")
+            };
+            let mut scenario = Scenario::new();
+            let answer = scenario
+                .acting(permitted)
+                .when(NAME, &[], &creation())
+                .committed();
+            assert_eq!(answer["actorId"], "somebody");
+            let other = Actor {
+                permissions: vec!["branch:created".into()],
+                ..actor(kind, "somebody")
+            };
+            // Everything of the body stands against it by now.
+            let refusal = scenario
+                .acting(other)
+                .when(NAME, &[], &creation())
+                .refusal();
+            assert_eq!(
+                summary(&refusal),
+                (Class::Forbidden, "permission_denied", vec![])
+            );
+        }
+        let mut scenario = Scenario::new();
+        let then = scenario.acting(headquarters()).when(NAME, &[], &creation());
+        assert_eq!(then.code(), "permission_denied");
+        assert_eq!(scenario.state::<Organization>(&["organization"]), None);
+    }
+
+    #[test]
+    fn a_stale_revision_is_told_first_and_the_current_one_with_it() {
+        let mut scenario = Scenario::new();
+        for (standing, expected) in [(1, [0, 2, i64::MAX]), (2, [1, 3, i64::MIN])] {
+            if standing == 2 {
+                create(&mut scenario, &creation()).committed();
+            }
+            for expected in expected {
+                // On the second round everything else of the body stands against it too.
+                let body = with(
+                    &creation(),
+                    &[("expectedOrganizationRevision", json!(expected))],
+                );
+                let refusal = create(&mut scenario, &body).refusal();
+                assert_eq!(
+                    summary(&refusal),
+                    (
+                        Class::Conflict,
+                        "organization_revision_stale",
+                        vec!["expectedOrganizationRevision"]
+                    )
+                );
+                assert_eq!(
+                    refusal.message,
+                    format!("The organization stands at revision {standing}.")
+                );
+            }
+        }
+    }
+
+    /// What the first branch has, to be put into the body of the second; in the order tested.
+    fn taken() -> [(&'static str, Value, &'static str); 4] {
+        [
+            (
+                "businessIdentity.registrationNumber",
+                json!("1248100998"),
+                "business_identity_conflict",
+            ),
+            ("branchCode", json!("SEOUL-1"), "branch_code_conflict"),
+            (
+                "managerInvitation.email",
+                json!("MINA.kim@example.ORG"),
+                "invitation_conflict",
+            ),
+            ("commandId", json!("command-1"), "command_id_reused"),
+        ]
+    }
+
+    #[test]
+    fn what_only_one_branch_can_have_is_told_in_its_order() {
+        let taken = taken();
+        for first in 0..taken.len() {
+            let (mut scenario, _) = created();
+            let changes: Vec<_> = taken[first..]
+                .iter()
+                .map(|(path, value, _)| (*path, value.clone()))
+                .collect();
+            let body = with(&second_creation(), &changes);
+            let refusal = create(&mut scenario, &body).refusal();
+            let (path, _, code) = taken[first];
+            assert_eq!(summary(&refusal), (Class::Conflict, code, vec![path]));
+            // By itself it stands against the command as well.
+            let body = with(&second_creation(), &changes[..1]);
+            let refusal = create(&mut scenario, &body).refusal();
+            assert_eq!(summary(&refusal), (Class::Conflict, code, vec![path]));
+            // Nothing was taken by a command that was refused.
+            create(&mut scenario, &second_creation()).committed();
+        }
+    }
+
+    #[test]
+    fn an_address_is_free_again_once_its_invitation_is_accepted() {
+        let (mut scenario, _) = created();
+        scenario.acting(invitee());
+        let accept = json!({"expectedOnboardingRevision": 1});
+        scenario
+            .when("accept_manager_invitation", &[], &accept)
+            .committed();
+        let body = with(
+            &second_creation(),
+            &[("managerInvitation.email", json!("mina.kim@example.org"))],
+        );
+        let answer = create(&mut scenario, &body).committed();
+        assert_eq!(answer["managerInvitationStatus"], "pending");
+    }
+
+    #[test]
+    fn another_branch_may_have_the_same_names_contact_and_address() {
+        let (mut scenario, first) = created();
+        let answer = create(&mut scenario, &second_creation()).committed();
+        let (first, second) = (
+            branch_of(&scenario, &first).founding,
+            branch_of(&scenario, &answer).founding,
+        );
+        assert_eq!(first.legal_name, second.legal_name);
+        assert_eq!(first.contact, second.contact);
+        assert_eq!(first.address, second.address);
+    }
+
+    #[test]
+    fn values_at_their_bounds_are_taken() {
+        for (path, value) in [
+            ("branchCode", json!("0A")),
+            ("branchCode", json!("Z".repeat(32))),
+            ("commandId", json!("c".repeat(512))),
+            ("legalName", json!("가".repeat(4_000))),
+            ("displayName", json!("가".repeat(4_000))),
+            ("reason", json!("가".repeat(4_000))),
+            ("address.roadAddress", json!("가".repeat(300))),
+            ("contact.phoneNumber", json!("+12345678")),
+            ("managerInvitation.displayName", json!("가".repeat(4_000))),
+            ("initialLifecycleStatus", json!("active")),
+            ("initialMembershipFeePolicy.monthlyFeeAmount", json!(0)),
+            (
+                "initialMembershipFeePolicy.monthlyFeeAmount",
+                json!(i64::MAX),
+            ),
+            (
+                "initialMembershipFeePolicy.policyVersion",
+                json!("v".repeat(4_000)),
+            ),
+            (
+                "initialMembershipFeePolicy.effectiveFrom",
+                json!("2024-02-29"),
+            ),
+        ] {
+            let answer = ask(&with(&creation(), &[(path, value.clone())])).committed();
+            if path == "initialLifecycleStatus" {
+                assert_eq!(answer["lifecycleStatus"], value);
+            }
+        }
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let long = "가".repeat(4_001);
+        for (path, value, code) in [
+            ("commandId", json!(""), "too_short"),
+            ("commandId", json!(" "), "blank"),
+            ("commandId", json!("c".repeat(513)), "too_long"),
+            ("branchCode", json!(""), "too_short"),
+            ("branchCode", json!("A"), "pattern"),
+            ("branchCode", json!("seoul"), "pattern"),
+            ("branchCode", json!("-SEOUL"), "pattern"),
+            ("branchCode", json!("A".repeat(33)), "pattern"),
+            ("expectedOrganizationRevision", json!("0"), "wrong_type"),
+            ("expectedOrganizationRevision", json!(0.5), "wrong_type"),
+            ("expectedOrganizationRevision", Value::Null, "wrong_type"),
+            (
+                "expectedOrganizationRevision",
+                json!(u64::MAX),
+                "out_of_range",
+            ),
+            ("legalName", json!("\u{3000}"), "blank"),
+            ("legalName", json!(long), "too_long"),
+            ("displayName", json!(""), "too_short"),
+            ("displayName", json!(" \t"), "blank"),
+            ("businessIdentity", json!("KR"), "wrong_type"),
+            ("businessIdentity.jurisdiction", json!("US"), "not_allowed"),
+            ("businessIdentity.jurisdiction", json!("kr"), "not_allowed"),
+            ("businessIdentity.jurisdiction", json!(82), "wrong_type"),
+            (
+                "businessIdentity.registrationNumber",
+                json!("124-81-00999"),
+                "pattern",
+            ),
+            (
+                "businessIdentity.registrationNumber",
+                json!("124-8100998"),
+                "pattern",
+            ),
+            (
+                "businessIdentity.registrationNumber",
+                json!(1_248_100_998),
+                "wrong_type",
+            ),
+            (
+                "businessIdentity.registrationNumber",
+                json!(""),
+                "too_short",
+            ),
+            ("contact.email", json!("seoul"), "pattern"),
+            (
+                "contact.email",
+                json!(format!("a@{}.org", "b".repeat(250))),
+                "too_long",
+            ),
+            ("contact.phoneNumber", json!("02-1234-5678"), "pattern"),
+            ("contact.phoneNumber", json!("+1234567"), "pattern"),
+            ("address.postalCode", json!("4524"), "pattern"),
+            ("address.roadAddress", json!("가".repeat(301)), "too_long"),
+            ("address.detailAddress", json!(" "), "blank"),
+            ("address.detailAddress", Value::Null, "wrong_type"),
+            ("managerInvitation.email", json!("@example.org"), "pattern"),
+            ("managerInvitation.displayName", json!(" "), "blank"),
+            ("initialLifecycleStatus", json!("closed"), "not_allowed"),
+            ("initialLifecycleStatus", json!(""), "too_short"),
+            (
+                "initialMembershipFeePolicy.policyVersion",
+                json!(" "),
+                "blank",
+            ),
+            (
+                "initialMembershipFeePolicy.monthlyFeeAmount",
+                json!(-1),
+                "out_of_range",
+            ),
+            (
+                "initialMembershipFeePolicy.monthlyFeeAmount",
+                json!(1e3),
+                "wrong_type",
+            ),
+            (
+                "initialMembershipFeePolicy.currencyCode",
+                json!("USD"),
+                "not_allowed",
+            ),
+            (
+                "initialMembershipFeePolicy.effectiveFrom",
+                json!("2026-02-29"),
+                "pattern",
+            ),
+            ("reason", json!(""), "too_short"),
+            ("reason", json!("\n"), "blank"),
+            ("reason", json!(long), "too_long"),
+        ] {
+            let then = ask(&with(&creation(), &[(path, value.clone())]));
+            assert_eq!(then.faults(), faults([(path, code)]), "{path} {value}");
+        }
+    }
+
+    #[test]
+    fn every_member_must_be_there() {
+        let body = creation();
+        let members = members_of(&body);
+        assert_eq!(members.len(), 12 + 2 + 2 + 3 + 2 + 4);
+        for member in members {
+            let then = ask(&without(&body, &member));
+            assert_eq!(then.faults(), faults([(&member, "required")]));
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let mut body = with(
+            &without(&creation(), "reason"),
+            &[
+                ("branchCode", json!("a")),
+                ("businessIdentity.jurisdiction", json!("JP")),
+                ("businessIdentity.registrationNumber", json!("1")),
+                ("contact.email", json!("x")),
+                ("initialMembershipFeePolicy.monthlyFeeAmount", json!(-1)),
+            ],
+        );
+        body["address"]["country"] = json!("KR");
+        body["status"] = json!("active");
+        let mut found = ask(&body).faults();
+        found.sort();
+        assert_eq!(
+            found,
+            faults([
+                ("address.country", "unknown_field"),
+                ("branchCode", "pattern"),
+                ("businessIdentity.jurisdiction", "not_allowed"),
+                ("businessIdentity.registrationNumber", "pattern"),
+                ("contact.email", "pattern"),
+                (
+                    "initialMembershipFeePolicy.monthlyFeeAmount",
+                    "out_of_range"
+                ),
+                ("reason", "required"),
+                ("status", "unknown_field"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_takes_both_spellings_of_a_number_for_one() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        let body = creation();
+        assert_eq!(of(&body).to_hex(), FINGERPRINT);
+        let plain = [("businessIdentity.registrationNumber", json!("1248100998"))];
+        assert_eq!(of(&with(&body, &plain)), of(&body));
+        for (path, value, _) in taken().into_iter().skip(1) {
+            let body = second_creation();
+            assert_ne!(of(&with(&body, &[(path, value)])), of(&body), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_replay_shows_the_first_answer_with_its_last_member_turned_round() {
+        let (scenario, answer) = created();
+        let body = to_json(&BranchView::new(&branch_of(&scenario, &answer)));
+        let replayed: Value = serde_json::from_slice(&row(NAME).operation.replayed(body)).unwrap();
+        assert_eq!(
+            replayed,
+            with(&answer, &[("idempotentReplay", json!(true))])
+        );
+    }
+
+    #[test]
+    fn the_rejections_stand_in_their_order() {
+        assert_eq!(
+            CreateBranch::REJECTIONS,
+            [
+                (Class::Forbidden, "permission_denied"),
+                (Class::Conflict, "organization_revision_stale"),
+                (Class::Conflict, "business_identity_conflict"),
+                (Class::Conflict, "branch_code_conflict"),
+                (Class::Conflict, "invitation_conflict"),
+                (Class::Conflict, "command_id_reused"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! Branches of the one organization, their first managers, how they present themselves, and the
+//! accounts that they settle with.
+//!
+//! ```text
+//!  organization  revision n ──create──▶ n + 1
+//!  branch        (none) ──create──▶ invitation pending ──accept_invitation──▶ manager active
+//!                       a side effect that is pending is completed by an event of its own
+//!  profile       (none) ──first fact, or create──▶ revision ──update_profile, later fact──▶ …
+//!  snapshot      (none) ──snapshot_settlement_account──▶ never changes
+//! ```
+
+pub mod accept_invitation;
+pub mod account_snapshot;
+pub mod business_registration;
+pub mod create;
+pub mod office_profile;
+pub mod onboarding;
+pub mod organization;
+pub mod read_account_snapshot;
+pub mod read_branch;
+pub mod read_office_profile;
+pub mod read_organization;
+#[cfg(test)]
+mod samples;
+pub mod snapshot_settlement_account;
+pub mod state;
+pub mod update_profile;

@@ -1,0 +1,200 @@
+//! How a branch presents itself: a fact of another system's, which the branch may update.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::actor::Actor;
+use crate::base::revision::Revision;
+use crate::base::text::{Ident, Text};
+use crate::base::time::Instant;
+use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::words;
+
+words! {
+    /// Which facts of a branch office a revision is of.
+    pub enum FactGroup {
+        /// How it presents itself.
+        Profile = "profile",
+        /// Where it stands.
+        Lifecycle = "lifecycle",
+        /// What it settles with.
+        SettlementAccount = "settlement_account",
+        /// What it pays.
+        MembershipFeePolicy = "membership_fee_policy",
+        /// What it signs in with.
+        CredentialRotation = "credential_rotation",
+    }
+}
+
+/// What is known of a revision that was made here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Update {
+    /// The revision's identifier.
+    pub revision_id: Ident,
+    /// Who made it: the token's subject.
+    pub subject: Box<str>,
+    /// Why.
+    pub reason: Text,
+}
+
+/// A branch office's profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchOfficeProfile {
+    /// Its identifier, branchOfficeProfileId.
+    pub id: Box<str>,
+    /// Its revision; a fact that comes in brings its own.
+    pub revision: Revision,
+    /// How the branch presents itself.
+    pub facts: BranchOfficeProfileFact,
+    /// When it came to stand so.
+    pub effective_at: Instant,
+    /// The update that made it stand so; `None` when that was a fact.
+    pub update: Option<Update>,
+    /// The identifiers of all revisions that were made here, oldest first: each is given once.
+    pub revision_ids: Vec<Ident>,
+}
+
+/// A fact comes in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactCameIn {
+    /// The profile.
+    pub id: Box<str>,
+    /// The fact's revision.
+    pub revision: Revision,
+    /// What it says.
+    pub facts: BranchOfficeProfileFact,
+}
+
+/// The profile is updated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileUpdated {
+    /// The update.
+    pub update: Update,
+    /// How the branch presents itself from now on.
+    pub facts: BranchOfficeProfileFact,
+}
+
+/// What can happen to a profile. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum BranchOfficeProfileEvent {
+    /// A fact comes in; the first one gives birth to the profile.
+    FactCameIn(Box<FactCameIn>),
+    /// The profile is updated.
+    Updated(Box<ProfileUpdated>),
+}
+
+impl Resource for BranchOfficeProfile {
+    const KIND: Kind = BranchOfficeProfileFact::KIND;
+    type Event = BranchOfficeProfileEvent;
+
+    fn apply(state: Option<Self>, event: &BranchOfficeProfileEvent, at: Instant) -> Self {
+        match (state, event) {
+            (state, BranchOfficeProfileEvent::FactCameIn(fact)) => Self {
+                id: fact.id.clone(),
+                revision: fact.revision,
+                facts: fact.facts.clone(),
+                effective_at: at,
+                update: None,
+                revision_ids: state.map_or_else(Vec::new, |profile| profile.revision_ids),
+            },
+            (Some(mut profile), BranchOfficeProfileEvent::Updated(updated)) => {
+                profile.revision = profile.revision.next();
+                profile.facts = updated.facts.clone();
+                profile.effective_at = at;
+                profile
+                    .revision_ids
+                    .push(updated.update.revision_id.clone());
+                profile.update = Some(updated.update.clone());
+                profile
+            }
+            (None, BranchOfficeProfileEvent::Updated(_)) => {
+                panic!("a profile that does not exist cannot be updated")
+            }
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.revision_ids.iter().map(profile_revision).collect()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let last = self.update.as_ref().map(|update| &update.revision_id);
+        if last.is_some() && last != self.revision_ids.last() {
+            return Err("the update that stands is not the last one".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl FactHolder for BranchOfficeProfile {
+    type Facts = BranchOfficeProfileFact;
+
+    fn fact(&self) -> Option<(Revision, &BranchOfficeProfileFact)> {
+        Some((self.revision, &self.facts))
+    }
+
+    fn put(
+        _: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        facts: &BranchOfficeProfileFact,
+    ) -> Option<BranchOfficeProfileEvent> {
+        Some(BranchOfficeProfileEvent::FactCameIn(Box::new(FactCameIn {
+            id: id.into(),
+            revision,
+            facts: facts.clone(),
+        })))
+    }
+}
+
+/// The name that the profile with this revision holds.
+#[must_use]
+pub fn profile_revision(revision_id: &Ident) -> Name {
+    Name::new(Space::ProfileRevision, &[revision_id])
+}
+
+/// Whether the actor may update, and read, the profile with this identifier.
+#[must_use]
+pub fn may_update(actor: &Actor, branch_office_profile_id: &str) -> bool {
+    actor.is_headquarters() || actor.manages_branch(branch_office_profile_id)
+}
+
+/// The revision at which a profile stands.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileRevisionView<'a> {
+    revision_id: Option<&'a Ident>,
+    branch_office_profile_id: &'a str,
+    revision_number: Revision,
+    fact_group: FactGroup,
+    actor_id: Option<&'a str>,
+    reason: Option<&'a Text>,
+    effective_at: Instant,
+}
+
+impl<'a> ProfileRevisionView<'a> {
+    /// The revision at which this profile stands. Who made it, why, and its identifier are known
+    /// only when it was made here.
+    #[must_use]
+    pub fn new(profile: &'a BranchOfficeProfile) -> Self {
+        let update = profile.update.as_ref();
+        Self {
+            revision_id: update.map(|update| &update.revision_id),
+            branch_office_profile_id: &profile.id,
+            revision_number: profile.revision,
+            fact_group: FactGroup::Profile,
+            actor_id: update.map(|update| &*update.subject),
+            reason: update.map(|update| &update.reason),
+            effective_at: profile.effective_at,
+        }
+    }
+}

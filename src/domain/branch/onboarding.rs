@@ -1,0 +1,235 @@
+//! The side effects of a branch's creation in other systems, and what they make of its outcome.
+//!
+//! Each side effect is a message in the outbox of the commit that creates the branch. One that
+//! the directory has carried out in that commit is completed from the start; one that it has not
+//! answered in time is pending, and an event on the branch completes it later.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::time::Instant;
+use crate::domain::operation::Disposition;
+use crate::words;
+
+words! {
+    /// What is to happen in another system; in the order in which they are told.
+    pub enum SideEffectKind {
+        /// The branch's operator gets an identity.
+        OperatorIdentity = "operator_identity",
+        /// The branch's relationships are put in place.
+        AuthorizationRelationship = "authorization_relationship",
+        /// The invitation goes out to the first manager.
+        ManagerInvitation = "manager_invitation",
+    }
+}
+
+impl SideEffectKind {
+    /// What the message in the outbox is about.
+    #[must_use]
+    pub const fn topic(self) -> &'static str {
+        match self {
+            Self::OperatorIdentity => "branch_onboarding.operator_identity",
+            Self::AuthorizationRelationship => "branch_onboarding.authorization_relationship",
+            Self::ManagerInvitation => "branch_onboarding.manager_invitation",
+        }
+    }
+}
+
+words! {
+    /// How far a side effect is.
+    pub enum SideEffectStatus {
+        /// On its way.
+        Pending = "pending",
+        /// Done.
+        Completed = "completed",
+    }
+}
+
+words! {
+    /// How far the creation of a branch is.
+    pub enum OutcomeStatus {
+        /// Nothing is missing.
+        Completed = "completed",
+        /// A side effect is still on its way.
+        RepairPending = "repair_pending",
+    }
+}
+
+words! {
+    /// How far relationships are on their way to the authorization system.
+    pub enum AuthorizationRelationshipStatus {
+        /// Not in place yet.
+        Pending = "pending",
+        /// In place.
+        Applied = "applied",
+        /// In the outbox.
+        Queued = "queued",
+    }
+}
+
+/// One side effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SideEffect {
+    /// What happens.
+    pub kind: SideEffectKind,
+    /// How far it is.
+    pub status: SideEffectStatus,
+    /// The number of its message.
+    pub outbox_message_id: i64,
+}
+
+impl SideEffect {
+    /// Whether it is on its way.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.status == SideEffectStatus::Pending
+    }
+}
+
+/// That side effects are pending, and will be tried until they are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repair {
+    /// The repair's identifier.
+    pub repair_id: Uuid,
+    /// When it was scheduled.
+    pub scheduled_at: Instant,
+}
+
+/// What a directory has made of each side effect by the time of the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryAnswers {
+    /// Of the operator's identity.
+    pub operator_identity: SideEffectStatus,
+    /// Of the relationships.
+    pub authorization_relationship: SideEffectStatus,
+    /// Of the invitation.
+    pub manager_invitation: SideEffectStatus,
+}
+
+impl DirectoryAnswers {
+    /// The embedded directory: all is done in the commit itself.
+    pub const EMBEDDED: Self = Self {
+        operator_identity: SideEffectStatus::Completed,
+        authorization_relationship: SideEffectStatus::Completed,
+        manager_invitation: SideEffectStatus::Completed,
+    };
+
+    /// What it has made of the side effect of this kind.
+    #[must_use]
+    pub const fn of(self, kind: SideEffectKind) -> SideEffectStatus {
+        match kind {
+            SideEffectKind::OperatorIdentity => self.operator_identity,
+            SideEffectKind::AuthorizationRelationship => self.authorization_relationship,
+            SideEffectKind::ManagerInvitation => self.manager_invitation,
+        }
+    }
+}
+
+/// What side effects make of the creation of a branch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How far it is.
+    pub status: OutcomeStatus,
+    /// How far the relationships are.
+    pub authorization_relationship: AuthorizationRelationshipStatus,
+    /// Whether the operator's identity is there.
+    pub has_operator_identity: bool,
+    /// The side effects that are on their way, in their order.
+    pub pending: Vec<SideEffect>,
+}
+
+impl Outcome {
+    /// How far a commit is that leaves these side effects.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self.status {
+            OutcomeStatus::Completed => Disposition::Done,
+            OutcomeStatus::RepairPending => Disposition::Accepted,
+        }
+    }
+}
+
+/// What `side_effects` make of the creation of a branch. A kind that is not among them is not on
+/// its way: there was nothing to do.
+#[must_use]
+pub fn outcome(side_effects: &[SideEffect]) -> Outcome {
+    let pending: Vec<_> = side_effects
+        .iter()
+        .filter(|effect| effect.is_pending())
+        .copied()
+        .collect();
+    let is_done = |kind| pending.iter().all(|effect| effect.kind != kind);
+    Outcome {
+        status: if pending.is_empty() {
+            OutcomeStatus::Completed
+        } else {
+            OutcomeStatus::RepairPending
+        },
+        authorization_relationship: if is_done(SideEffectKind::AuthorizationRelationship) {
+            AuthorizationRelationshipStatus::Applied
+        } else {
+            AuthorizationRelationshipStatus::Pending
+        },
+        has_operator_identity: is_done(SideEffectKind::OperatorIdentity),
+        pending,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effects(statuses: [SideEffectStatus; 3]) -> Vec<SideEffect> {
+        let kinds = SideEffectKind::ALL.into_iter().zip(statuses);
+        kinds
+            .zip(1..)
+            .map(|((kind, status), outbox_message_id)| SideEffect {
+                kind,
+                status,
+                outbox_message_id,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_outcome_is_completed_when_and_only_when_nothing_is_pending() {
+        use SideEffectStatus::{Completed, Pending};
+        for identity in SideEffectStatus::ALL {
+            for relationship in SideEffectStatus::ALL {
+                for invitation in SideEffectStatus::ALL {
+                    let statuses = [identity, relationship, invitation];
+                    let effects = effects(statuses);
+                    let outcome = outcome(&effects);
+                    let all_done = statuses == [Completed; 3];
+                    assert_eq!(outcome.status == OutcomeStatus::Completed, all_done);
+                    assert_eq!(outcome.disposition() == Disposition::Done, all_done);
+                    assert_eq!(outcome.has_operator_identity, identity == Completed);
+                    assert_eq!(
+                        outcome.authorization_relationship,
+                        match relationship {
+                            Pending => AuthorizationRelationshipStatus::Pending,
+                            Completed => AuthorizationRelationshipStatus::Applied,
+                        }
+                    );
+                    let mut expected = effects;
+                    expected.retain(|effect| effect.status == Pending);
+                    assert_eq!(outcome.pending, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_was_nothing_to_do_nothing_is_pending() {
+        assert_eq!(outcome(&[]).status, OutcomeStatus::Completed);
+    }
+
+    #[test]
+    fn the_embedded_directory_leaves_nothing_pending() {
+        for kind in SideEffectKind::ALL {
+            let status = DirectoryAnswers::EMBEDDED.of(kind);
+            assert_eq!(status, SideEffectStatus::Completed, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The one organization: how many branches it has, and the revision that their creation advances.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::resource::{Kind, Resource};
+
+/// The identifier of the one there is.
+const ID: &str = "organization";
+
+/// The organization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Organization {
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// How many branches it has.
+    pub branch_count: i64,
+}
+
+/// What can happen to the organization. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum OrganizationEvent {
+    /// It gets one more branch.
+    BranchAdded {
+        /// The branch.
+        branch_id: Uuid,
+    },
+}
+
+impl Organization {
+    /// How it stands before its first branch: there is one from the beginning, at revision 1.
+    pub const BEFORE_FIRST_BRANCH: Self = Self {
+        revision: Revision::FIRST,
+        branch_count: 0,
+    };
+
+    /// Its key.
+    #[must_use]
+    pub fn the_key() -> Digest {
+        Self::KIND.key(&[ID])
+    }
+}
+
+impl Resource for Organization {
+    const KIND: Kind = Kind {
+        tag: 104,
+        name: "organization",
+    };
+    type Event = OrganizationEvent;
+
+    fn apply(state: Option<Self>, event: &OrganizationEvent, _: Instant) -> Self {
+        let OrganizationEvent::BranchAdded { .. } = event;
+        let before = state.unwrap_or(Self::BEFORE_FIRST_BRANCH);
+        Self {
+            revision: before.revision.next(),
+            branch_count: before.branch_count + 1,
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![ID.to_owned()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let first = Self::BEFORE_FIRST_BRANCH.revision.number();
+        if self.branch_count < 1 || self.revision.number() - first != self.branch_count {
+            return Err(format!(
+                "{} branches at revision {}",
+                self.branch_count, self.revision
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_branch_advances_it_by_one() {
+        let event = OrganizationEvent::BranchAdded {
+            branch_id: Uuid::nil(),
+        };
+        let mut state = None;
+        for count in 1..=3 {
+            let next = Organization::apply(state, &event, Instant::default());
+            assert_eq!(
+                (next.revision.number(), next.branch_count),
+                (count + 1, count)
+            );
+            assert_eq!(next.validate(), Ok(()));
+            assert_eq!(next.key(), Organization::the_key());
+            state = Some(next);
+        }
+        let mut wrong = state.unwrap();
+        wrong.branch_count += 1;
+        assert!(wrong.validate().unwrap_err().contains("revision 4"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Reading a branch as it stands: for the head office and whoever may create branches, for its
+//! managers, and for whom its invitation is or was.
+
+use super::state::{BRANCH_CREATE, Branch, BranchView};
+use crate::base::actor::Actor;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::rejection::Rejection;
+
+/// Reads the branch that the path names.
+///
+/// # Errors
+/// `not_found` when it does not exist, or is not for the actor to see.
+pub fn read_branch(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let id = request.param("branchId");
+    let branch = request.view.get::<Branch>(&[id]);
+    let Some(branch) = branch.filter(|branch| may_read(request.actor, id, branch)) else {
+        return Err(Rejection::not_found());
+    };
+    Found::at_revision(&branch, &BranchView::new(&branch))
+}
+
+fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {
+    let invited = |email| branch.invites(email) || branch.was_accepted_by(email, &actor.subject);
+    actor.is_headquarters()
+        || actor.has_permission(BRANCH_CREATE)
+        || actor.manages_branch(branch_id)
+        || actor.verified_email().is_some_and(invited)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{administrator, created, headquarters, invitee, with, with_email};
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::domain::scenario::{Scenario, actor, manager};
+
+    fn read(
+        scenario: &mut Scenario,
+        reader: Actor,
+        id: &str,
+    ) -> Result<(String, Value), Rejection> {
+        let path = [("branchId", id)];
+        scenario.acting(reader).read("read_branch", &path)
+    }
+
+    fn accept(scenario: &mut Scenario) -> Value {
+        let body = json!({"expectedOnboardingRevision": 1});
+        let then = scenario
+            .acting(invitee())
+            .when("accept_manager_invitation", &[], &body);
+        then.committed()
+    }
+
+    #[test]
+    fn a_branch_reads_as_its_creation_was_answered() {
+        let (mut scenario, answer) = created();
+        let id = answer["branchId"].as_str().unwrap();
+        let permitted = Actor {
+            kind: ActorKind::SystemWorkflow,
+            ..administrator()
+        };
+        for reader in [
+            administrator(),
+            headquarters(),
+            permitted,
+            manager("manager-9", id),
+            invitee(),
+        ] {
+            let found = read(&mut scenario, reader, id).unwrap();
+            assert_eq!(found, ("1".to_owned(), answer.clone()));
+        }
+    }
+
+    #[test]
+    fn after_the_acceptance_it_shows_the_manager() {
+        let (mut scenario, answer) = created();
+        let id = answer["branchId"].as_str().unwrap();
+        let activation = accept(&mut scenario);
+        let expected = with(
+            &answer,
+            &[
+                ("revision", json!(2)),
+                ("managerInvitationStatus", json!("accepted")),
+                ("allowedNextActions", json!(["update_branch_profile"])),
+                (
+                    "managerMembership.managerMembershipId",
+                    activation["branchMembershipId"].clone(),
+                ),
+                ("managerMembership.managerMembershipStatus", json!("active")),
+                (
+                    "managerInvitation.managerInvitationStatus",
+                    json!("accepted"),
+                ),
+                ("managerInvitation.allowedNextActions", json!([])),
+            ],
+        );
+        let found = ("2".to_owned(), expected);
+        for reader in [headquarters(), manager("manager-1", id), invitee()] {
+            assert_eq!(read(&mut scenario, reader, id).unwrap(), found);
+        }
+    }
+
+    #[test]
+    fn others_do_not_learn_that_it_exists() {
+        let (mut scenario, answer) = created();
+        let id = answer["branchId"].as_str().unwrap().to_owned();
+        let mut others: Vec<_> = ActorKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != ActorKind::HeadquartersAdministrator)
+            .map(|kind| actor(kind, "somebody"))
+            .collect();
+        others.push(manager("manager-1", "another"));
+        others.push(Actor {
+            kind: ActorKind::BranchFinanceOperator,
+            ..manager("operator-1", &id)
+        });
+        others.push(with_email(invitee(), "mina.kim@example.org", false));
+        others.push(with_email(invitee(), "juno@example.org", true));
+        for other in others {
+            let found = read(&mut scenario, other, &id);
+            assert_eq!(found, Err(Rejection::not_found()));
+        }
+        // Once it is accepted, the address alone opens it no more.
+        accept(&mut scenario);
+        let namesake = Actor {
+            subject: "manager-2".into(),
+            ..invitee()
+        };
+        let found = read(&mut scenario, namesake, &id);
+        assert_eq!(found, Err(Rejection::not_found()));
+        for unknown in ["", "branch-1", &id.to_uppercase()[..35]] {
+            let found = read(&mut scenario, administrator(), unknown);
+            assert_eq!(found, Err(Rejection::not_found()));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Branches, people and commands that the tests of this group share.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::create::{self, CreateBranch};
+use super::onboarding::DirectoryAnswers;
+use super::organization::Organization;
+use super::state::{BRANCH_CREATE, Branch};
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::Digest;
+use crate::catalogue::{OPERATIONS, Row};
+use crate::domain::operation::{Context, Decision, Erased, Operation};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Name;
+use crate::domain::scenario::{Scenario, actor};
+
+/// Sets members of `body` to other values; a path of several members is written with dots.
+pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    for (path, value) in changes {
+        *body
+            .pointer_mut(&pointer(path))
+            .unwrap_or_else(|| panic!("{path}")) = value.clone();
+    }
+    body
+}
+
+/// Leaves the member at `path` out of `body`.
+pub(super) fn without(body: &Value, path: &str) -> Value {
+    let mut body = body.clone();
+    let pointer = pointer(path);
+    let (parent, member) = pointer.rsplit_once('/').unwrap();
+    let parent = body.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    parent.remove(member).unwrap_or_else(|| panic!("{path}"));
+    body
+}
+
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
+}
+
+/// Each member of `body`, its groups' members too, as a path with dots.
+pub(super) fn members_of(body: &Value) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (name, value) in body.as_object().unwrap() {
+        paths.push(name.clone());
+        if value.is_object() {
+            let inner = members_of(value);
+            paths.extend(inner.into_iter().map(|path| format!("{name}.{path}")));
+        }
+    }
+    paths
+}
+
+/// Places and codes as a scenario tells them.
+pub(super) fn faults<const N: usize>(
+    faults: [(&str, &'static str); N],
+) -> Vec<(String, &'static str)> {
+    faults.map(|(path, code)| (path.to_owned(), code)).into()
+}
+
+/// A refusal's class, code and places.
+pub(super) fn summary(refusal: &Rejection) -> (Class, &'static str, Vec<&str>) {
+    let places = refusal.conflicting.iter().map(AsRef::as_ref).collect();
+    (refusal.class, refusal.code, places)
+}
+
+/// The identifier numbered so by the scenario.
+pub(super) fn minted(number: u64) -> String {
+    format!("01990000-0000-7000-8000-{number:012x}")
+}
+
+/// An administrator of the head office who may create branches.
+pub(super) fn administrator() -> Actor {
+    Actor {
+        permissions: vec![BRANCH_CREATE.into()],
+        ..headquarters()
+    }
+}
+
+/// An administrator of the head office without any permission.
+pub(super) fn headquarters() -> Actor {
+    actor(ActorKind::HeadquartersAdministrator, "admin-1")
+}
+
+/// The actor, with an e-mail address.
+pub(super) fn with_email(actor: Actor, email: &str, verified: bool) -> Actor {
+    Actor {
+        email: Some(email.into()),
+        email_verified: verified,
+        ..actor
+    }
+}
+
+/// Who has the invitation of [`creation`]; the token does not name the branch yet.
+pub(super) fn invitee() -> Actor {
+    with_email(
+        actor(ActorKind::BranchManager, "manager-1"),
+        "mina.kim@example.org",
+        true,
+    )
+}
+
+/// The first branch is created.
+pub(super) fn creation() -> Value {
+    json!({
+        "commandId": "command-1",
+        "branchCode": "SEOUL-1",
+        "expectedOrganizationRevision": 1,
+        "legalName": "서울산후케어 주식회사",
+        "displayName": "서울 1지점",
+        "businessIdentity": {"jurisdiction": "KR", "registrationNumber": "124-81-00998"},
+        "contact": {"email": "seoul@example.org", "phoneNumber": "+82212345678"},
+        "address": {
+            "postalCode": "04524",
+            "roadAddress": "서울 중구 세종대로 110",
+            "detailAddress": "1층",
+        },
+        "managerInvitation": {"email": "Mina.Kim@Example.org", "displayName": "김 미나"},
+        "initialLifecycleStatus": "preparing",
+        "initialMembershipFeePolicy": {
+            "policyVersion": "2026-1",
+            "monthlyFeeAmount": 300_000,
+            "currencyCode": "KRW",
+            "effectiveFrom": "2026-12-01",
+        },
+        "reason": "The first one in Seoul.",
+    })
+}
+
+/// A second branch is created, which shares nothing with the first.
+pub(super) fn second_creation() -> Value {
+    with(
+        &creation(),
+        &[
+            ("commandId", json!("command-2")),
+            ("branchCode", json!("SEOUL-2")),
+            ("expectedOrganizationRevision", json!(2)),
+            ("businessIdentity.registrationNumber", json!("220-81-62517")),
+            ("managerInvitation.email", json!("juno@example.org")),
+        ],
+    )
+}
+
+/// A service in which the administrator has created one branch, and the answer.
+pub(super) fn created() -> (Scenario, Value) {
+    created_with(DirectoryAnswers::EMBEDDED)
+}
+
+/// The same, with a directory that answers so.
+pub(super) fn created_with(answers: DirectoryAnswers) -> (Scenario, Value) {
+    let mut scenario = Scenario::new();
+    scenario.acting(administrator());
+    let row = row("create_branch");
+    let operation: &dyn crate::domain::operation::AnyOperation = match answers {
+        DirectoryAnswers::EMBEDDED => row.operation,
+        SILENT => &Erased::<Silent>::NEW,
+        INVITATION_LATE => &Erased::<InvitationLate>::NEW,
+        other => panic!("no such directory: {other:?}"),
+    };
+    let answer = scenario
+        .when_decided_by(operation, row, "key-1", &[], &creation())
+        .committed();
+    (scenario, answer)
+}
+
+/// The row of an operation.
+pub(super) fn row(name: &str) -> &'static Row {
+    OPERATIONS.iter().find(|row| row.name == name).unwrap()
+}
+
+/// The branch that this answer tells of.
+pub(super) fn branch_of(scenario: &Scenario, answer: &Value) -> Branch {
+    let id = answer["branchId"].as_str().unwrap();
+    scenario.state(&[id]).unwrap()
+}
+
+/// A directory that answers nothing in time.
+pub(super) const SILENT: DirectoryAnswers = {
+    use super::onboarding::SideEffectStatus::Pending;
+    DirectoryAnswers {
+        operator_identity: Pending,
+        authorization_relationship: Pending,
+        manager_invitation: Pending,
+    }
+};
+
+/// A directory that is late with the invitation alone.
+pub(super) const INVITATION_LATE: DirectoryAnswers = DirectoryAnswers {
+    manager_invitation: super::onboarding::SideEffectStatus::Pending,
+    ..DirectoryAnswers::EMBEDDED
+};
+
+/// The creation of a branch where the directory answers otherwise.
+macro_rules! elsewhere {
+    ($name:ident, $answers:expr) => {
+        struct $name;
+
+        impl Operation for $name {
+            type Command = create::Command;
+            type Resource = Organization;
+            const REJECTIONS: &'static [(Class, &'static str)] = CreateBranch::REJECTIONS;
+
+            fn target(command: &create::Command, context: &Context<'_>) -> Option<Digest> {
+                CreateBranch::target(command, context)
+            }
+
+            fn names(command: &create::Command, context: &Context<'_>) -> Vec<Name> {
+                CreateBranch::names(command, context)
+            }
+
+            fn decide(
+                state: Option<&Organization>,
+                command: &create::Command,
+                context: &Context<'_>,
+            ) -> Result<Decision<Organization>, Rejection> {
+                create::create(state, command, context, $answers)
+            }
+        }
+    };
+}
+
+elsewhere!(Silent, SILENT);
+elsewhere!(InvitationLate, INVITATION_LATE);

@@ -1,0 +1,766 @@
+//! A branch: its state, how events change it, how it is shown.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::business_registration::BusinessRegistrationNumber;
+use super::onboarding::{
+    AuthorizationRelationshipStatus, OutcomeStatus, Repair, SideEffect, SideEffectKind,
+    SideEffectStatus, outcome,
+};
+use crate::base::address::Address;
+use crate::base::digest::Fingerprint;
+use crate::base::json::AtLeast;
+use crate::base::revision::Revision;
+use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
+use crate::base::time::{Date, Instant};
+use crate::domain::operation::Commit;
+use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::{members, words};
+
+/// The permission to create branches.
+pub const BRANCH_CREATE: &str = "branch:create";
+
+words! {
+    /// Whose register a business stands in.
+    pub enum Jurisdiction {
+        /// Korea.
+        Korea = "KR",
+    }
+}
+
+words! {
+    /// Where a branch stands when it is created.
+    pub enum LifecycleStatus {
+        /// Not open yet.
+        Preparing = "preparing",
+        /// Open.
+        Active = "active",
+    }
+}
+
+words! {
+    /// The currency of a fee.
+    pub enum Currency {
+        /// Korean won.
+        Won = "KRW",
+    }
+}
+
+words! {
+    /// Where the invitation of the first manager stands.
+    pub enum InvitationStatus {
+        /// Nobody has accepted it.
+        Pending = "pending",
+        /// It was accepted.
+        Accepted = "accepted",
+    }
+}
+
+words! {
+    /// Where the membership of the first manager stands.
+    pub enum MembershipStatus {
+        /// The manager is a member.
+        Active = "active",
+    }
+}
+
+words! {
+    /// Where the policy of a membership fee stands.
+    pub enum FeePolicyStatus {
+        /// It is written down.
+        Recorded = "recorded",
+    }
+}
+
+words! {
+    /// What became of the operator's identity.
+    pub enum IdentityDisposition {
+        /// It came into being with the branch.
+        Created = "created",
+    }
+}
+
+words! {
+    /// What comes next for a branch.
+    pub enum NextAction {
+        /// The invited manager accepts.
+        AcceptManagerInvitation = "accept_manager_invitation",
+        /// The manager updates how the branch presents itself.
+        UpdateBranchProfile = "update_branch_profile",
+    }
+}
+
+members! {
+    /// Which business a branch is: one branch to a business.
+    pub struct BusinessIdentity {
+        /// Whose register it stands in.
+        pub jurisdiction: Jurisdiction = "jurisdiction",
+        /// Its number there.
+        pub registration_number: BusinessRegistrationNumber = "registrationNumber",
+    }
+}
+
+impl BusinessIdentity {
+    /// The name that the branch of this business holds.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        let number = self.registration_number.digits();
+        Name::new(
+            Space::BusinessIdentity,
+            &[self.jurisdiction.as_str(), number],
+        )
+    }
+
+    /// Its entry, as the branch's profile refers to it.
+    #[must_use]
+    pub fn reference(&self) -> Ident {
+        let number = self.registration_number.digits();
+        Ident::from_trusted(format!("{}/{number}", self.jurisdiction.as_str()))
+    }
+}
+
+members! {
+    /// How a branch is reached.
+    pub struct Contact {
+        /// Its e-mail address.
+        pub email: Email = "email",
+        /// Its phone number.
+        pub phone_number: PhoneNumber = "phoneNumber",
+    }
+}
+
+members! {
+    /// Who is invited to be the first manager.
+    pub struct Invitee {
+        /// Where the invitation goes to.
+        pub email: Email = "email",
+        /// How the invitation speaks to them.
+        pub display_name: Sentence = "displayName",
+    }
+}
+
+members! {
+    /// What a branch pays for its membership.
+    pub struct FeePolicy {
+        /// The version of the policy.
+        pub policy_version: Sentence = "policyVersion",
+        /// The fee of a month, in units of the currency.
+        pub monthly_fee_amount: AtLeast<0> = "monthlyFeeAmount",
+        /// The currency.
+        pub currency_code: Currency = "currencyCode",
+        /// The first day on which it applies.
+        pub effective_from: Date = "effectiveFrom",
+    }
+}
+
+/// What a branch was created with; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Founding {
+    /// The branch, in lower case: also its branchProfileId and its branchOfficeProfileId.
+    pub branch_id: Uuid,
+    /// The organization's revision that the branch brought about.
+    pub organization_revision: Revision,
+    /// The command's identifier.
+    pub command_id: Ident,
+    /// Who created it: the token's subject.
+    pub subject: Box<str>,
+    /// Why.
+    pub reason: Sentence,
+    /// The fingerprint of the command's facts.
+    pub fingerprint: Fingerprint,
+    /// The identifier of the audit event.
+    pub audit_event_id: Uuid,
+    /// Its code.
+    pub branch_code: BranchCode,
+    /// Its name in the register.
+    pub legal_name: Sentence,
+    /// Its name for customers.
+    pub display_name: Sentence,
+    /// Which business it is.
+    pub business_identity: BusinessIdentity,
+    /// How it is reached.
+    pub contact: Contact,
+    /// Where it is.
+    pub address: Address,
+    /// Where it stands.
+    pub lifecycle_status: LifecycleStatus,
+    /// Who is invited.
+    pub invitee: Invitee,
+    /// The identifier of the invitation.
+    pub invitation_id: Uuid,
+    /// The identifier that its operator has, or will have once that side effect is completed.
+    pub operator_identity_id: Uuid,
+    /// What it pays.
+    pub fee_policy: FeePolicy,
+    /// The identifier of that policy.
+    pub fee_policy_id: Uuid,
+}
+
+impl Founding {
+    /// The relationships of the branch in the authorization system.
+    #[must_use]
+    pub fn relationships(&self) -> [RelationshipTuple; 2] {
+        let tuple = |relation, subject| RelationshipTuple {
+            object: format!("branch/{}", self.branch_id),
+            relation,
+            subject,
+        };
+        [
+            tuple("parent", "headquarters".to_owned()),
+            tuple(
+                "operator",
+                format!("operator-identity/{}", self.operator_identity_id),
+            ),
+        ]
+    }
+}
+
+/// A relationship as the authorization system knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RelationshipTuple {
+    object: String,
+    relation: &'static str,
+    subject: String,
+}
+
+/// That the first manager has accepted; it never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activation {
+    /// Its identifier.
+    pub activation_id: Uuid,
+    /// The manager's profile.
+    pub member_profile_id: Uuid,
+    /// The manager's membership of the branch.
+    pub branch_membership_id: Uuid,
+    /// Who accepted: the token's subject.
+    pub subject: Box<str>,
+    /// The number of the message to the authorization system.
+    pub relationship_outbox_message_id: i64,
+}
+
+/// A branch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    /// What it was created with.
+    pub founding: Founding,
+    /// When it was created.
+    pub created_at: Instant,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// What its creation brings about in other systems.
+    pub side_effects: Vec<SideEffect>,
+    /// There while a side effect is pending.
+    pub repair: Option<Repair>,
+    /// There once the first manager has accepted.
+    pub manager: Option<Manager>,
+}
+
+/// The first manager.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manager {
+    /// The acceptance.
+    pub activation: Activation,
+    /// The branch's revision that it was accepted at.
+    pub accepted_revision: Revision,
+    /// When.
+    pub accepted_at: Instant,
+}
+
+/// A branch is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchCreated {
+    /// What it is created with.
+    pub founding: Founding,
+    /// What its creation brings about, as far as it is.
+    pub side_effects: Vec<SideEffect>,
+    /// The identifier of the repair, where a side effect is pending.
+    pub repair_id: Option<Uuid>,
+}
+
+/// What can happen to a branch. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum BranchEvent {
+    /// It is created.
+    Created(Box<BranchCreated>),
+    /// The first manager accepts the invitation.
+    ManagerAccepted(Activation),
+    /// A side effect that was pending is done.
+    SideEffectCompleted {
+        /// The number of its message.
+        outbox_message_id: i64,
+    },
+}
+
+impl Resource for Branch {
+    const KIND: Kind = Kind {
+        tag: 105,
+        name: "branch",
+    };
+    type Event = BranchEvent;
+
+    fn apply(state: Option<Self>, event: &BranchEvent, at: Instant) -> Self {
+        match (state, event) {
+            (None, BranchEvent::Created(created)) => Self {
+                founding: created.founding.clone(),
+                created_at: at,
+                revision: Revision::FIRST,
+                side_effects: created.side_effects.clone(),
+                repair: created.repair_id.map(|repair_id| Repair {
+                    repair_id,
+                    scheduled_at: at,
+                }),
+                manager: None,
+            },
+            (Some(mut branch), BranchEvent::ManagerAccepted(activation)) => {
+                let manager = Manager {
+                    activation: activation.clone(),
+                    accepted_revision: branch.revision,
+                    accepted_at: at,
+                };
+                let before = branch.manager.replace(manager);
+                assert!(before.is_none(), "an invitation is accepted once");
+                branch.revision = branch.revision.next();
+                branch
+            }
+            (Some(mut branch), BranchEvent::SideEffectCompleted { outbox_message_id }) => {
+                branch.complete(*outbox_message_id);
+                branch
+            }
+            (Some(_), BranchEvent::Created(_)) => panic!("a branch is created once"),
+            (None, event) => panic!("a branch that does not exist has no {event:?}"),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.founding.branch_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        let founding = &self.founding;
+        let mut names = vec![
+            founding.business_identity.name(),
+            branch_code(&founding.branch_code),
+            branch_command(&founding.command_id),
+        ];
+        if self.manager.is_none() {
+            names.push(pending_invitation(&founding.invitee.email));
+        }
+        names
+    }
+
+    fn listed(&self) -> Vec<Name> {
+        let accepted_by = self.manager.as_ref().map(|manager| {
+            let subject = &manager.activation.subject;
+            accepted_invitations(&self.founding.invitee.email, subject)
+        });
+        accepted_by.into_iter().collect()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let pending = self.side_effects.iter().any(SideEffect::is_pending);
+        if pending != self.repair.is_some() {
+            return Err("a repair stands when and only when a side effect is pending".to_owned());
+        }
+        let accepted_at = self
+            .manager
+            .as_ref()
+            .map(|manager| manager.accepted_revision);
+        if self.revision < Revision::FIRST || accepted_at.is_some_and(|at| at >= self.revision) {
+            return Err(format!("revision {}", self.revision));
+        }
+        Ok(())
+    }
+}
+
+impl Branch {
+    /// Whether the invitation is pending, and this address has it.
+    #[must_use]
+    pub fn invites(&self, email: &str) -> bool {
+        self.manager.is_none() && self.is_of_invitee(email)
+    }
+
+    /// Whether this subject has accepted the invitation that this address had.
+    #[must_use]
+    pub fn was_accepted_by(&self, email: &str, subject: &str) -> bool {
+        let accepted = |manager: &Manager| *manager.activation.subject == *subject;
+        self.manager.as_ref().is_some_and(accepted) && self.is_of_invitee(email)
+    }
+
+    fn is_of_invitee(&self, email: &str) -> bool {
+        self.founding.invitee.email.eq_ignore_ascii_case(email)
+    }
+
+    /// The commit that completes the side effect of this message; `None` when it is not pending.
+    #[must_use]
+    pub fn complete_side_effect(
+        &self,
+        outbox_message_id: i64,
+        now: Instant,
+    ) -> Option<Commit<Self>> {
+        let is_pending = self
+            .side_effects
+            .iter()
+            .any(|effect| effect.is_pending() && effect.outbox_message_id == outbox_message_id);
+        let event = BranchEvent::SideEffectCompleted { outbox_message_id };
+        is_pending.then(|| Commit::new(Some(self), event, now))
+    }
+
+    fn complete(&mut self, outbox_message_id: i64) {
+        let effect = self
+            .side_effects
+            .iter_mut()
+            .find(|effect| effect.outbox_message_id == outbox_message_id && effect.is_pending())
+            .expect("only a side effect that is pending is completed");
+        effect.status = SideEffectStatus::Completed;
+        if !self.side_effects.iter().any(SideEffect::is_pending) {
+            self.repair = None;
+        }
+        self.revision = self.revision.next();
+    }
+}
+
+/// The name that the branch with this code holds.
+#[must_use]
+pub fn branch_code(code: &BranchCode) -> Name {
+    Name::new(Space::BranchCode, &[code])
+}
+
+/// The name that the branch holds which this command has created.
+#[must_use]
+pub fn branch_command(command_id: &Ident) -> Name {
+    Name::new(Space::BranchCommand, &[command_id])
+}
+
+/// The name that the branch holds whose invitation to this address is pending.
+///
+/// Addresses have ASCII letters only, and only those are put in lower case: another letter that
+/// Unicode turns into one of them must not pass for it.
+#[must_use]
+pub fn pending_invitation(email: &str) -> Name {
+    Name::new(Space::PendingInvitation, &[&email.to_ascii_lowercase()])
+}
+
+/// The list of the branches whose invitation to this address this subject has accepted.
+#[must_use]
+pub fn accepted_invitations(email: &str, subject: &str) -> Name {
+    Name::new(
+        Space::AcceptedInvitation,
+        &[&email.to_ascii_lowercase(), subject],
+    )
+}
+
+/// A branch as its readers see it, and as its creation is answered: how it stands.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BranchView<'a> {
+    command_id: &'a Ident,
+    actor_id: &'a str,
+    reason: &'a Sentence,
+    command_fingerprint: String,
+    branch_id: Uuid,
+    branch_code: &'a BranchCode,
+    revision: Revision,
+    organization_revision: Revision,
+    lifecycle_status: LifecycleStatus,
+    manager_invitation_status: InvitationStatus,
+    authorization_relationship_status: AuthorizationRelationshipStatus,
+    authorization_relationships: [RelationshipTuple; 2],
+    membership_fee_policy_status: FeePolicyStatus,
+    side_effects: &'a [SideEffect],
+    audit_event_id: Uuid,
+    outcome_status: OutcomeStatus,
+    repair: Option<RepairView>,
+    allowed_next_actions: Vec<NextAction>,
+    operator_identity: OperatorIdentityView,
+    manager_membership: ManagerMembershipView,
+    manager_invitation: ManagerInvitationView,
+    authorization_relationship: AuthorizationRelationshipView,
+    membership_fee_policy: MembershipFeePolicyView,
+    /// Last, so that a replay can turn it round.
+    idempotent_replay: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RepairView {
+    repair_id: Uuid,
+    scheduled_at: Instant,
+    pending_side_effects: Vec<SideEffect>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OperatorIdentityView {
+    operator_identity_id: Option<Uuid>,
+    operator_identity_disposition: Option<IdentityDisposition>,
+    side_effects: Vec<SideEffect>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagerMembershipView {
+    manager_membership_id: Option<Uuid>,
+    manager_membership_status: Option<MembershipStatus>,
+    side_effects: Vec<SideEffect>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagerInvitationView {
+    manager_invitation_status: InvitationStatus,
+    side_effects: Vec<SideEffect>,
+    allowed_next_actions: Vec<NextAction>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AuthorizationRelationshipView {
+    authorization_relationship_status: AuthorizationRelationshipStatus,
+    side_effects: Vec<SideEffect>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MembershipFeePolicyView {
+    membership_fee_policy_id: Uuid,
+    membership_fee_policy_revision: Revision,
+    membership_fee_policy_status: FeePolicyStatus,
+    side_effects: Vec<SideEffect>,
+}
+
+impl<'a> BranchView<'a> {
+    /// The branch as it stands.
+    #[must_use]
+    pub fn new(branch: &'a Branch) -> Self {
+        let founding = &branch.founding;
+        let outcome = outcome(&branch.side_effects);
+        let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
+            let effects = branch.side_effects.iter();
+            effects
+                .filter(|effect| effect.kind == kind)
+                .copied()
+                .collect()
+        };
+        let manager = branch.manager.as_ref();
+        let membership = manager.map(|manager| manager.activation.branch_membership_id);
+        let (invitation_status, invitation_actions, next_actions) = match manager {
+            None => (
+                InvitationStatus::Pending,
+                vec![NextAction::AcceptManagerInvitation],
+                vec![NextAction::AcceptManagerInvitation],
+            ),
+            Some(_) => (
+                InvitationStatus::Accepted,
+                Vec::new(),
+                vec![NextAction::UpdateBranchProfile],
+            ),
+        };
+        let identity = outcome.has_operator_identity;
+        Self {
+            command_id: &founding.command_id,
+            actor_id: &founding.subject,
+            reason: &founding.reason,
+            command_fingerprint: founding.fingerprint.to_hex(),
+            branch_id: founding.branch_id,
+            branch_code: &founding.branch_code,
+            revision: branch.revision,
+            organization_revision: founding.organization_revision,
+            lifecycle_status: founding.lifecycle_status,
+            manager_invitation_status: invitation_status,
+            authorization_relationship_status: outcome.authorization_relationship,
+            authorization_relationships: founding.relationships(),
+            membership_fee_policy_status: FeePolicyStatus::Recorded,
+            side_effects: &branch.side_effects,
+            audit_event_id: founding.audit_event_id,
+            outcome_status: outcome.status,
+            repair: branch.repair.map(|repair| RepairView {
+                repair_id: repair.repair_id,
+                scheduled_at: repair.scheduled_at,
+                pending_side_effects: outcome.pending,
+            }),
+            allowed_next_actions: next_actions,
+            operator_identity: OperatorIdentityView {
+                operator_identity_id: identity.then_some(founding.operator_identity_id),
+                operator_identity_disposition: identity.then_some(IdentityDisposition::Created),
+                side_effects: of_kind(SideEffectKind::OperatorIdentity),
+            },
+            manager_membership: ManagerMembershipView {
+                manager_membership_id: membership,
+                manager_membership_status: membership.map(|_| MembershipStatus::Active),
+                side_effects: Vec::new(),
+            },
+            manager_invitation: ManagerInvitationView {
+                manager_invitation_status: invitation_status,
+                side_effects: of_kind(SideEffectKind::ManagerInvitation),
+                allowed_next_actions: invitation_actions,
+            },
+            authorization_relationship: AuthorizationRelationshipView {
+                authorization_relationship_status: outcome.authorization_relationship,
+                side_effects: of_kind(SideEffectKind::AuthorizationRelationship),
+            },
+            membership_fee_policy: MembershipFeePolicyView {
+                membership_fee_policy_id: founding.fee_policy_id,
+                membership_fee_policy_revision: Revision::FIRST,
+                membership_fee_policy_status: FeePolicyStatus::Recorded,
+                side_effects: Vec::new(),
+            },
+            idempotent_replay: false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::samples::{
+        SILENT, administrator, branch_of, created, created_with, invitee, with_email,
+    };
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::base::codec;
+    use crate::domain::scenario::{Scenario, actor};
+
+    /// A service with one branch, of which nothing in other systems is done yet.
+    fn nothing_done() -> (Scenario, Branch) {
+        let (scenario, answer) = created_with(SILENT);
+        let branch = branch_of(&scenario, &answer);
+        (scenario, branch)
+    }
+
+    #[test]
+    fn side_effects_are_completed_one_by_one_and_the_last_one_ends_the_repair() {
+        let (mut scenario, mut branch) = nothing_done();
+        let numbers: Vec<_> = branch
+            .side_effects
+            .iter()
+            .map(|effect| effect.outbox_message_id)
+            .collect();
+        let repair_id = branch.repair.unwrap().repair_id;
+        let later = Instant::parse("2026-11-21T00:00:00Z").unwrap();
+        // The invitation first, the identity last.
+        for (done, number) in numbers.iter().rev().enumerate() {
+            let commit = branch.complete_side_effect(*number, later).unwrap();
+            branch = commit.next;
+            assert_eq!(branch.validate(), Ok(()));
+            assert!(branch.complete_side_effect(*number, later).is_none());
+            let id = branch.founding.branch_id.to_string();
+            scenario.acting(administrator());
+            scenario.given(&branch);
+            let (tag, read) = scenario.read("read_branch", &[("branchId", &id)]).unwrap();
+            assert_eq!(tag, (done + 2).to_string());
+            assert_eq!(read["revision"], done + 2);
+            let is_last = done == 2;
+            let identity = &read["operatorIdentity"];
+            assert_eq!(identity["operatorIdentityId"].is_null(), !is_last);
+            assert_eq!(identity["operatorIdentityDisposition"].is_null(), !is_last);
+            let status = if done == 0 { "pending" } else { "applied" };
+            assert_eq!(read["authorizationRelationshipStatus"], status);
+            let group = &read["authorizationRelationship"];
+            assert_eq!(group["authorizationRelationshipStatus"], status);
+            if is_last {
+                assert_eq!(read["outcomeStatus"], "completed");
+                assert_eq!(read["repair"], json!(null));
+            } else {
+                assert_eq!(read["outcomeStatus"], "repair_pending");
+                assert_eq!(read["repair"]["repairId"], repair_id.to_string());
+                assert_eq!(read["repair"]["scheduledAt"], "2026-11-20T12:00:00.000Z");
+                let pending = read["repair"]["pendingSideEffects"].as_array().unwrap();
+                assert_eq!(pending.len(), 2 - done);
+            }
+        }
+        assert!(
+            branch
+                .complete_side_effect(numbers[0] + 99, later)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn an_invitation_may_be_accepted_while_side_effects_are_pending() {
+        let (mut scenario, branch) = nothing_done();
+        scenario.acting(invitee());
+        let body = json!({"expectedOnboardingRevision": 1});
+        scenario
+            .when("accept_manager_invitation", &[], &body)
+            .committed();
+        let id = branch.founding.branch_id.to_string();
+        let branch: Branch = scenario.state(&[&id]).unwrap();
+        let number = branch.side_effects[2].outbox_message_id;
+        let next = branch
+            .complete_side_effect(number, Instant::default())
+            .unwrap()
+            .next;
+        assert_eq!(next.revision.number(), 3);
+        assert!(next.manager.is_some());
+        assert!(next.repair.is_some());
+    }
+
+    #[test]
+    fn a_branch_holds_its_invitation_s_address_until_it_is_accepted() {
+        let (scenario, answer) = created();
+        let branch = branch_of(&scenario, &answer);
+        let pending = pending_invitation("Mina.Kim@Example.org");
+        assert!(branch.names().contains(&pending));
+        assert_eq!(branch.listed(), []);
+        assert!(branch.invites("MINA.KIM@example.ORG"));
+        assert!(!branch.was_accepted_by("mina.kim@example.org", "manager-1"));
+        let event = BranchEvent::ManagerAccepted(Activation {
+            activation_id: Uuid::nil(),
+            member_profile_id: Uuid::nil(),
+            branch_membership_id: Uuid::nil(),
+            subject: "manager-1".into(),
+            relationship_outbox_message_id: 9,
+        });
+        let accepted = Branch::apply(Some(branch.clone()), &event, Instant::default());
+        assert_eq!(accepted.names().len(), branch.names().len() - 1);
+        assert!(!accepted.names().contains(&pending));
+        assert_eq!(
+            accepted.listed(),
+            [accepted_invitations("MINA.KIM@EXAMPLE.ORG", "manager-1")]
+        );
+        assert!(!accepted.invites("mina.kim@example.org"));
+        assert!(accepted.was_accepted_by("Mina.Kim@example.org", "manager-1"));
+        assert!(!accepted.was_accepted_by("mina.kim@example.org", "manager-2"));
+        assert!(!accepted.was_accepted_by("other@example.org", "manager-1"));
+    }
+
+    #[test]
+    fn a_letter_that_only_unicode_takes_for_an_ascii_one_is_another_letter() {
+        // The Kelvin sign is k in lower case, as Unicode has it.
+        assert_ne!(
+            pending_invitation("\u{212a}im@example.org"),
+            pending_invitation("kim@example.org")
+        );
+        let (mut scenario, _) = created();
+        let impostor = actor(ActorKind::BranchManager, "manager-2");
+        scenario.acting(with_email(impostor, "mina.\u{212a}im@example.org", true));
+        let body = json!({"expectedOnboardingRevision": 1});
+        let then = scenario.when("accept_manager_invitation", &[], &body);
+        assert_eq!(then.code(), "permission_denied");
+    }
+
+    #[test]
+    fn what_cannot_be_does_not_validate() {
+        let (_, branch) = nothing_done();
+        let mut unrepaired = branch.clone();
+        unrepaired.repair = None;
+        assert!(unrepaired.validate().unwrap_err().contains("repair"));
+        let mut unborn = branch;
+        unborn.revision = Revision::NONE;
+        assert!(unborn.validate().unwrap_err().contains("revision 0"));
+    }
+
+    #[test]
+    fn a_branch_comes_out_of_records_as_it_went_in() {
+        let (_, branch) = nothing_done();
+        let bytes = codec::encode(&branch);
+        assert_eq!(codec::decode::<Branch>(&bytes).unwrap(), branch);
+    }
+}

@@ -1,0 +1,491 @@
+//! Headquarters, or a manager of the branch, updates how the branch presents itself.
+//!
+//! Resource: the profile. Rejections, in the order tested: the actor may not, or there is no such
+//! profile (403: authority over what cannot be found cannot be proved); the profile's revision is
+//! stale, the identifier of the new revision is given (409). The profile, which is a fact as well,
+//! advances by one.
+
+use super::office_profile::{
+    BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevisionView, ProfileUpdated, Update,
+    may_update, profile_revision,
+};
+use crate::base::digest::Digest;
+use crate::base::text::{BodyKey, Ident, Text};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Name, Resource};
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The key of idempotency.
+        pub command_id: BodyKey = "commandId",
+        /// The new revision's identifier.
+        pub revision_id: Ident = "revisionId",
+        /// The profile.
+        pub branch_office_profile_id: Ident = "branchOfficeProfileId",
+        /// The profile's revision as the actor saw it.
+        pub expected_revision: i64 = "expectedRevision",
+        /// The name that customers see.
+        pub display_name: Text = "displayName",
+        /// The name in the register.
+        pub legal_name: Text = "legalName",
+        /// Where the branch is written to.
+        pub contact_email: Text = "contactEmail",
+        /// Where it is called.
+        pub primary_phone_number: Text = "primaryPhoneNumber",
+        /// Where it is.
+        pub address_line: Text = "addressLine",
+        /// Its entry in the register of businesses.
+        pub business_registration_reference: Ident = "businessRegistrationReference",
+        /// Why.
+        pub reason: Text = "reason",
+    }
+}
+
+rejections! {
+    /// Why a profile is not updated.
+    pub enum Refusal {
+        /// Authority.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only headquarters or a manager of the branch may update its profile.",
+        /// The revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+        /// The identifier is given.
+        RevisionIdConflict = Conflict "revision_id_conflict" ["revisionId"]
+            "A revision with this identifier stands.",
+    }
+}
+
+/// The operation.
+pub struct UpdateProfile;
+
+impl Operation for UpdateProfile {
+    type Command = Command;
+    type Resource = BranchOfficeProfile;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(BranchOfficeProfile::KIND.key(&[&command.branch_office_profile_id]))
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.command_id.as_str())
+    }
+
+    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+        vec![profile_revision(&command.revision_id)]
+    }
+
+    fn decide(
+        state: Option<&BranchOfficeProfile>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<BranchOfficeProfile>, Rejection> {
+        if !may_update(context.actor, &command.branch_office_profile_id) {
+            return Err(Refusal::NotPermitted.into());
+        }
+        let Some(profile) = state else {
+            return Err(Refusal::NotPermitted.into());
+        };
+        if command.expected_revision != profile.revision.number() {
+            return Err(Refusal::RevisionStale.into());
+        }
+        let name = profile_revision(&command.revision_id);
+        if context.view.holder(name).is_some() {
+            return Err(Refusal::RevisionIdConflict.into());
+        }
+        let event = BranchOfficeProfileEvent::Updated(Box::new(ProfileUpdated {
+            update: Update {
+                revision_id: command.revision_id.clone(),
+                subject: context.actor.subject.clone(),
+                reason: command.reason.clone(),
+            },
+            facts: BranchOfficeProfileFact {
+                display_name: command.display_name.clone(),
+                legal_name: command.legal_name.clone(),
+                contact_email: command.contact_email.clone(),
+                primary_phone_number: command.primary_phone_number.clone(),
+                address_line: command.address_line.clone(),
+                business_registration_reference: command.business_registration_reference.clone(),
+            },
+        }));
+        let commit = Commit::new(state, event, context.now);
+        let body = to_json(&ProfileRevisionView::new(&commit.next));
+        commit.answer(body)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        administrator, created, faults, headquarters, summary, with, without,
+    };
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "update_branch_office_profile";
+    const KIND: &str = "branch-office-profile";
+
+    fn facts() -> Value {
+        json!({
+            "displayName": "서울 1지점",
+            "legalName": "서울산후케어 주식회사",
+            "contactEmail": "seoul@example.org",
+            "primaryPhoneNumber": "+82212345678",
+            "addressLine": "서울 중구 세종대로 110",
+            "businessRegistrationReference": "KR/1248100998",
+        })
+    }
+
+    fn update() -> Value {
+        json!({
+            "commandId": "update-1",
+            "revisionId": "revision-1",
+            "branchOfficeProfileId": "branch-1",
+            "expectedRevision": 3,
+            "displayName": "서울 본점",
+            "legalName": "서울산후케어",
+            "contactEmail": "hello@example.org",
+            "primaryPhoneNumber": "02-123-4567",
+            "addressLine": "서울 중구 세종대로 111",
+            "businessRegistrationReference": "register-2",
+            "reason": "It has moved.",
+        })
+    }
+
+    /// Two profiles, the first at revision 3, the second at 1; the first one's manager acts.
+    fn ready() -> Scenario {
+        let mut scenario = Scenario::new();
+        scenario
+            .fact(KIND, "branch-1", 3, facts())
+            .fact(KIND, "branch-2", 1, facts())
+            .at("2026-11-21T00:00:00Z")
+            .acting(manager("manager-1", "branch-1"));
+        scenario
+    }
+
+    fn ask(body: &Value) -> Then {
+        ready().when(NAME, &[], body)
+    }
+
+    fn read(scenario: &Scenario, id: &str) -> (String, Value) {
+        scenario
+            .read("read_branch_office_profile", &[("id", id)])
+            .unwrap()
+    }
+
+    #[test]
+    fn the_profile_is_updated_and_the_fact_with_it() {
+        let mut scenario = ready();
+        let answer = scenario.when(NAME, &[], &update()).committed();
+        assert_eq!(
+            answer,
+            json!({
+                "revisionId": "revision-1",
+                "branchOfficeProfileId": "branch-1",
+                "revisionNumber": 4,
+                "factGroup": "profile",
+                "actorId": "manager-1",
+                "reason": "It has moved.",
+                "effectiveAt": "2026-11-21T00:00:00.000Z",
+            })
+        );
+        assert_eq!(read(&scenario, "branch-1"), ("4".to_owned(), answer));
+        assert!(scenario.outbox.is_empty());
+        let mut workflow = actor(ActorKind::SystemWorkflow, "workflow");
+        workflow.permissions.push("facts:read".into());
+        let path = [("kind", KIND), ("id", "branch-1")];
+        let (tag, fact) = scenario.acting(workflow).read("read_fact", &path).unwrap();
+        assert_eq!(tag, "4");
+        let mut expected = update();
+        for member in [
+            "commandId",
+            "revisionId",
+            "branchOfficeProfileId",
+            "expectedRevision",
+            "reason",
+        ] {
+            expected.as_object_mut().unwrap().remove(member).unwrap();
+        }
+        assert_eq!(fact["facts"], expected);
+    }
+
+    #[test]
+    fn headquarters_and_managers_of_the_branch_may_and_nobody_else() {
+        let mut of_several = manager("manager-2", "branch-7");
+        of_several.branch_profile_ids.push("branch-1".into());
+        for permitted in [headquarters(), administrator(), of_several] {
+            let mut scenario = ready();
+            let subject = permitted.subject.clone();
+            scenario.acting(permitted);
+            let answer = scenario.when(NAME, &[], &update()).committed();
+            assert_eq!(answer["actorId"], *subject);
+        }
+        let kinds = ActorKind::ALL.into_iter().filter(|kind| {
+            !matches!(
+                kind,
+                ActorKind::HeadquartersAdministrator | ActorKind::BranchManager
+            )
+        });
+        let mut others: Vec<_> = kinds
+            .map(|kind| Actor {
+                kind,
+                ..manager("somebody", "branch-1")
+            })
+            .collect();
+        others.push(manager("manager-2", "branch-2"));
+        others.push(actor(ActorKind::BranchManager, "manager-3"));
+        // A stale revision is not told to them.
+        let stale = with(&update(), &[("expectedRevision", json!(9))]);
+        for other in others {
+            let mut scenario = ready();
+            scenario.acting(other);
+            for body in [update(), stale.clone()] {
+                let refusal = scenario.when(NAME, &[], &body).refusal();
+                assert_eq!(
+                    summary(&refusal),
+                    (Class::Forbidden, "permission_denied", vec![])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_told_from_what_is_not_permitted_by_nobody() {
+        let unknown = [("branchOfficeProfileId", json!("branch-9"))];
+        for reader in [headquarters(), manager("manager-1", "branch-9")] {
+            let mut scenario = ready();
+            scenario.acting(reader);
+            let refusal = scenario
+                .when(NAME, &[], &with(&update(), &unknown))
+                .refusal();
+            assert_eq!(
+                summary(&refusal),
+                (Class::Forbidden, "permission_denied", vec![])
+            );
+        }
+    }
+
+    #[test]
+    fn a_stale_revision_is_told_before_an_identifier_that_is_given() {
+        let mut scenario = ready();
+        scenario.when(NAME, &[], &update()).committed();
+        for expected in [3, 5, 0, -1] {
+            let changes = [
+                ("commandId", json!("update-2")),
+                ("expectedRevision", json!(expected)),
+            ];
+            let refusal = scenario
+                .when(NAME, &[], &with(&update(), &changes))
+                .refusal();
+            assert_eq!(
+                summary(&refusal),
+                (Class::Conflict, "revision_stale", vec!["expectedRevision"])
+            );
+        }
+    }
+
+    #[test]
+    fn an_identifier_is_given_once_to_whatever_profile() {
+        let mut scenario = ready();
+        scenario.when(NAME, &[], &update()).committed();
+        let next = with(
+            &update(),
+            &[
+                ("commandId", json!("update-2")),
+                ("revisionId", json!("revision-2")),
+                ("expectedRevision", json!(4)),
+            ],
+        );
+        scenario.when(NAME, &[], &next).committed();
+        // Neither a later revision nor a later fact gives the first one's identifier free.
+        scenario
+            .fact(KIND, "branch-1", 6, facts())
+            .acting(headquarters());
+        for (id, expected) in [("branch-1", 6), ("branch-2", 1)] {
+            for revision in ["revision-1", "revision-2"] {
+                let body = with(
+                    &update(),
+                    &[
+                        ("commandId", json!("update-3")),
+                        ("branchOfficeProfileId", json!(id)),
+                        ("revisionId", json!(revision)),
+                        ("expectedRevision", json!(expected)),
+                    ],
+                );
+                let refusal = scenario.when(NAME, &[], &body).refusal();
+                assert_eq!(
+                    summary(&refusal),
+                    (Class::Conflict, "revision_id_conflict", vec!["revisionId"])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_fact_reads_as_before_the_first_update() {
+        let mut scenario = ready();
+        scenario.when(NAME, &[], &update()).committed();
+        let mut later = facts();
+        later["displayName"] = json!("서울 3지점");
+        // The revision that the update brought about stands against the same number.
+        let same = scenario.put_fact(KIND, "branch-1", 4, later.clone());
+        assert_eq!(same.code(), "conflict");
+        let before = scenario.put_fact(KIND, "branch-1", 3, facts());
+        assert_eq!(before.code(), "stale");
+        scenario
+            .at("2026-11-22T00:00:00Z")
+            .fact(KIND, "branch-1", 7, later);
+        let (tag, body) = read(&scenario, "branch-1");
+        assert_eq!(tag, "7");
+        assert_eq!(
+            body,
+            json!({
+                "revisionId": null,
+                "branchOfficeProfileId": "branch-1",
+                "revisionNumber": 7,
+                "factGroup": "profile",
+                "actorId": null,
+                "reason": null,
+                "effectiveAt": "2026-11-22T00:00:00.000Z",
+            })
+        );
+        let next = with(
+            &update(),
+            &[
+                ("revisionId", json!("revision-2")),
+                ("expectedRevision", json!(7)),
+            ],
+        );
+        let answer = scenario.when(NAME, &[], &next).committed();
+        assert_eq!(answer["revisionNumber"], 8);
+    }
+
+    #[test]
+    fn a_profile_born_with_its_branch_is_updated_as_any_other() {
+        let (mut scenario, branch) = created();
+        let changes = [
+            ("branchOfficeProfileId", branch["branchId"].clone()),
+            ("expectedRevision", json!(1)),
+        ];
+        let answer = scenario
+            .when(NAME, &[], &with(&update(), &changes))
+            .committed();
+        assert_eq!(answer["revisionNumber"], 2);
+        assert_eq!(answer["branchOfficeProfileId"], branch["branchId"]);
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let long = "가".repeat(4_001);
+        for member in [
+            "commandId",
+            "revisionId",
+            "branchOfficeProfileId",
+            "businessRegistrationReference",
+        ] {
+            for (value, code) in [
+                (json!(""), "too_short"),
+                (json!(" "), "blank"),
+                (json!("k".repeat(513)), "too_long"),
+                (Value::Null, "wrong_type"),
+            ] {
+                let then = ask(&with(&update(), &[(member, value)]));
+                assert_eq!(then.faults(), faults([(member, code)]));
+            }
+        }
+        for member in [
+            "displayName",
+            "legalName",
+            "contactEmail",
+            "primaryPhoneNumber",
+            "addressLine",
+            "reason",
+        ] {
+            for (value, code) in [
+                (json!(""), "too_short"),
+                (json!(long), "too_long"),
+                (json!(7), "wrong_type"),
+                (Value::Null, "wrong_type"),
+            ] {
+                let then = ask(&with(&update(), &[(member, value)]));
+                assert_eq!(then.faults(), faults([(member, code)]));
+            }
+            let longest = json!("가".repeat(4_000));
+            ask(&with(&update(), &[(member, longest)])).committed();
+        }
+        for (value, code) in [
+            (json!("3"), "wrong_type"),
+            (json!(3.0), "wrong_type"),
+            (json!(u64::MAX), "out_of_range"),
+        ] {
+            let then = ask(&with(&update(), &[("expectedRevision", value)]));
+            assert_eq!(then.faults(), faults([("expectedRevision", code)]));
+        }
+    }
+
+    #[test]
+    fn every_member_must_be_there_and_all_faults_are_told_at_once() {
+        let body = update();
+        for member in body.as_object().unwrap().keys() {
+            let then = ask(&without(&body, member));
+            assert_eq!(then.faults(), faults([(member, "required")]));
+        }
+        let mut body = with(
+            &without(&body, "reason"),
+            &[("displayName", json!("")), ("expectedRevision", json!("1"))],
+        );
+        body["factGroup"] = json!("profile");
+        assert_eq!(
+            ask(&body).faults(),
+            faults([
+                ("factGroup", "unknown_field"),
+                ("expectedRevision", "wrong_type"),
+                ("displayName", "too_short"),
+                ("reason", "required"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_does_not_know_the_key() {
+        let scenario = ready();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        let body = update();
+        assert_eq!(
+            of(&body).to_hex(),
+            "25a73cb5b77e56ad41798a168c8f6c5c4d4d945583d5a5c847d0a7e9a7265d00"
+        );
+        let other_key = [("commandId", json!("update-2"))];
+        assert_eq!(of(&with(&body, &other_key)), of(&body));
+        for member in body.as_object().unwrap().keys() {
+            let other = match member.as_str() {
+                "commandId" => continue,
+                "expectedRevision" => json!(4),
+                _ => json!("another"),
+            };
+            assert_ne!(of(&with(&body, &[(member, other)])), of(&body), "{member}");
+        }
+    }
+
+    #[test]
+    fn the_rejections_stand_in_their_order() {
+        assert_eq!(
+            UpdateProfile::REJECTIONS,
+            [
+                (Class::Forbidden, "permission_denied"),
+                (Class::Conflict, "revision_stale"),
+                (Class::Conflict, "revision_id_conflict"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! What an administrator asked of the payment gateway, and what it answered: written once.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::words::{OperationAction, OperationStatus};
+use crate::base::digest::Fingerprint;
+use crate::base::revision::Revision;
+use crate::base::text::{Ident, Text};
+use crate::base::time::Instant;
+use crate::domain::resource::{Kind, Resource};
+
+/// An audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminAudit {
+    /// Its identifier.
+    pub audit_id: Uuid,
+    /// What was asked for.
+    pub action: OperationAction,
+    /// What it came to.
+    pub status: OperationStatus,
+    /// Who asked.
+    pub actor_user_id: Box<str>,
+    /// Why, in the actor's words.
+    pub reason: Text,
+    /// The key of idempotency.
+    pub idempotency_key: Box<str>,
+    /// The revision of what was operated on, before the operation.
+    pub expected_revision: i64,
+    /// The fingerprint of the command's facts.
+    pub command_fingerprint: Fingerprint,
+    /// The fingerprint of what the gateway answered.
+    pub provider_evidence_fingerprint: Fingerprint,
+    /// When.
+    pub recorded_at: Instant,
+    /// The booking, as sent.
+    pub reservation_booking_id: Option<Ident>,
+    /// The payment, as sent.
+    pub payment_id: Option<Ident>,
+    /// The search key, as sent.
+    pub search_key: Option<Ident>,
+    /// The amount, as sent, in won.
+    pub amount_krw: Option<i64>,
+    /// The gateway's status, at least 100.
+    pub provider_status_code: i64,
+    /// The gateway's word.
+    pub provider_result_code: Box<str>,
+    /// The gateway's sentence.
+    pub provider_message: Option<Box<str>>,
+}
+
+/// What can happen to an audit. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AdminAuditEvent {
+    /// It is written.
+    Recorded(Box<AdminAudit>),
+}
+
+impl Resource for AdminAudit {
+    const KIND: Kind = Kind {
+        tag: 111,
+        name: "payment-admin-operation",
+    };
+    type Event = AdminAuditEvent;
+
+    fn apply(state: Option<Self>, event: &AdminAuditEvent, _: Instant) -> Self {
+        let AdminAuditEvent::Recorded(audit) = event;
+        assert!(state.is_none(), "an audit is written once");
+        (**audit).clone()
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.audit_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::FIRST
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.expected_revision < 0 || self.provider_status_code < 100 {
+            return Err(format!(
+                "expected revision {}, status {}",
+                self.expected_revision, self.provider_status_code
+            ));
+        }
+        if self.amount_krw.is_some_and(|amount| amount < 1) {
+            return Err("an amount below 1".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// An audit as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdminAuditView<'a> {
+    billing_admin_operation_audit_id: Uuid,
+    operation_action: OperationAction,
+    operation_status: OperationStatus,
+    actor_user_id: &'a str,
+    reason: &'a str,
+    idempotency_key: &'a str,
+    expected_revision: i64,
+    command_fingerprint: String,
+    provider_evidence_fingerprint: String,
+    recorded_at: Instant,
+    reservation_booking_id: Option<&'a Ident>,
+    payment_id: Option<&'a Ident>,
+    search_key: Option<&'a Ident>,
+    amount_krw: Option<i64>,
+    provider_status_code: i64,
+    provider_result_code: &'a str,
+    provider_message: Option<&'a str>,
+    /// The last member, null: [`mark_replayed_from_itself`] fills it in.
+    replayed_from_audit_id: Option<Uuid>,
+}
+
+impl<'a> AdminAuditView<'a> {
+    /// The view of this audit.
+    #[must_use]
+    pub fn new(audit: &'a AdminAudit) -> Self {
+        Self {
+            billing_admin_operation_audit_id: audit.audit_id,
+            operation_action: audit.action,
+            operation_status: audit.status,
+            actor_user_id: &audit.actor_user_id,
+            reason: &audit.reason,
+            idempotency_key: &audit.idempotency_key,
+            expected_revision: audit.expected_revision,
+            command_fingerprint: audit.command_fingerprint.to_hex(),
+            provider_evidence_fingerprint: audit.provider_evidence_fingerprint.to_hex(),
+            recorded_at: audit.recorded_at,
+            reservation_booking_id: audit.reservation_booking_id.as_ref(),
+            payment_id: audit.payment_id.as_ref(),
+            search_key: audit.search_key.as_ref(),
+            amount_krw: audit.amount_krw,
+            provider_status_code: audit.provider_status_code,
+            provider_result_code: &audit.provider_result_code,
+            provider_message: audit.provider_message.as_deref(),
+            replayed_from_audit_id: None,
+        }
+    }
+}
+
+/// An audit's identifier, read back from its view.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Identified {
+    billing_admin_operation_audit_id: Uuid,
+}
+
+/// Turns `"replayedFromAuditId":null`, the last member of `body`, into the audit's own
+/// identifier.
+///
+/// # Panics
+/// When the body is no view of an audit that was not replayed.
+#[must_use]
+pub fn mark_replayed_from_itself(mut body: Vec<u8>) -> Vec<u8> {
+    const FIRST: &[u8] = b"\"replayedFromAuditId\":null}";
+    let audit: Identified = serde_json::from_slice(&body).expect("the body is an audit's view");
+    // No string of the sender's can end so: its quotation marks are escaped.
+    assert!(
+        body.ends_with(FIRST),
+        "replayedFromAuditId is the last member"
+    );
+    body.truncate(body.len() - b"null}".len());
+    body.extend_from_slice(format!("\"{}\"}}", audit.billing_admin_operation_audit_id).as_bytes());
+    body
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::domain::operation::to_json;
+
+    fn audit(reason: &str) -> AdminAudit {
+        AdminAudit {
+            audit_id: Uuid::from_u128(7),
+            action: OperationAction::LookupPayment,
+            status: OperationStatus::Succeeded,
+            actor_user_id: "admin-1".into(),
+            reason: Text::from_trusted(reason),
+            idempotency_key: "key-1".into(),
+            expected_revision: 0,
+            command_fingerprint: Fingerprint::of(b"command"),
+            provider_evidence_fingerprint: Fingerprint::of(b"answer"),
+            recorded_at: Instant::default(),
+            reservation_booking_id: None,
+            payment_id: None,
+            search_key: None,
+            amount_krw: Some(1),
+            provider_status_code: 200,
+            provider_result_code: "ok".into(),
+            provider_message: None,
+        }
+    }
+
+    #[test]
+    fn a_replay_differs_in_one_member_whatever_the_sender_wrote() {
+        for reason in [
+            "why",
+            r#"","billingAdminOperationAuditId":"00000000-0000-0000-0000-000000000000"#,
+            r#""replayedFromAuditId":null}"#,
+        ] {
+            let audit = audit(reason);
+            let first = to_json(&AdminAuditView::new(&audit));
+            let mut expected: Value = serde_json::from_slice(&first).unwrap();
+            assert_eq!(expected["replayedFromAuditId"], Value::Null);
+            expected["replayedFromAuditId"] = audit.audit_id.to_string().into();
+            let replay: Value = serde_json::from_slice(&mark_replayed_from_itself(first)).unwrap();
+            assert_eq!(replay, expected);
+        }
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_told() {
+        let good = audit("why");
+        assert_eq!(good.validate(), Ok(()));
+        for bad in [
+            AdminAudit {
+                expected_revision: -1,
+                ..good.clone()
+            },
+            AdminAudit {
+                provider_status_code: 99,
+                ..good.clone()
+            },
+            AdminAudit {
+                amount_krw: Some(0),
+                ..good
+            },
+        ] {
+            assert!(bad.validate().is_err());
+        }
+    }
+}

@@ -1,0 +1,779 @@
+//! An administrator of the head office operates the payment gateway, and it is written down.
+//!
+//! Resource: what is operated on, the payment or, for a search, the search key. Its revision
+//! counts the operations recorded on it. Rejections, in the order tested: a member that the
+//! action needs is absent (invalid); the actor does not administer payments (403); the expected
+//! revision is stale (409). From then on there is an audit whatever the gateway says: that it
+//! does not know the payment, or will not do what is asked, is the outcome of the operation and no
+//! refusal. A virtual account that is closed and a chargeback that is recorded change the
+//! payment's fact, whose revision advances by one.
+
+use super::admin_audit::{AdminAudit, AdminAuditEvent, AdminAuditView, mark_replayed_from_itself};
+use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, PaymentOrder};
+use super::gateway_subject::{
+    PaymentOperated, PaymentSubject, PaymentSubjectEvent, SearchSubject, SearchSubjectEvent,
+};
+use super::words::OperationAction;
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::Digest;
+use crate::base::json::{AtLeast, FaultCode, Reader};
+use crate::base::revision::Revision;
+use crate::base::text::{BodyKey, Ident, Text};
+use crate::domain::operation::{
+    AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
+};
+use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{members, rejections};
+
+/// The permission that it takes, beside the kind.
+const PAYMENT_ADMINISTER: &str = "payment:administer";
+/// Who answers.
+const GATEWAY: EmbeddedGateway = EmbeddedGateway;
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// What is asked for.
+        pub operation_action: OperationAction = "operationAction",
+        /// Why, in the actor's words.
+        pub reason: Text = "reason",
+        /// The key of idempotency.
+        pub idempotency_key: BodyKey = "idempotencyKey",
+        /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
+        pub expected_revision: AtLeast<0> = "expectedRevision",
+        /// A booking that it is about.
+        pub reservation_booking_id: Option<Ident> = "reservationBookingId",
+        /// The payment; required but for a search.
+        pub payment_id: Option<Ident> = "paymentId",
+        /// The search key; required for a search.
+        pub search_key: Option<Ident> = "searchKey",
+        /// An amount in won; required for a chargeback.
+        pub amount_krw: Option<AtLeast<1>> = "amountKrw",
+    }
+    rules whole(operation_action, payment_id, search_key, amount_krw)
+}
+
+/// Each action has the members that it needs.
+fn whole(
+    at: &mut Reader,
+    action: Option<&OperationAction>,
+    payment_id: Option<&Option<Ident>>,
+    search_key: Option<&Option<Ident>>,
+    amount_krw: Option<&Option<AtLeast<1>>>,
+) {
+    let Some(action) = action else {
+        return;
+    };
+    let searches = *action == OperationAction::SearchPayments;
+    if !searches && payment_id == Some(&None) {
+        at.fault_at::<()>("paymentId", FaultCode::Required);
+    }
+    if searches && search_key == Some(&None) {
+        at.fault_at::<()>("searchKey", FaultCode::Required);
+    }
+    if *action == OperationAction::RecordChargeback && amount_krw == Some(&None) {
+        at.fault_at::<()>("amountKrw", FaultCode::Required);
+    }
+}
+
+rejections! {
+    /// Why the gateway is not asked.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only the head office's administrators of payments may operate the payment gateway.",
+        /// The revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+    }
+}
+
+/// Whether the actor may operate the gateway.
+#[must_use]
+pub fn may_administer(actor: &Actor) -> bool {
+    matches!(
+        actor.kind,
+        ActorKind::HeadquartersAdministrator | ActorKind::HeadquartersFinanceOperator
+    ) && actor.has_permission(PAYMENT_ADMINISTER)
+}
+
+/// The guards before the gateway is asked about something on which so many operations were
+/// recorded.
+fn permitted(
+    command: &Command,
+    operations: Revision,
+    context: &Context<'_>,
+) -> Result<(), Rejection> {
+    if !may_administer(context.actor) {
+        return Err(Refusal::NotPermitted.into());
+    }
+    if command.expected_revision.0 != operations.number() {
+        return Err(Refusal::RevisionStale.into());
+    }
+    Ok(())
+}
+
+/// Ends a commit with the audit of what the gateway answered.
+fn audited<R: Resource>(
+    mut commit: Commit<R>,
+    command: &Command,
+    answered: &GatewayAnswer,
+    context: &Context<'_>,
+) -> Result<Decision<R>, Rejection> {
+    let event = AdminAuditEvent::Recorded(Box::new(AdminAudit {
+        audit_id: context.born,
+        action: command.operation_action,
+        status: answered.status(),
+        actor_user_id: context.actor.subject.clone(),
+        reason: command.reason.clone(),
+        idempotency_key: context.key.into(),
+        expected_revision: command.expected_revision.0,
+        command_fingerprint: context.fingerprint,
+        provider_evidence_fingerprint: answered.evidence,
+        recorded_at: context.now,
+        reservation_booking_id: command.reservation_booking_id.clone(),
+        payment_id: command.payment_id.clone(),
+        search_key: command.search_key.clone(),
+        amount_krw: command.amount_krw.map(|AtLeast(amount)| amount),
+        provider_status_code: answered.status_code,
+        provider_result_code: answered.result_code.into(),
+        provider_message: answered.message.map(Into::into),
+    }));
+    let audit = commit.born::<AdminAudit>(&event);
+    commit.answer(to_json(&AdminAuditView::new(&audit)))
+}
+
+/// The operation. What it decides on depends on the action, so it hands its command on.
+pub struct AdministerGateway;
+
+impl AnyOperation for AdministerGateway {
+    fn read(
+        &self,
+        name: &'static str,
+        parts: &Parts<'_>,
+        at: &mut Reader,
+    ) -> Option<Box<dyn AnyCommand>> {
+        let command = <Command as Request>::read(parts, at)?;
+        Some(match command.operation_action {
+            OperationAction::SearchPayments => Erased::<SearchPayments>::command(name, command),
+            _ => Erased::<OperatePayment>::command(name, command),
+        })
+    }
+
+    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
+        mark_replayed_from_itself(body)
+    }
+
+    fn rejections(&self) -> &'static [(Class, &'static str)] {
+        Refusal::TABLE
+    }
+}
+
+/// An operation on one payment.
+struct OperatePayment;
+
+impl OperatePayment {
+    fn payment_id(command: &Command) -> &Ident {
+        let payment_id = command.payment_id.as_ref();
+        payment_id.expect("a command on a payment was read with its identifier")
+    }
+
+    fn order(command: &Command) -> PaymentOrder {
+        match command.operation_action {
+            OperationAction::LookupPayment => PaymentOrder::LookUp,
+            OperationAction::CloseVirtualAccount => PaymentOrder::CloseVirtualAccount,
+            OperationAction::InspectRefundStatus => PaymentOrder::InspectRefund,
+            OperationAction::InspectChargebackStatus => PaymentOrder::InspectChargeback,
+            OperationAction::RecordChargeback => {
+                let amount = command.amount_krw;
+                let AtLeast(amount) = amount.expect("a chargeback was read with its amount");
+                PaymentOrder::RecordChargeback(amount)
+            }
+            OperationAction::SearchPayments => unreachable!("a search is not on a payment"),
+        }
+    }
+}
+
+impl Operation for OperatePayment {
+    type Command = Command;
+    type Resource = PaymentSubject;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(PaymentSubject::KIND.key(&[Self::payment_id(command)]))
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.idempotency_key.as_str())
+    }
+
+    fn decide(
+        state: Option<&PaymentSubject>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<PaymentSubject>, Rejection> {
+        let operations = state.map_or(Revision::NONE, |subject| subject.operations);
+        permitted(command, operations, context)?;
+        let payment_id = Self::payment_id(command);
+        let held = state.and_then(|subject| subject.fact.as_ref());
+        let held = held.map(|fact| HeldPayment {
+            payment_id,
+            payment: &fact.payment,
+        });
+        let answered = GATEWAY.operate(held, Self::order(command));
+        let event = PaymentSubjectEvent::Operated(Box::new(PaymentOperated {
+            payment_id: payment_id.as_str().into(),
+            change: answered.change,
+        }));
+        let commit = Commit::new(state, event, context.now);
+        audited(commit, command, &answered, context)
+    }
+}
+
+/// A search for payments.
+struct SearchPayments;
+
+impl SearchPayments {
+    fn search_key(command: &Command) -> &Ident {
+        let search_key = command.search_key.as_ref();
+        search_key.expect("a search was read with its key")
+    }
+}
+
+impl Operation for SearchPayments {
+    type Command = Command;
+    type Resource = SearchSubject;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(SearchSubject::KIND.key(&[Self::search_key(command)]))
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.idempotency_key.as_str())
+    }
+
+    fn decide(
+        state: Option<&SearchSubject>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<SearchSubject>, Rejection> {
+        let operations = state.map_or(Revision::NONE, |subject| subject.operations);
+        permitted(command, operations, context)?;
+        let search_key = Self::search_key(command);
+        let list = GatewayPayment::found_by(search_key);
+        let mut found = context.view.all_listed::<PaymentSubject>(list);
+        found.sort_by(|a, b| a.payment_id.cmp(&b.payment_id));
+        let held: Vec<_> = found
+            .iter()
+            .filter_map(|subject| {
+                let fact = subject.fact.as_ref()?;
+                Some(HeldPayment {
+                    payment_id: &subject.payment_id,
+                    payment: &fact.payment,
+                })
+            })
+            .collect();
+        let answered = GATEWAY.search(search_key, &held);
+        let event = SearchSubjectEvent::Searched(search_key.clone());
+        let commit = Commit::new(state, event, context.now);
+        audited(commit, command, &answered, context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixture::{administrator, with};
+    use super::*;
+    use crate::catalogue::OPERATIONS;
+    use crate::domain::reference::gateway_payment::sample;
+    use crate::domain::scenario::{Scenario, Then, actor, member};
+
+    const NAME: &str = "administer_gateway";
+    const ON_PAYMENTS: [&str; 5] = [
+        "lookup_payment",
+        "close_virtual_account",
+        "inspect_refund_status",
+        "inspect_chargeback_status",
+        "record_chargeback",
+    ];
+
+    /// A body with no more than the action needs.
+    fn body(action: &str, expected_revision: i64) -> Value {
+        let mut body = json!({
+            "operationAction": action,
+            "reason": "A customer called.",
+            "idempotencyKey": format!("{action}-{expected_revision}"),
+            "expectedRevision": expected_revision,
+        });
+        if action == "search_payments" {
+            body["searchKey"] = json!("order-1");
+        } else {
+            body["paymentId"] = json!("payment-1");
+        }
+        if action == "record_chargeback" {
+            body["amountKrw"] = json!(100_000);
+        }
+        body
+    }
+
+    /// A gateway that knows a payment into an open virtual account, and an administrator.
+    fn service() -> Scenario {
+        let mut service = Scenario::new();
+        service
+            .fact("gateway-payment", "payment-1", 3, sample())
+            .acting(administrator());
+        service
+    }
+
+    fn operate(service: &mut Scenario, body: &Value) -> Value {
+        service.when(NAME, &[], body).committed()
+    }
+
+    /// Status, the gateway's status and its word.
+    fn outcome(audit: &Value) -> (&str, i64, &str) {
+        assert_eq!(
+            audit["operationStatus"] == "failed",
+            audit["providerMessage"].is_string()
+        );
+        (
+            audit["operationStatus"].as_str().unwrap(),
+            audit["providerStatusCode"].as_i64().unwrap(),
+            audit["providerResultCode"].as_str().unwrap(),
+        )
+    }
+
+    const OK: (&str, i64, &str) = ("succeeded", 200, "ok");
+
+    fn payment(service: &Scenario) -> PaymentSubject {
+        service.state(&["payment-1"]).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(service: &mut Scenario, body: &Value) -> (Class, &'static str) {
+        let subjects = |service: &Scenario| {
+            (
+                service.state::<PaymentSubject>(&["payment-1"]),
+                service.state::<SearchSubject>(&["order-1"]),
+            )
+        };
+        let before = subjects(service);
+        let refusal = service.when(NAME, &[], body).refusal();
+        assert_eq!(subjects(service), before);
+        (refusal.class, refusal.code)
+    }
+
+    #[test]
+    fn a_payment_is_looked_up_and_the_audit_tells_everything() {
+        let mut service = service();
+        let body = with(
+            &body("lookup_payment", 0),
+            &[("/reservationBookingId", json!("booking-1"))],
+        );
+        let audit = operate(&mut service, &body);
+        let id = audit["billingAdminOperationAuditId"].as_str().unwrap();
+        assert_eq!(uuid::Uuid::parse_str(id).unwrap().get_version_num(), 7);
+        let evidence = audit["providerEvidenceFingerprint"].as_str().unwrap();
+        assert_eq!(evidence.len(), 64);
+        assert!(
+            evidence
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        );
+        assert_eq!(
+            audit,
+            json!({
+                "billingAdminOperationAuditId": id,
+                "operationAction": "lookup_payment",
+                "operationStatus": "succeeded",
+                "actorUserId": "admin-1",
+                "reason": "A customer called.",
+                "idempotencyKey": "lookup_payment-0",
+                "expectedRevision": 0,
+                "commandFingerprint": service.fingerprint(NAME, &[], &body).to_hex(),
+                "providerEvidenceFingerprint": evidence,
+                "recordedAt": "2026-11-20T12:00:00.000Z",
+                "reservationBookingId": "booking-1",
+                "paymentId": "payment-1",
+                "searchKey": null,
+                "amountKrw": null,
+                "providerStatusCode": 200,
+                "providerResultCode": "ok",
+                "providerMessage": null,
+                "replayedFromAuditId": null,
+            })
+        );
+        assert!(service.outbox.is_empty());
+        let payment = payment(&service);
+        assert_eq!(payment.operations, Revision::FIRST);
+        assert_eq!(
+            payment.fact.unwrap().revision.number(),
+            3,
+            "nothing changed"
+        );
+    }
+
+    #[test]
+    fn an_exact_replay_is_the_same_audit_with_its_own_identifier() {
+        let row = OPERATIONS.iter().find(|row| row.name == NAME).unwrap();
+        let audit = operate(&mut service(), &body("lookup_payment", 0));
+        let mut text = audit.to_string();
+        // A `Value` sorts its members; the answer has this one last.
+        let member = "\"replayedFromAuditId\":null";
+        text = text.replace(&format!(",{member}"), "");
+        text.insert_str(text.len() - 1, &format!(",{member}"));
+        let replay: Value =
+            serde_json::from_slice(&row.operation.replayed(text.into_bytes())).unwrap();
+        let mut expected = audit;
+        expected["replayedFromAuditId"] = expected["billingAdminOperationAuditId"].clone();
+        assert_eq!(replay, expected);
+    }
+
+    #[test]
+    fn every_operation_on_a_payment_advances_its_revision_whatever_the_gateway_says() {
+        let mut service = service();
+        for (expected_revision, (action, came_to)) in [
+            ("inspect_refund_status", OK),
+            ("inspect_chargeback_status", OK),
+            ("close_virtual_account", OK),
+            (
+                "close_virtual_account",
+                ("failed", 409, "virtual_account_not_open"),
+            ),
+            ("record_chargeback", OK),
+            ("lookup_payment", OK),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let expected_revision = i64::try_from(expected_revision).unwrap();
+            let audit = operate(&mut service, &body(action, expected_revision));
+            assert_eq!(outcome(&audit), came_to, "{action}");
+            assert_eq!(audit["operationAction"], action);
+            assert_eq!(audit["expectedRevision"], expected_revision);
+            assert_eq!(payment(&service).operations.number(), expected_revision + 1);
+        }
+        // Two of them have changed the fact.
+        assert_eq!(payment(&service).fact.unwrap().revision.number(), 5);
+    }
+
+    #[test]
+    fn an_unknown_payment_is_a_failure_on_the_record() {
+        for action in ON_PAYMENTS {
+            let mut service = Scenario::new();
+            service.acting(administrator());
+            let audit = operate(&mut service, &body(action, 0));
+            assert_eq!(
+                outcome(&audit),
+                ("failed", 404, "payment_not_found"),
+                "{action}"
+            );
+            assert_eq!(payment(&service).fact, None);
+            assert_eq!(refused(&mut service, &body(action, 0)), STALE);
+            // Its fact may still come, at any revision, and the operations go on.
+            service.fact("gateway-payment", "payment-1", 1, sample());
+            let audit = operate(&mut service, &body("lookup_payment", 1));
+            assert_eq!(outcome(&audit), OK);
+        }
+    }
+
+    #[test]
+    fn closing_a_virtual_account_changes_the_fact() {
+        let mut service = service();
+        operate(&mut service, &body("close_virtual_account", 0));
+        service.acting(Actor {
+            permissions: vec!["facts:read".into()],
+            ..actor(ActorKind::SystemWorkflow, "workflow")
+        });
+        let path = [("kind", "gateway-payment"), ("id", "payment-1")];
+        let (_, fact) = service.read("read_fact", &path).unwrap();
+        assert_eq!(fact["revision"], 4);
+        assert_eq!(
+            fact["facts"],
+            with(&sample(), &[("/virtualAccountState", json!("closed"))])
+        );
+        // The system that owns the fact goes on from the revision that stands.
+        let then = service.put_fact("gateway-payment", "payment-1", 4, sample());
+        assert_eq!(then.code(), "conflict");
+        service.fact("gateway-payment", "payment-1", 5, sample());
+        service.acting(administrator());
+        let audit = operate(&mut service, &body("close_virtual_account", 1));
+        assert_eq!(outcome(&audit), OK);
+    }
+
+    #[test]
+    fn chargebacks_sum_up_to_the_amount_and_no_further() {
+        let mut service = service();
+        let mut charge = |expected_revision: i64, amount: i64| {
+            let body = with(
+                &body("record_chargeback", expected_revision),
+                &[("/amountKrw", json!(amount))],
+            );
+            let audit = operate(&mut service, &body);
+            assert_eq!(audit["amountKrw"], amount);
+            let GatewayPaymentNow {
+                state,
+                charged_back,
+            } = now(&service);
+            (
+                audit["providerResultCode"].as_str().unwrap().to_owned(),
+                state,
+                charged_back,
+            )
+        };
+        let came_to = |word: &str, state: &str, sum: i64| (word.to_owned(), state.to_owned(), sum);
+        let exceeds = "chargeback_exceeds_amount";
+        assert_eq!(charge(0, 330_001), came_to(exceeds, "none", 0));
+        assert_eq!(charge(1, 300_000), came_to("ok", "recorded", 300_000));
+        assert_eq!(charge(2, 30_001), came_to(exceeds, "recorded", 300_000));
+        assert_eq!(charge(3, 30_000), came_to("ok", "recorded", 330_000));
+        assert_eq!(charge(4, 1), came_to(exceeds, "recorded", 330_000));
+        assert_eq!(charge(5, i64::MAX), came_to(exceeds, "recorded", 330_000));
+        assert_eq!(payment(&service).fact.unwrap().revision.number(), 5);
+    }
+
+    struct GatewayPaymentNow {
+        state: String,
+        charged_back: i64,
+    }
+
+    fn now(service: &Scenario) -> GatewayPaymentNow {
+        let fact = payment(service).fact.unwrap().payment;
+        GatewayPaymentNow {
+            state: fact.chargeback_state.to_string(),
+            charged_back: fact.charged_back_krw.0,
+        }
+    }
+
+    #[test]
+    fn a_chargeback_above_the_amount_is_a_failure_of_its_own() {
+        let body = with(
+            &body("record_chargeback", 0),
+            &[("/amountKrw", json!(330_001))],
+        );
+        let audit = operate(&mut service(), &body);
+        assert_eq!(
+            outcome(&audit),
+            ("failed", 422, "chargeback_exceeds_amount")
+        );
+    }
+
+    #[test]
+    fn a_search_is_on_its_key_and_finds_what_the_facts_say() {
+        let mut service = service();
+        let evidence = |service: &mut Scenario, body: &Value| {
+            let audit = operate(service, body);
+            assert_eq!(outcome(&audit), OK);
+            audit["providerEvidenceFingerprint"].clone()
+        };
+        let one = evidence(&mut service, &body("search_payments", 0));
+        assert_eq!(one, evidence(&mut service, &body("search_payments", 1)));
+        service.fact("gateway-payment", "payment-2", 1, sample());
+        let two = evidence(&mut service, &body("search_payments", 2));
+        assert_ne!(one, two);
+        let gone = with(&sample(), &[("/searchKeys", json!([]))]);
+        service.fact("gateway-payment", "payment-2", 2, gone);
+        assert_eq!(one, evidence(&mut service, &body("search_payments", 3)));
+        let searched: SearchSubject = service.state(&["order-1"]).unwrap();
+        assert_eq!(searched.operations.number(), 4);
+        assert_eq!(payment(&service).operations, Revision::NONE);
+        // Another key is another subject; what is not found is no failure.
+        let other = with(
+            &body("search_payments", 0),
+            &[("/searchKey", json!("no-such"))],
+        );
+        assert_ne!(evidence(&mut service, &other), one);
+    }
+
+    #[test]
+    fn a_search_with_a_payment_is_still_on_its_key_and_a_payment_with_a_key_on_the_payment() {
+        let mut service = service();
+        let search = with(
+            &body("search_payments", 0),
+            &[("/paymentId", json!("no-such")), ("/amountKrw", json!(5))],
+        );
+        let audit = operate(&mut service, &search);
+        assert_eq!(outcome(&audit), OK);
+        assert_eq!(audit["paymentId"], "no-such");
+        assert_eq!(audit["searchKey"], "order-1");
+        assert_eq!(audit["amountKrw"], 5);
+        assert_eq!(service.state::<PaymentSubject>(&["no-such"]), None);
+        let look = with(
+            &body("lookup_payment", 0),
+            &[("/searchKey", json!("order-1"))],
+        );
+        assert_eq!(operate(&mut service, &look)["searchKey"], "order-1");
+        let searched: SearchSubject = service.state(&["order-1"]).unwrap();
+        assert_eq!(searched.operations, Revision::FIRST);
+        assert_eq!(payment(&service).operations, Revision::FIRST);
+    }
+
+    const STALE: (Class, &str) = (Class::Conflict, "revision_stale");
+    const FORBIDDEN: (Class, &str) = (Class::Forbidden, "permission_denied");
+
+    #[test]
+    fn only_payment_administrators_of_the_head_office_operate_and_that_is_told_first() {
+        for kind in ActorKind::ALL {
+            let permitted = Actor {
+                permissions: vec!["payment:administer".into()],
+                branch_profile_ids: vec!["branch-1".into()],
+                ..member(kind, "somebody", "member-1")
+            };
+            let other_permission = Actor {
+                permissions: vec!["payment:authorize".into()],
+                ..permitted.clone()
+            };
+            let mut service = service();
+            for action in ["lookup_payment", "search_payments"] {
+                // A stale revision does not show.
+                for expected_revision in [0, 9] {
+                    let body = body(action, expected_revision);
+                    service.acting(other_permission.clone());
+                    assert_eq!(refused(&mut service, &body), FORBIDDEN, "{kind}");
+                }
+                service.acting(permitted.clone());
+                let administers = matches!(
+                    kind,
+                    ActorKind::HeadquartersAdministrator | ActorKind::HeadquartersFinanceOperator
+                );
+                if administers {
+                    let audit = operate(&mut service, &body(action, 0));
+                    assert_eq!(audit["actorUserId"], "somebody");
+                } else {
+                    assert_eq!(refused(&mut service, &body(action, 9)), FORBIDDEN, "{kind}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_expected_revision_other_than_the_current_one_is_stale() {
+        for action in ON_PAYMENTS.into_iter().chain(["search_payments"]) {
+            let mut service = service();
+            for wrong in [1, 3, i64::MAX] {
+                assert_eq!(
+                    refused(&mut service, &body(action, wrong)),
+                    STALE,
+                    "{action}"
+                );
+            }
+            operate(&mut service, &body(action, 0));
+            assert_eq!(refused(&mut service, &body(action, 0)), STALE, "{action}");
+            assert_eq!(refused(&mut service, &body(action, 2)), STALE, "{action}");
+            let refusal = service.when(NAME, &[], &body(action, 0)).refusal();
+            assert_eq!(refusal.conflicting, ["expectedRevision"]);
+            operate(&mut service, &body(action, 1));
+        }
+    }
+
+    fn ask(body: &Value) -> Then {
+        service().when(NAME, &[], body)
+    }
+
+    fn at(faults: &[(&str, &'static str)]) -> Vec<(String, &'static str)> {
+        faults
+            .iter()
+            .map(|(path, code)| ((*path).to_owned(), *code))
+            .collect()
+    }
+
+    #[test]
+    fn each_action_requires_its_members_whether_absent_or_null() {
+        for (action, member) in ON_PAYMENTS
+            .into_iter()
+            .map(|action| (action, "paymentId"))
+            .chain([
+                ("search_payments", "searchKey"),
+                ("record_chargeback", "amountKrw"),
+            ])
+        {
+            let mut absent = body(action, 0);
+            absent.as_object_mut().unwrap().remove(member).unwrap();
+            let null = with(&absent, &[(&format!("/{member}"), Value::Null)]);
+            for body in [absent, null] {
+                assert_eq!(ask(&body).faults(), at(&[(member, "required")]), "{action}");
+            }
+        }
+        let mut both = body("record_chargeback", 0);
+        both.as_object_mut()
+            .unwrap()
+            .retain(|name, _| name != "paymentId" && name != "amountKrw");
+        both["reason"] = json!("");
+        assert_eq!(
+            ask(&both).faults(),
+            at(&[
+                ("reason", "too_short"),
+                ("paymentId", "required"),
+                ("amountKrw", "required")
+            ])
+        );
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        for (member, value, code) in [
+            ("operationAction", json!("refund"), "not_allowed"),
+            ("operationAction", json!(1), "wrong_type"),
+            ("reason", json!(""), "too_short"),
+            ("reason", json!("a".repeat(4_001)), "too_long"),
+            ("reason", Value::Null, "wrong_type"),
+            ("idempotencyKey", json!(""), "too_short"),
+            ("idempotencyKey", json!("a".repeat(513)), "too_long"),
+            ("expectedRevision", json!(-1), "out_of_range"),
+            ("expectedRevision", json!(1.5), "wrong_type"),
+            ("expectedRevision", json!(u64::MAX), "out_of_range"),
+            ("reservationBookingId", json!(""), "too_short"),
+            ("paymentId", json!(""), "too_short"),
+            ("paymentId", json!(" "), "blank"),
+            ("searchKey", json!(""), "too_short"),
+            ("amountKrw", json!(0), "out_of_range"),
+            ("amountKrw", json!("1"), "wrong_type"),
+            ("actorUserId", json!("admin-1"), "unknown_field"),
+        ] {
+            let body = with(
+                &body("record_chargeback", 0),
+                &[(&format!("/{member}"), value.clone())],
+            );
+            assert_eq!(ask(&body).faults(), at(&[(member, code)]), "{value}");
+        }
+        assert_eq!(
+            ask(&json!({})).faults(),
+            at(&[
+                ("operationAction", "required"),
+                ("reason", "required"),
+                ("idempotencyKey", "required"),
+                ("expectedRevision", "required"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
+        let of = |body: &Value| service().fingerprint(NAME, &[], body).to_hex();
+        let look = body("lookup_payment", 0);
+        assert_eq!(
+            of(&look),
+            "320ec14d60bf9578a1f552844484fefe2755362f5a3585a1ff99d8917708b141"
+        );
+        assert_eq!(
+            of(&body("search_payments", 0)),
+            "cde53542f96bd6bd83317817193dd09addffe3110f172524254a47866f48d60f"
+        );
+        let mut null = with(&look, &[("/idempotencyKey", json!("another"))]);
+        for member in ["reservationBookingId", "searchKey", "amountKrw"] {
+            null[member] = Value::Null;
+        }
+        assert_eq!(of(&null), of(&look));
+        assert_ne!(
+            of(&with(&look, &[("/expectedRevision", json!(1))])),
+            of(&look)
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Who may pre-register the payment of an obligation, and what that authority rests on.
+//!
+//! It takes two sides: what the identity provider says in the token, and what the authorization
+//! relationships say here (the obligation's mother, a delegation, a finance operator's relation).
+
+use uuid::Uuid;
+
+use super::obligation::Obligation;
+use super::words::PaymentActorKind;
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::family::payment_authority::{
+    PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
+};
+use crate::domain::reference::payment_obligation::PaymentObligation;
+use crate::domain::reference::relationship::Relationship;
+use crate::domain::reference::{Fact, FactKind};
+use crate::domain::resource::View;
+
+/// The permission that a finance operator needs in the token.
+pub const PAYMENT_AUTHORIZE: &str = "payment:authorize";
+/// The relation in which a finance operator stands to a branch or to the head office.
+const FINANCE_OPERATOR: &str = "finance_operator";
+/// The head office, as relationships call it.
+const HEADQUARTERS: &str = "headquarters";
+
+/// The delegation that a payer's authority rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelegatedAuthority {
+    /// Its identifier.
+    pub payment_delegation_id: Uuid,
+    /// The family account that it was given in.
+    pub family_account_id: Ident,
+    /// Its revision.
+    pub revision: Revision,
+    /// The most that it allows to be paid, in won.
+    pub maximum_authorized_amount_krw: i64,
+}
+
+/// An actor's authority over one obligation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// In which capacity.
+    pub kind: PaymentActorKind,
+    /// The actor as a member; the subject where the token names none.
+    pub member_id: Box<str>,
+    /// The delegation, for a delegated payer.
+    pub delegation: Option<DelegatedAuthority>,
+    /// What it rests on, each once, as `kind/id@revision`.
+    pub evidence: Vec<Box<str>>,
+}
+
+/// Whether actors of this kind can have authority over any obligation.
+#[must_use]
+pub fn may_ever_pay(kind: ActorKind) -> bool {
+    matches!(
+        kind,
+        ActorKind::Mother
+            | ActorKind::FamilyMember
+            | ActorKind::BranchFinanceOperator
+            | ActorKind::HeadquartersFinanceOperator
+    )
+}
+
+impl Authority {
+    /// The actor's authority to pay this obligation at `now`; `None` when there is none.
+    #[must_use]
+    pub fn over(
+        obligation: &Obligation,
+        actor: &Actor,
+        view: &View<'_>,
+        now: Instant,
+    ) -> Option<Self> {
+        if obligation.mother_alone && actor.kind != ActorKind::Mother {
+            return None;
+        }
+        let own = format!(
+            "{}/{}@{}",
+            PaymentObligation::KIND.name,
+            obligation.payment_id,
+            obligation.fact_revision
+        );
+        let authority = |kind, further: Option<String>| Self {
+            kind,
+            member_id: actor.member_id.as_ref().unwrap_or(&actor.subject).clone(),
+            delegation: None,
+            evidence: [Some(own), further]
+                .into_iter()
+                .flatten()
+                .map(Into::into)
+                .collect(),
+        };
+        match actor.kind {
+            ActorKind::Mother => {
+                owes(obligation, actor).then(|| authority(PaymentActorKind::Mother, None))
+            }
+            ActorKind::FamilyMember => {
+                let amount = obligation.fact.amount_krw.0;
+                let held = delegation(obligation, actor, view, amount, now)?;
+                let terms = &held.grant.terms;
+                let evidence = format!(
+                    "payment-delegation/{}@{}",
+                    terms.grant_id, held.grant.revision
+                );
+                Some(Self {
+                    delegation: Some(DelegatedAuthority {
+                        payment_delegation_id: terms.grant_id,
+                        family_account_id: terms.family_account_id.clone(),
+                        revision: held.grant.revision,
+                        maximum_authorized_amount_krw: held.maximum_authorized_amount_krw,
+                    }),
+                    ..authority(PaymentActorKind::DelegatedFamilyPayer, Some(evidence))
+                })
+            }
+            ActorKind::BranchFinanceOperator => {
+                let branch = format!("branch/{}", obligation.fact.branch_profile_id);
+                let evidence = operates(&branch, actor, view)?;
+                Some(authority(
+                    PaymentActorKind::BranchFinanceOperator,
+                    Some(evidence),
+                ))
+            }
+            ActorKind::HeadquartersFinanceOperator => {
+                let evidence = operates(HEADQUARTERS, actor, view)?;
+                Some(authority(
+                    PaymentActorKind::HeadquartersFinanceOperator,
+                    Some(evidence),
+                ))
+            }
+            ActorKind::BranchManager
+            | ActorKind::HeadquartersAdministrator
+            | ActorKind::SystemWorkflow => None,
+        }
+    }
+}
+
+/// Whether the actor is the mother who owes, as a user and as a member.
+fn owes(obligation: &Obligation, actor: &Actor) -> bool {
+    let fact = &obligation.fact;
+    actor.kind == ActorKind::Mother
+        && fact.mother_user_id == *actor.subject
+        && actor.member_id.as_deref() == Some(fact.mother_member_id.as_str())
+}
+
+/// The active delegation of the mother who owes that lets the actor pay `amount_krw` won for the
+/// obligation's booking.
+fn delegation(
+    obligation: &Obligation,
+    actor: &Actor,
+    view: &View<'_>,
+    amount_krw: i64,
+    now: Instant,
+) -> Option<PaymentDelegation> {
+    let fact = &obligation.fact;
+    let member = actor.member_id.as_deref()?;
+    let book = view.get::<PaymentAuthority>(&[&fact.reservation_booking_id, member])?;
+    book.covering(RESERVATION_DEPOSIT, amount_krw, now)
+        .find(|held| held.grant.terms.mother_member_id == fact.mother_member_id)
+        .cloned()
+}
+
+/// The evidence that the actor is a finance operator of `object`, by the token and by a fact.
+fn operates(object: &str, actor: &Actor, view: &View<'_>) -> Option<String> {
+    if !actor.has_permission(PAYMENT_AUTHORIZE) {
+        return None;
+    }
+    let list = Relationship::applied(object, FINANCE_OPERATOR, &actor.subject);
+    let applied = view.all_listed::<Fact<Relationship>>(list);
+    // Several facts may apply one relationship; which of them is evidence must not depend on
+    // chance.
+    let first = applied.into_iter().min_by(|a, b| a.id.cmp(&b.id))?;
+    Some(format!(
+        "{}/{}@{}",
+        Relationship::KIND.name,
+        first.id,
+        first.revision
+    ))
+}
+
+/// Whether the actor may read what belongs to the obligation's payment: who may pay it, the head
+/// office, a manager of its branch, and a payer whose delegation is active, whatever its maximum.
+#[must_use]
+pub fn may_read(obligation: &Obligation, actor: &Actor, view: &View<'_>, now: Instant) -> bool {
+    actor.is_headquarters()
+        || actor.manages_branch(&obligation.fact.branch_profile_id)
+        || Authority::over(obligation, actor, view, now).is_some()
+        || actor.kind == ActorKind::FamilyMember
+            && delegation(obligation, actor, view, 0, now).is_some()
+}

@@ -1,0 +1,404 @@
+//! The payment gateway, as administrators use it.
+//!
+//! A [`Gateway`] is asked, and answers; it changes nothing here. What is to change of a payment
+//! comes with the answer, and is committed together with the audit. The [`EmbeddedGateway`]
+//! answers from what the facts say of a payment, so that the same question on the same state has
+//! the same answer.
+
+use serde::{Deserialize, Serialize};
+
+use super::words::{OperationStatus, PaymentMethod};
+use crate::base::digest::Fingerprint;
+use crate::base::json::{AnyObject, AtLeast, Json, Member, Reader};
+use crate::base::text::Text;
+use crate::base::time::Instant;
+use crate::domain::operation::to_json;
+use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
+
+/// Where a payment's chargeback stands once one was recorded.
+const CHARGEBACK_RECORDED: &str = "recorded";
+
+/// What is asked of the gateway about one payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaymentOrder {
+    /// To show it.
+    LookUp,
+    /// To close its virtual account.
+    CloseVirtualAccount,
+    /// To tell where its refund stands.
+    InspectRefund,
+    /// To tell where its chargeback stands.
+    InspectChargeback,
+    /// To take note of a chargeback of so many won, at least one.
+    RecordChargeback(i64),
+}
+
+/// A payment as the gateway holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldPayment<'a> {
+    /// Its identifier.
+    pub payment_id: &'a str,
+    /// What the gateway knows of it.
+    pub payment: &'a GatewayPayment,
+}
+
+/// What the gateway has changed of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GatewayChange {
+    /// Its virtual account is closed.
+    VirtualAccountClosed,
+    /// A chargeback of so many won was recorded.
+    ChargebackRecorded(i64),
+}
+
+impl GatewayChange {
+    /// Makes the change.
+    ///
+    /// # Panics
+    /// When more is charged back than 64 bits hold, which the gateway does not let through.
+    pub fn make(self, payment: &mut GatewayPayment) {
+        match self {
+            Self::VirtualAccountClosed => {
+                payment.virtual_account_state = Some(VirtualAccountState::Closed);
+            }
+            Self::ChargebackRecorded(amount_krw) => {
+                let AtLeast(before) = payment.charged_back_krw;
+                let after = before
+                    .checked_add(amount_krw)
+                    .expect("no more is charged back than was paid");
+                payment.charged_back_krw = AtLeast(after);
+                payment.chargeback_state = Text::from_trusted(CHARGEBACK_RECORDED);
+            }
+        }
+    }
+}
+
+/// What the gateway answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayAnswer {
+    /// Its status, at least 100, as HTTP counts.
+    pub status_code: i64,
+    /// Its word for what came of it.
+    pub result_code: &'static str,
+    /// A sentence for people.
+    pub message: Option<&'static str>,
+    /// What it has changed of the payment.
+    pub change: Option<GatewayChange>,
+    /// SHA-256 over the canonical form (RFC 8785) of the whole answer.
+    pub evidence: Fingerprint,
+}
+
+impl GatewayAnswer {
+    /// Whether the gateway has done what was asked.
+    #[must_use]
+    pub fn status(&self) -> OperationStatus {
+        if self.status_code < 400 {
+            OperationStatus::Succeeded
+        } else {
+            OperationStatus::Failed
+        }
+    }
+}
+
+/// Something that answers what administrators ask of a payment gateway.
+pub trait Gateway {
+    /// Asks about one payment; `held` is what is known here of it.
+    fn operate(&self, held: Option<HeldPayment<'_>>, order: PaymentOrder) -> GatewayAnswer;
+
+    /// Asks for the payments that a search key finds; `held` are those known here, in the order
+    /// of their identifiers.
+    fn search(&self, search_key: &str, held: &[HeldPayment<'_>]) -> GatewayAnswer;
+}
+
+/// The gateway that holds nothing but the facts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmbeddedGateway;
+
+impl Gateway for EmbeddedGateway {
+    fn operate(&self, held: Option<HeldPayment<'_>>, order: PaymentOrder) -> GatewayAnswer {
+        let Some(HeldPayment {
+            payment_id,
+            payment,
+        }) = held
+        else {
+            let message = "The gateway has no payment with this identifier.";
+            return failed(404, "payment_not_found", message, None);
+        };
+        let change = match order {
+            PaymentOrder::LookUp
+            | PaymentOrder::InspectRefund
+            | PaymentOrder::InspectChargeback => None,
+            PaymentOrder::CloseVirtualAccount if has_open_account(payment) => {
+                Some(GatewayChange::VirtualAccountClosed)
+            }
+            PaymentOrder::CloseVirtualAccount => {
+                let message = "The payment has no virtual account that is open.";
+                return failed(409, "virtual_account_not_open", message, held);
+            }
+            PaymentOrder::RecordChargeback(amount_krw) if amount_krw <= amount_left(payment) => {
+                Some(GatewayChange::ChargebackRecorded(amount_krw))
+            }
+            PaymentOrder::RecordChargeback(_) => {
+                let message = "The chargeback exceeds what is left of the payment.";
+                return failed(422, "chargeback_exceeds_amount", message, held);
+            }
+        };
+        let mut after = payment.clone();
+        if let Some(change) = change {
+            change.make(&mut after);
+        }
+        let after = HeldPayment {
+            payment_id,
+            payment: &after,
+        };
+        done(change, None, &[after])
+    }
+
+    fn search(&self, search_key: &str, held: &[HeldPayment<'_>]) -> GatewayAnswer {
+        done(None, Some(search_key), held)
+    }
+}
+
+/// Whether the payment goes into a virtual account that takes money.
+fn has_open_account(payment: &GatewayPayment) -> bool {
+    payment.method == PaymentMethod::VirtualAccount
+        && payment.virtual_account_state == Some(VirtualAccountState::Open)
+}
+
+/// How much of the payment can still be charged back, in won; negative where the facts say that
+/// more was charged back than was paid.
+fn amount_left(payment: &GatewayPayment) -> i64 {
+    // The difference of an amount from 1 on and one from 0 on is within 64 bits.
+    payment.amount_krw.0 - payment.charged_back_krw.0
+}
+
+/// The whole of what the gateway answered, as its evidence is taken.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Evidence<'a> {
+    status_code: i64,
+    result_code: &'static str,
+    message: Option<&'static str>,
+    search_key: Option<&'a str>,
+    payments: Vec<PaymentEvidence<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PaymentEvidence<'a> {
+    payment_id: &'a str,
+    payment: &'a GatewayPayment,
+}
+
+fn done(
+    change: Option<GatewayChange>,
+    search_key: Option<&str>,
+    held: &[HeldPayment<'_>],
+) -> GatewayAnswer {
+    answer(200, "ok", None, change, search_key, held)
+}
+
+fn failed(
+    status_code: i64,
+    result_code: &'static str,
+    message: &'static str,
+    held: Option<HeldPayment<'_>>,
+) -> GatewayAnswer {
+    answer(
+        status_code,
+        result_code,
+        Some(message),
+        None,
+        None,
+        held.as_slice(),
+    )
+}
+
+fn answer(
+    status_code: i64,
+    result_code: &'static str,
+    message: Option<&'static str>,
+    change: Option<GatewayChange>,
+    search_key: Option<&str>,
+    held: &[HeldPayment<'_>],
+) -> GatewayAnswer {
+    let payments = held.iter().map(|held| PaymentEvidence {
+        payment_id: held.payment_id,
+        payment: held.payment,
+    });
+    let evidence = Evidence {
+        status_code,
+        result_code,
+        message,
+        search_key,
+        payments: payments.collect(),
+    };
+    GatewayAnswer {
+        status_code,
+        result_code,
+        message,
+        change,
+        evidence: canonical_fingerprint(&evidence),
+    }
+}
+
+/// SHA-256 over the canonical form (RFC 8785) of an object of ours.
+fn canonical_fingerprint(object: &impl Serialize) -> Fingerprint {
+    let text = to_json(object);
+    let json = Json::parse(&text).expect("what was written as JSON is JSON");
+    let canonical = AnyObject::read(&json, &mut Reader::new(Instant::default()))
+        .expect("an object of ours has no member twice, and numbers of 64 bits");
+    Fingerprint::of(canonical.canonical().as_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixture::with;
+    use super::*;
+    use crate::domain::reference::gateway_payment::sample;
+
+    fn payment(changes: &[(&str, Value)]) -> GatewayPayment {
+        let text = with(&sample(), changes).to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        GatewayPayment::read(&json, &mut Reader::new(Instant::default())).unwrap()
+    }
+
+    fn operate(payment: &GatewayPayment, order: PaymentOrder) -> GatewayAnswer {
+        let held = HeldPayment {
+            payment_id: "payment-1",
+            payment,
+        };
+        EmbeddedGateway.operate(Some(held), order)
+    }
+
+    fn outcome(answer: &GatewayAnswer) -> (i64, &'static str, bool) {
+        assert_eq!(
+            answer.status() == OperationStatus::Succeeded,
+            answer.message.is_none()
+        );
+        (
+            answer.status_code,
+            answer.result_code,
+            answer.change.is_some(),
+        )
+    }
+
+    #[test]
+    fn an_unknown_payment_fails_whatever_is_asked() {
+        for order in [
+            PaymentOrder::LookUp,
+            PaymentOrder::CloseVirtualAccount,
+            PaymentOrder::InspectRefund,
+            PaymentOrder::InspectChargeback,
+            PaymentOrder::RecordChargeback(1),
+        ] {
+            let answer = EmbeddedGateway.operate(None, order);
+            assert_eq!(outcome(&answer), (404, "payment_not_found", false));
+        }
+    }
+
+    #[test]
+    fn looking_changes_nothing() {
+        for order in [
+            PaymentOrder::LookUp,
+            PaymentOrder::InspectRefund,
+            PaymentOrder::InspectChargeback,
+        ] {
+            let answer = operate(&payment(&[]), order);
+            assert_eq!(outcome(&answer), (200, "ok", false));
+        }
+    }
+
+    #[test]
+    fn only_a_virtual_account_that_is_open_is_closed() {
+        for (method, state, closes) in [
+            ("vcnt", json!("open"), true),
+            ("vcnt", json!("closed"), false),
+            ("vcnt", Value::Null, false),
+            ("card", Value::Null, false),
+            ("card", json!("open"), false),
+            ("bank", Value::Null, false),
+        ] {
+            let payment = payment(&[
+                ("/method", json!(method)),
+                ("/virtualAccountState", state.clone()),
+            ]);
+            let answer = operate(&payment, PaymentOrder::CloseVirtualAccount);
+            let expected = if closes {
+                (200, "ok", true)
+            } else {
+                (409, "virtual_account_not_open", false)
+            };
+            assert_eq!(outcome(&answer), expected, "{method} {state}");
+        }
+    }
+
+    #[test]
+    fn chargebacks_go_up_to_what_is_left_and_no_further() {
+        for (paid, before, amount, goes) in [
+            (1_000, 0, 1, true),
+            (1_000, 0, 1_000, true),
+            (1_000, 0, 1_001, false),
+            (1_000, 999, 1, true),
+            (1_000, 1_000, 1, false),
+            (1_000, 1_001, 1, false),
+            (1, i64::MAX, 1, false),
+            (i64::MAX, 0, i64::MAX, true),
+            (i64::MAX, i64::MAX - 1, 1, true),
+            (i64::MAX, i64::MAX, 1, false),
+            (i64::MAX, 1, i64::MAX, false),
+        ] {
+            let mut payment = payment(&[
+                ("/amountKrw", json!(paid)),
+                ("/chargedBackKrw", json!(before)),
+            ]);
+            let answer = operate(&payment, PaymentOrder::RecordChargeback(amount));
+            let expected = if goes {
+                (200, "ok", true)
+            } else {
+                (422, "chargeback_exceeds_amount", false)
+            };
+            assert_eq!(outcome(&answer), expected, "{amount} of {paid} - {before}");
+            if let Some(change) = answer.change {
+                change.make(&mut payment);
+                assert_eq!(payment.charged_back_krw.0, before + amount);
+                assert_eq!(payment.chargeback_state.as_str(), "recorded");
+            }
+        }
+    }
+
+    #[test]
+    fn the_evidence_is_the_fingerprint_of_the_canonical_answer() {
+        let answer = operate(&payment(&[]), PaymentOrder::CloseVirtualAccount);
+        // Members in their order by name, no white space; the account as it is afterwards.
+        let canonical = concat!(
+            r#"{"message":null,"payments":[{"payment":{"amountKrw":330000,"chargebackState":"none","#,
+            r#""chargedBackKrw":0,"method":"vcnt","refundState":"none","#,
+            r#""searchKeys":["order-1","010-1234"],"virtualAccountState":"closed"},"#,
+            r#""paymentId":"payment-1"}],"resultCode":"ok","searchKey":null,"statusCode":200}"#,
+        );
+        assert_eq!(answer.evidence, Fingerprint::of(canonical.as_bytes()));
+    }
+
+    #[test]
+    fn other_answers_have_other_evidence_and_the_same_the_same() {
+        let one = payment(&[]);
+        let other = payment(&[("/refundState", json!("done"))]);
+        let look = |payment: &GatewayPayment| operate(payment, PaymentOrder::LookUp).evidence;
+        assert_eq!(look(&one), look(&one));
+        assert_ne!(look(&one), look(&other));
+        let held = |payment| HeldPayment {
+            payment_id: "payment-1",
+            payment,
+        };
+        let found = EmbeddedGateway.search("order-1", &[held(&one)]);
+        assert_eq!(outcome(&found), (200, "ok", false));
+        let nothing = EmbeddedGateway.search("order-1", &[]);
+        assert_eq!(outcome(&nothing), (200, "ok", false));
+        assert_ne!(found.evidence, nothing.evidence);
+        assert_ne!(found.evidence, look(&one));
+    }
+}

@@ -1,0 +1,281 @@
+//! What administrators operate on at the gateway: a payment, or a search key. Each has a revision
+//! that counts the operations recorded on it, so that no two of them act on the same picture.
+
+use serde::{Deserialize, Serialize};
+
+use super::gateway::GatewayChange;
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::reference::gateway_payment::GatewayPayment;
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Name, Resource};
+
+/// A gateway payment's fact as it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayFact {
+    /// Its revision.
+    pub revision: Revision,
+    /// What it says.
+    pub payment: GatewayPayment,
+}
+
+/// A payment at the gateway. It exists without its fact once somebody has asked for it: an
+/// unknown payment is operated on too, and the audit says that the gateway does not know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaymentSubject {
+    /// Its identifier.
+    pub payment_id: Box<str>,
+    /// The fact.
+    pub fact: Option<GatewayFact>,
+    /// How many operations were recorded on it.
+    pub operations: Revision,
+}
+
+/// A fact comes in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayFactCameIn {
+    /// The payment.
+    pub payment_id: Box<str>,
+    /// The fact.
+    pub fact: GatewayFact,
+}
+
+/// An operation on the payment is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaymentOperated {
+    /// The payment.
+    pub payment_id: Box<str>,
+    /// What it has changed.
+    pub change: Option<GatewayChange>,
+}
+
+/// What can happen to a payment. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PaymentSubjectEvent {
+    /// A fact comes in.
+    FactCameIn(Box<GatewayFactCameIn>),
+    /// An operation is recorded.
+    Operated(Box<PaymentOperated>),
+}
+
+impl Resource for PaymentSubject {
+    const KIND: Kind = GatewayPayment::KIND;
+    type Event = PaymentSubjectEvent;
+
+    fn apply(state: Option<Self>, event: &PaymentSubjectEvent, _: Instant) -> Self {
+        let payment_id = match event {
+            PaymentSubjectEvent::FactCameIn(came_in) => &came_in.payment_id,
+            PaymentSubjectEvent::Operated(operated) => &operated.payment_id,
+        };
+        let mut subject = state.unwrap_or_else(|| Self {
+            payment_id: payment_id.clone(),
+            fact: None,
+            operations: Revision::NONE,
+        });
+        assert_eq!(subject.payment_id, *payment_id, "the event is another's");
+        match event {
+            PaymentSubjectEvent::FactCameIn(came_in) => subject.fact = Some(came_in.fact.clone()),
+            PaymentSubjectEvent::Operated(operated) => {
+                subject.operations = subject.operations.next();
+                if let Some(change) = operated.change {
+                    let fact = subject.fact.as_mut();
+                    let fact = fact.expect("the gateway changes only a payment that it knows");
+                    change.make(&mut fact.payment);
+                    fact.revision = fact.revision.next();
+                }
+            }
+        }
+        subject
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.payment_id.to_string()]
+    }
+
+    /// How many operations were recorded: what administrators expect. The fact has its own.
+    fn revision(&self) -> Revision {
+        self.operations
+    }
+
+    fn listed(&self) -> Vec<Name> {
+        self.fact
+            .as_ref()
+            .map(|fact| fact.payment.listed(&self.payment_id))
+            .unwrap_or_default()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.operations < Revision::NONE {
+            return Err(format!("{} operations", self.operations));
+        }
+        match &self.fact {
+            None if self.operations == Revision::NONE => {
+                Err("neither a fact nor an operation".to_owned())
+            }
+            Some(fact) if fact.revision < Revision::FIRST => {
+                Err(format!("a fact at revision {}", fact.revision))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FactHolder for PaymentSubject {
+    type Facts = GatewayPayment;
+
+    fn fact(&self) -> Option<(Revision, &GatewayPayment)> {
+        self.fact
+            .as_ref()
+            .map(|fact| (fact.revision, &fact.payment))
+    }
+
+    fn put(
+        _: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        payment: &GatewayPayment,
+    ) -> Option<PaymentSubjectEvent> {
+        Some(PaymentSubjectEvent::FactCameIn(Box::new(
+            GatewayFactCameIn {
+                payment_id: id.into(),
+                fact: GatewayFact {
+                    revision,
+                    payment: payment.clone(),
+                },
+            },
+        )))
+    }
+}
+
+/// A search key at the gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchSubject {
+    /// The key.
+    pub search_key: Ident,
+    /// How many searches were recorded on it.
+    pub operations: Revision,
+}
+
+/// What can happen to a search key. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SearchSubjectEvent {
+    /// A search with this key is recorded.
+    Searched(Ident),
+}
+
+impl Resource for SearchSubject {
+    const KIND: Kind = Kind {
+        tag: 110,
+        name: "gateway-search",
+    };
+    type Event = SearchSubjectEvent;
+
+    fn apply(state: Option<Self>, event: &SearchSubjectEvent, _: Instant) -> Self {
+        let SearchSubjectEvent::Searched(search_key) = event;
+        let before = state.unwrap_or_else(|| Self {
+            search_key: search_key.clone(),
+            operations: Revision::NONE,
+        });
+        assert_eq!(before.search_key, *search_key, "the event is another's");
+        Self {
+            operations: before.operations.next(),
+            ..before
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.search_key.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.operations
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.operations < Revision::FIRST {
+            return Err(format!("{} searches", self.operations));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixture::with;
+    use super::*;
+    use crate::domain::reference::gateway_payment::sample;
+    use crate::domain::scenario::Scenario;
+
+    fn operated(state: Option<PaymentSubject>, change: Option<GatewayChange>) -> PaymentSubject {
+        let event = PaymentSubjectEvent::Operated(Box::new(PaymentOperated {
+            payment_id: "payment-1".into(),
+            change,
+        }));
+        PaymentSubject::apply(state, &event, Instant::default())
+    }
+
+    #[test]
+    fn facts_come_in_as_to_any_other_kind_and_leave_the_operations_alone() {
+        let mut service = Scenario::new();
+        // Somebody has asked for the payment before its fact came in.
+        let asked = operated(operated(None, None).into(), None);
+        assert_eq!(asked.validate(), Ok(()));
+        assert_eq!(asked.fact(), None);
+        service.given(&asked);
+        service.fact("gateway-payment", "payment-1", 3, sample());
+        let known: PaymentSubject = service.state(&["payment-1"]).unwrap();
+        assert_eq!(known.operations.number(), 2);
+        assert_eq!(known.fact().unwrap().0.number(), 3);
+        let put = |service: &mut Scenario, revision, facts| {
+            service.put_fact("gateway-payment", "payment-1", revision, facts)
+        };
+        let other = with(&sample(), &[("/amountKrw", json!(1))]);
+        assert_eq!(
+            put(&mut service, 3, sample()).answered(),
+            Value::from("unchanged")
+        );
+        assert_eq!(put(&mut service, 3, other.clone()).code(), "conflict");
+        assert_eq!(put(&mut service, 2, other.clone()).code(), "stale");
+        put(&mut service, 4, other).committed();
+        let known: PaymentSubject = service.state(&["payment-1"]).unwrap();
+        assert_eq!(known.operations.number(), 2);
+    }
+
+    #[test]
+    fn a_change_advances_the_facts_revision_and_no_change_does_not() {
+        let mut service = Scenario::new();
+        service.fact("gateway-payment", "payment-1", 3, sample());
+        let before: PaymentSubject = service.state(&["payment-1"]).unwrap();
+        let looked_at = operated(Some(before.clone()), None);
+        assert_eq!(looked_at.fact, before.fact);
+        assert_eq!(looked_at.operations, Revision::FIRST);
+        let closed = operated(Some(looked_at), Some(GatewayChange::VirtualAccountClosed));
+        assert_eq!(closed.fact().unwrap().0.number(), 4);
+        assert_eq!(closed.operations.number(), 2);
+        assert_eq!(closed.listed(), before.listed());
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_told() {
+        let nothing = PaymentSubject {
+            payment_id: "payment-1".into(),
+            fact: None,
+            operations: Revision::NONE,
+        };
+        assert!(nothing.validate().is_err());
+        let negative = PaymentSubject {
+            operations: Revision::new(-1),
+            ..nothing
+        };
+        assert!(negative.validate().is_err());
+        let unsearched = SearchSubject {
+            search_key: Ident::from_trusted("order-1"),
+            operations: Revision::NONE,
+        };
+        assert!(unsearched.validate().is_err());
+    }
+}

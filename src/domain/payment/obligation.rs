@@ -1,0 +1,557 @@
+//! What a mother owes for a reservation: the fact, and the pre-registration of its payment.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::decide_cash_receipt::Eligibility;
+use super::words::{
+    CollectionChannel, FeeBucket, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
+    MethodLabel, ObligationPurpose, PaymentActorKind, PaymentMethod, PaymentPurpose,
+    PreRegistrationStatus, ReceiptDecision, ReceiptDenial, ReceiptIssuer, ReceiptPurpose,
+    ReceiptRequestState, RequestedReceiptPurpose, SettlementLineTarget, SettlementParticipation,
+};
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::reference::basis_points::BasisPoints;
+use crate::domain::reference::payment_obligation::PaymentObligation;
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Resource};
+
+/// What the provider's fee is for one payment by one method.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MethodFeeQuote {
+    /// Which of the plan's rates it is reckoned by.
+    pub bucket: FeeBucket,
+    /// The method's name for customers.
+    pub display_method_name: MethodLabel,
+    /// The payment's amount, in won.
+    pub amount_krw: i64,
+    /// The fee, in won.
+    pub fee_amount_krw: i64,
+    /// The rate.
+    pub rate_basis_points: BasisPoints,
+}
+
+/// The plan's terms for the provider's fee, as they stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderFeeSnapshot {
+    /// By which route the payment reaches the provider.
+    pub provider_routing_key: Ident,
+    /// As what it takes part in the settlement.
+    pub settlement_participation: SettlementParticipation,
+    /// When the ledger takes notice of it.
+    pub ledger_recognition_timing: LedgerRecognitionTiming,
+    /// Which amount the fee is reckoned from.
+    pub fee_recognition_basis: FeeRecognitionBasis,
+    /// The settlement's lines that it goes to; at least one.
+    pub settlement_line_targets: Vec<SettlementLineTarget>,
+    /// Whether the amount that a customer sees stands once it is paid.
+    pub freezes_customer_visible_amount_after_payment: bool,
+    /// Whether a later change of the catalogue may change what was shown.
+    pub later_catalog_changes_can_alter_exposed_result: bool,
+    /// The fee.
+    pub method_fee_quote: MethodFeeQuote,
+}
+
+/// Who pre-registered a payment, in which capacity, and what that authority rested on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PaymentActorSnapshot {
+    /// The snapshot's identifier.
+    pub payment_actor_snapshot_id: Uuid,
+    /// The actor as a user.
+    pub actor_user_id: Box<str>,
+    /// The actor as a member; the user where the actor is none.
+    pub actor_member_id: Box<str>,
+    /// In which capacity.
+    pub actor_kind: PaymentActorKind,
+    /// The mother who owes, as a user.
+    pub mother_user_id: Ident,
+    /// The mother who owes, as a member.
+    pub mother_member_id: Ident,
+    /// The branch of the reservation.
+    pub branch_profile_id: Ident,
+    /// The family account of the delegation.
+    pub family_account_id: Option<Ident>,
+    /// The delegation that the authority rested on.
+    pub payment_delegation_id: Option<Uuid>,
+    /// The delegation's scope.
+    pub payment_delegation_scope: Option<Box<str>>,
+    /// The delegation's revision.
+    pub payment_delegation_revision: Option<Revision>,
+    /// The most that the delegation allows to be paid, in won.
+    pub maximum_authorized_amount_krw: Option<i64>,
+    /// What the authority rested on, each once, as `kind/id@revision`.
+    pub authority_evidence: Vec<Box<str>>,
+    /// The key of idempotency.
+    pub idempotency_key: Box<str>,
+    /// When.
+    pub authorized_at: Instant,
+}
+
+/// What was asked for of a cash receipt, and what was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CashReceiptEligibilitySnapshot {
+    /// The snapshot's identifier.
+    pub cash_receipt_eligibility_snapshot_id: Uuid,
+    /// The payment.
+    pub payment_id: Box<str>,
+    /// The product plan that it was decided by.
+    pub payment_product_plan_code: Ident,
+    /// What the payment is for.
+    pub obligation_purpose: ObligationPurpose,
+    /// Whether a receipt was wanted.
+    pub request_state: ReceiptRequestState,
+    /// What it was wanted for.
+    pub requested_purpose: RequestedReceiptPurpose,
+    /// For whom it was to be registered.
+    pub registration_identity_reference: Option<Ident>,
+    /// What was decided.
+    pub decision_state: ReceiptDecision,
+    /// Who sells.
+    pub merchant_of_record: MerchantOfRecord,
+    /// Who takes the money.
+    pub collection_channel: CollectionChannel,
+    /// Who issues the receipt.
+    pub receipt_issuer: ReceiptIssuer,
+    /// What the receipt is for, where it was accepted.
+    pub accepted_purpose: Option<ReceiptPurpose>,
+    /// Why it was rejected.
+    pub denial_reason_code: Option<ReceiptDenial>,
+    /// Whether the payment provider may issue it.
+    pub provider_issue_allowed: bool,
+    /// When.
+    pub decided_at: Instant,
+}
+
+/// What a customer asked of a cash receipt, in the pre-registration's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptWish {
+    /// Whether one is wanted.
+    pub request_state: ReceiptRequestState,
+    /// What it is wanted for.
+    pub purpose: RequestedReceiptPurpose,
+    /// For whom it is to be registered.
+    pub registration_identity_reference: Option<Ident>,
+}
+
+impl CashReceiptEligibilitySnapshot {
+    /// The snapshot of a decision.
+    #[must_use]
+    pub fn new(
+        snapshot_id: Uuid,
+        payment_id: &str,
+        obligation: &PaymentObligation,
+        wish: &ReceiptWish,
+        decided: &Eligibility,
+        now: Instant,
+    ) -> Self {
+        Self {
+            cash_receipt_eligibility_snapshot_id: snapshot_id,
+            payment_id: payment_id.into(),
+            payment_product_plan_code: obligation.payment_product_plan_code.clone(),
+            obligation_purpose: obligation.payment_purpose.into(),
+            request_state: wish.request_state,
+            requested_purpose: wish.purpose,
+            registration_identity_reference: wish.registration_identity_reference.clone(),
+            decision_state: decided.decision_state,
+            merchant_of_record: decided.merchant_of_record,
+            collection_channel: decided.collection_channel,
+            receipt_issuer: decided.receipt_issuer,
+            accepted_purpose: decided.accepted_purpose,
+            denial_reason_code: decided.denial_reason_code,
+            provider_issue_allowed: decided.provider_issue_allowed,
+            decided_at: now,
+        }
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn wish(&self) -> ReceiptWish {
+        ReceiptWish {
+            request_state: self.request_state,
+            purpose: self.requested_purpose,
+            registration_identity_reference: self.registration_identity_reference.clone(),
+        }
+    }
+}
+
+/// The pre-registration of a payment: what was owed, and the three snapshots. It never changes,
+/// whatever the obligation or the plan says later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreRegistration {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// How it is to be paid.
+    pub payment_method: PaymentMethod,
+    /// What it is for.
+    pub payment_purpose: PaymentPurpose,
+    /// How much, in won.
+    pub amount_krw: i64,
+    /// The product plan.
+    pub payment_product_plan_code: Ident,
+    /// The fee.
+    pub fee: ProviderFeeSnapshot,
+    /// Who, and with what authority.
+    pub actor: PaymentActorSnapshot,
+    /// The cash receipt.
+    pub cash_receipt: CashReceiptEligibilitySnapshot,
+}
+
+/// An obligation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obligation {
+    /// Its identifier, paymentId.
+    pub payment_id: Box<str>,
+    /// The fact's revision.
+    pub fact_revision: Revision,
+    /// The fact as it stands.
+    pub fact: PaymentObligation,
+    /// Whether nobody but the mother may pay it: it is a consultation's, which has no booking.
+    pub mother_alone: bool,
+    /// Its pre-registration.
+    pub pre_registration: Option<PreRegistration>,
+}
+
+/// A fact comes in, or an obligation is born in a commit of this service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObligationPut {
+    /// Its identifier.
+    pub payment_id: Box<str>,
+    /// The fact's revision.
+    pub revision: Revision,
+    /// What it says.
+    pub fact: PaymentObligation,
+}
+
+/// What can happen to an obligation. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ObligationEvent {
+    /// The fact stands so from now on.
+    Put(Box<ObligationPut>),
+    /// A consultation's obligation is born.
+    BornOfConsultation(Box<ObligationPut>),
+    /// The payment is pre-registered.
+    PreRegistered(Box<PreRegistration>),
+}
+
+impl ObligationEvent {
+    /// The birth of an obligation, at revision 1, with the reservation that it is owed for.
+    #[must_use]
+    pub fn born(payment_id: &str, fact: PaymentObligation) -> Self {
+        Self::Put(Box::new(ObligationPut::first(payment_id, fact)))
+    }
+
+    /// The birth of an obligation, at revision 1, with a consultation: the request for it stands
+    /// in the place of the booking, and only the mother may pre-register its payment.
+    #[must_use]
+    pub fn born_of_consultation(payment_id: &str, fact: PaymentObligation) -> Self {
+        Self::BornOfConsultation(Box::new(ObligationPut::first(payment_id, fact)))
+    }
+}
+
+impl ObligationPut {
+    fn first(payment_id: &str, fact: PaymentObligation) -> Self {
+        Self {
+            payment_id: payment_id.into(),
+            revision: Revision::FIRST,
+            fact,
+        }
+    }
+}
+
+impl Resource for Obligation {
+    const KIND: Kind = PaymentObligation::KIND;
+    type Event = ObligationEvent;
+
+    fn apply(state: Option<Self>, event: &ObligationEvent, _: Instant) -> Self {
+        match (state, event) {
+            (None, ObligationEvent::Put(first)) => Self::new(first, false),
+            (None, ObligationEvent::BornOfConsultation(first)) => Self::new(first, true),
+            (Some(mut obligation), ObligationEvent::Put(later)) => {
+                obligation.fact_revision = later.revision;
+                obligation.fact = later.fact.clone();
+                obligation
+            }
+            (Some(mut obligation), ObligationEvent::PreRegistered(registration))
+                if obligation.pre_registration.is_none() =>
+            {
+                obligation.pre_registration = Some((**registration).clone());
+                obligation
+            }
+            (Some(_), _) => panic!("an obligation is born once and pre-registered once"),
+            (None, ObligationEvent::PreRegistered(_)) => {
+                panic!("an obligation that does not exist cannot be pre-registered")
+            }
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.payment_id.to_string()]
+    }
+
+    /// The fact's: a pre-registration does not change what is owed.
+    fn revision(&self) -> Revision {
+        self.fact_revision
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.pre_registration
+            .as_ref()
+            .map_or(Ok(()), |registration| {
+                registration.validate(&self.payment_id)
+            })
+    }
+}
+
+impl Obligation {
+    fn new(first: &ObligationPut, mother_alone: bool) -> Self {
+        Self {
+            payment_id: first.payment_id.clone(),
+            fact_revision: first.revision,
+            fact: first.fact.clone(),
+            mother_alone,
+            pre_registration: None,
+        }
+    }
+}
+
+impl PreRegistration {
+    fn validate(&self, payment_id: &str) -> Result<(), String> {
+        if *self.cash_receipt.payment_id != *payment_id {
+            return Err("the pre-registration is another payment's".to_owned());
+        }
+        let quote = &self.fee.method_fee_quote;
+        if quote.amount_krw != self.amount_krw
+            || !(0..=self.amount_krw).contains(&quote.fee_amount_krw)
+        {
+            return Err(format!(
+                "a fee of {} on {} for a payment of {}",
+                quote.fee_amount_krw, quote.amount_krw, self.amount_krw
+            ));
+        }
+        let actor = &self.actor;
+        let evidence: BTreeSet<_> = actor.authority_evidence.iter().collect();
+        if evidence.is_empty() || evidence.len() != actor.authority_evidence.len() {
+            return Err("authority rests on nothing, or on one thing twice".to_owned());
+        }
+        let delegated = actor.actor_kind == PaymentActorKind::DelegatedFamilyPayer;
+        let delegation = [
+            actor.payment_delegation_id.is_some(),
+            actor.payment_delegation_scope.is_some(),
+            actor.payment_delegation_revision.is_some(),
+            actor.maximum_authorized_amount_krw.is_some(),
+            actor.family_account_id.is_some(),
+        ];
+        if delegation != [delegated; 5] {
+            return Err("a delegation is a delegated payer's, and whole".to_owned());
+        }
+        if actor
+            .maximum_authorized_amount_krw
+            .is_some_and(|maximum| maximum < self.amount_krw)
+        {
+            return Err("the delegation does not cover the payment".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl FactHolder for Obligation {
+    type Facts = PaymentObligation;
+
+    fn fact(&self) -> Option<(Revision, &PaymentObligation)> {
+        Some((self.fact_revision, &self.fact))
+    }
+
+    fn put(
+        _: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        fact: &PaymentObligation,
+    ) -> Option<ObligationEvent> {
+        Some(ObligationEvent::Put(Box::new(ObligationPut {
+            payment_id: id.into(),
+            revision,
+            fact: fact.clone(),
+        })))
+    }
+}
+
+/// A pre-registration as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreRegistrationView<'a> {
+    reservation_booking_id: &'a Ident,
+    payment_id: &'a str,
+    payment_method: PaymentMethod,
+    payment_purpose: PaymentPurpose,
+    amount_krw: i64,
+    payment_product_plan_code: &'a Ident,
+    provider_fee_snapshot: &'a ProviderFeeSnapshot,
+    payment_actor_snapshot: &'a PaymentActorSnapshot,
+    cash_receipt_eligibility_snapshot: &'a CashReceiptEligibilitySnapshot,
+    pre_registration_status: PreRegistrationStatus,
+    /// The embedded gateway is not asked, so it says nothing.
+    gateway_code: Option<&'a str>,
+    gateway_message: Option<&'a str>,
+}
+
+impl<'a> PreRegistrationView<'a> {
+    /// The view of this pre-registration.
+    #[must_use]
+    pub fn new(registration: &'a PreRegistration, status: PreRegistrationStatus) -> Self {
+        Self {
+            reservation_booking_id: &registration.reservation_booking_id,
+            payment_id: &registration.cash_receipt.payment_id,
+            payment_method: registration.payment_method,
+            payment_purpose: registration.payment_purpose,
+            amount_krw: registration.amount_krw,
+            payment_product_plan_code: &registration.payment_product_plan_code,
+            provider_fee_snapshot: &registration.fee,
+            payment_actor_snapshot: &registration.actor,
+            cash_receipt_eligibility_snapshot: &registration.cash_receipt,
+            pre_registration_status: status,
+            gateway_code: None,
+            gateway_message: None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixture::{PAYMENT, mother, obligation, pre_register, service, with};
+    use super::*;
+    use crate::base::json::{Json, Member, Reader};
+    use crate::domain::scenario::Scenario;
+
+    fn state(service: &Scenario) -> Obligation {
+        service.state(&[PAYMENT]).unwrap()
+    }
+
+    fn fact() -> PaymentObligation {
+        let text = obligation().to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        PaymentObligation::read(&json, &mut Reader::new(Instant::default())).unwrap()
+    }
+
+    #[test]
+    fn an_obligation_born_here_is_as_one_that_came_in_at_revision_1() {
+        let came_in = state(&service());
+        let born = ObligationEvent::born(PAYMENT, fact());
+        let born = Obligation::apply(None, &born, Instant::default());
+        assert_eq!(born, came_in);
+        assert_eq!(born.fact_revision, Revision::FIRST);
+        let of_consultation = ObligationEvent::born_of_consultation(PAYMENT, fact());
+        let of_consultation = Obligation::apply(None, &of_consultation, Instant::default());
+        assert_eq!(
+            of_consultation,
+            Obligation {
+                mother_alone: true,
+                ..born
+            }
+        );
+    }
+
+    #[test]
+    fn facts_come_in_as_to_any_other_kind() {
+        let mut service = service();
+        let same = service.put_fact("payment-obligation", PAYMENT, 1, obligation());
+        assert_eq!(same.answered(), Value::from("unchanged"));
+        let other = with(&obligation(), &[("/amountKrw", json!(1))]);
+        let conflict = service.put_fact("payment-obligation", PAYMENT, 1, other.clone());
+        assert_eq!(conflict.code(), "conflict");
+        service.fact("payment-obligation", PAYMENT, 5, other);
+        assert_eq!(state(&service).fact_revision.number(), 5);
+        let stale = service.put_fact("payment-obligation", PAYMENT, 4, obligation());
+        assert_eq!(stale.code(), "stale");
+    }
+
+    #[test]
+    fn a_pre_registration_leaves_the_fact_alone_and_a_later_fact_the_pre_registration() {
+        let mut service = service();
+        let before = state(&service);
+        service.acting(mother());
+        pre_register(&mut service).committed();
+        let registered = state(&service);
+        assert_eq!(registered.fact_revision, Revision::FIRST);
+        assert_eq!(
+            Obligation {
+                pre_registration: None,
+                ..registered.clone()
+            },
+            before
+        );
+        let paid = with(&obligation(), &[("/state", json!("paid"))]);
+        service.fact("payment-obligation", PAYMENT, 2, paid);
+        let later = state(&service);
+        assert_eq!(later.fact_revision.number(), 2);
+        assert_eq!(later.pre_registration, registered.pre_registration);
+    }
+
+    #[test]
+    fn a_fact_does_not_open_a_consultations_obligation_to_others() {
+        let born = ObligationEvent::born_of_consultation(PAYMENT, fact());
+        let born = Obligation::apply(None, &born, Instant::default());
+        let later = Obligation::put(Some(&born), PAYMENT, Revision::new(2), &fact()).unwrap();
+        assert!(Obligation::apply(Some(born), &later, Instant::default()).mother_alone);
+    }
+
+    #[test]
+    fn states_that_cannot_be_are_told() {
+        let mut service = service();
+        service.acting(mother());
+        pre_register(&mut service).committed();
+        let good = state(&service);
+        assert_eq!(good.validate(), Ok(()));
+        let bad = |change: fn(&mut PreRegistration)| {
+            let mut bad = good.clone();
+            change(bad.pre_registration.as_mut().unwrap());
+            bad.validate().is_err()
+        };
+        assert!(bad(|registration| registration.amount_krw -= 1));
+        assert!(bad(|registration| {
+            registration.fee.method_fee_quote.fee_amount_krw = -1;
+        }));
+        assert!(bad(|registration| {
+            registration.fee.method_fee_quote.fee_amount_krw = registration.amount_krw + 1;
+        }));
+        assert!(bad(|registration| registration
+            .actor
+            .authority_evidence
+            .clear()));
+        assert!(bad(|registration| {
+            let again = registration.actor.authority_evidence[0].clone();
+            registration.actor.authority_evidence.push(again);
+        }));
+        assert!(bad(|registration| {
+            registration.actor.payment_delegation_id = Some(Uuid::nil());
+        }));
+        assert!(bad(|registration| {
+            registration.actor.actor_kind = PaymentActorKind::DelegatedFamilyPayer;
+        }));
+        assert!(bad(
+            |registration| registration.cash_receipt.payment_id = "payment-2".into()
+        ));
+    }
+
+    #[test]
+    #[should_panic(expected = "pre-registered once")]
+    fn nothing_replaces_a_pre_registration() {
+        let mut service = service();
+        service.acting(mother());
+        pre_register(&mut service).committed();
+        let obligation = state(&service);
+        let again = obligation.pre_registration.clone().unwrap();
+        let again = ObligationEvent::PreRegistered(Box::new(again));
+        Obligation::apply(Some(obligation), &again, Instant::default());
+    }
+}

@@ -1,0 +1,81 @@
+//! Reading the audit of an operation at the payment gateway: who may operate it, and the head
+//! office's administrators whatever their permissions.
+
+use super::admin_audit::{AdminAudit, AdminAuditView};
+use super::administer_gateway::may_administer;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource;
+
+/// Reads the audit that the path names. It has no revision of its own.
+///
+/// # Errors
+/// `not_found` when it does not exist, or is not for the actor to see.
+pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let actor = request.actor;
+    if !actor.is_headquarters() && !may_administer(actor) {
+        return Err(Rejection::not_found());
+    }
+    let audit = request.view.get::<AdminAudit>(&[request.param("auditId")]);
+    let Some(audit) = audit else {
+        return Err(Rejection::not_found());
+    };
+    Found::at_position(request.view, audit.key(), &AdminAuditView::new(&audit))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::fixture::administrator;
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, actor, member};
+
+    const READ: &str = "read_admin_audit";
+
+    #[test]
+    fn payment_administrators_and_headquarters_read_it_and_others_learn_nothing() {
+        let mut service = Scenario::new();
+        let body = json!({
+            "operationAction": "search_payments",
+            "reason": "A customer called.",
+            "idempotencyKey": "key-1",
+            "expectedRevision": 0,
+            "searchKey": "order-1",
+        });
+        service.acting(administrator());
+        let audit = service.when("administer_gateway", &[], &body).committed();
+        let id = audit["billingAdminOperationAuditId"].as_str().unwrap();
+        // A later operation on the same subject leaves the audit and its tag alone.
+        let mut later = body.clone();
+        later["expectedRevision"] = json!(1);
+        later["idempotencyKey"] = json!("key-2");
+        service.when("administer_gateway", &[], &later).committed();
+        for kind in ActorKind::ALL {
+            for permission in ["payment:administer", "payment:authorize"] {
+                service.acting(Actor {
+                    permissions: vec![permission.into()],
+                    branch_profile_ids: vec!["branch-1".into()],
+                    ..member(kind, "somebody", "member-1")
+                });
+                let may_read = kind == ActorKind::HeadquartersAdministrator
+                    || kind == ActorKind::HeadquartersFinanceOperator
+                        && permission == "payment:administer";
+                let expected = if may_read {
+                    Ok(("1".to_owned(), audit.clone()))
+                } else {
+                    Err(Rejection::not_found())
+                };
+                let found = service.read(READ, &[("auditId", id)]);
+                assert_eq!(found, expected, "{kind} {permission}");
+            }
+        }
+        service.acting(actor(ActorKind::HeadquartersAdministrator, "admin-2"));
+        for unknown in ["", "no-such", "order-1", &format!("{id} ")] {
+            let found = service.read(READ, &[("auditId", unknown)]);
+            assert_eq!(found, Err(Rejection::not_found()), "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Reading the pre-registration of a payment: who may pay the obligation, its branch's managers
+//! and the head office see all of it.
+
+use super::authority::may_read;
+use super::obligation::{Obligation, PreRegistrationView};
+use super::words::PreRegistrationStatus;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource;
+
+/// Reads the pre-registration of the payment that the path names. It has no revision of its own.
+///
+/// # Errors
+/// `not_found` when it does not exist, or is not for the actor to see.
+pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let obligation = request
+        .view
+        .get::<Obligation>(&[request.param("paymentId")]);
+    let Some(obligation) = obligation else {
+        return Err(Rejection::not_found());
+    };
+    match &obligation.pre_registration {
+        Some(registration) if may_read(&obligation, request.actor, request.view, request.now) => {
+            let status = PreRegistrationStatus::PreRegistered;
+            let body = PreRegistrationView::new(registration, status);
+            Found::at_position(request.view, obligation.key(), &body)
+        }
+        _ => Err(Rejection::not_found()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::fixture::{
+        PAYMENT, branch_operator, delegate, father, headquarters_operator, mother, obligation,
+        pre_register, service, with,
+    };
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, actor, manager, member};
+
+    fn read(service: &mut Scenario, reader: Actor) -> Result<(String, Value), Rejection> {
+        service
+            .acting(reader)
+            .read("read_pre_registration", &[("paymentId", PAYMENT)])
+    }
+
+    /// Pre-registered, the father may pay (too little), both operators have their relationships.
+    fn registered() -> (Scenario, Value) {
+        let mut service = service();
+        delegate(&mut service, 1, "2026-12-01T00:00:00Z");
+        for (id, object, subject) in [
+            ("relation-1", "branch/branch-1", "branch-operator"),
+            ("relation-2", "headquarters", "hq-operator"),
+        ] {
+            let relationship = json!({
+                "object": object,
+                "relation": "finance_operator",
+                "subject": subject,
+                "state": "applied",
+            });
+            service.fact("relationship", id, 1, relationship);
+        }
+        service.acting(mother());
+        let answer = pre_register(&mut service).committed();
+        (service, answer)
+    }
+
+    #[test]
+    fn those_concerned_read_what_the_pre_registration_answered() {
+        let (mut service, answer) = registered();
+        let position = service.view(|view| {
+            let obligation = view.get::<Obligation>(&[PAYMENT]).unwrap();
+            view.position(obligation.key())
+        });
+        for reader in [
+            mother(),
+            father(),
+            branch_operator(),
+            headquarters_operator(),
+            manager("manager-1", "branch-1"),
+            actor(ActorKind::HeadquartersAdministrator, "admin-1"),
+        ] {
+            let kind = reader.kind;
+            let found = read(&mut service, reader).unwrap();
+            assert_eq!(found, (position.to_string(), answer.clone()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn others_learn_nothing() {
+        let (mut service, _) = registered();
+        let without_permission = |operator: Actor| Actor {
+            permissions: Vec::new(),
+            ..operator
+        };
+        for stranger in [
+            member(ActorKind::Mother, "mother-2", "member-2"),
+            actor(ActorKind::Mother, "mother-1"),
+            member(ActorKind::FamilyMember, "aunt-user", "aunt"),
+            actor(ActorKind::FamilyMember, "father-user"),
+            without_permission(branch_operator()),
+            without_permission(headquarters_operator()),
+            manager("manager-1", "branch-2"),
+            actor(ActorKind::SystemWorkflow, "workflow"),
+        ] {
+            let kind = stranger.kind;
+            let found = read(&mut service, stranger);
+            assert_eq!(found, Err(Rejection::not_found()), "{kind}");
+        }
+        // A payer whose time is over is no payer any more.
+        service.at("2026-12-01T00:00:00Z");
+        assert_eq!(read(&mut service, father()), Err(Rejection::not_found()));
+    }
+
+    #[test]
+    fn what_is_not_pre_registered_or_not_owed_does_not_exist() {
+        let mut service = service();
+        assert_eq!(read(&mut service, mother()), Err(Rejection::not_found()));
+        for unknown in ["", "no-such"] {
+            let found = service.read("read_pre_registration", &[("paymentId", unknown)]);
+            assert_eq!(found, Err(Rejection::not_found()));
+        }
+    }
+
+    #[test]
+    fn it_is_frozen_whatever_obligation_and_plan_say_later() {
+        let (mut service, answer) = registered();
+        let later = with(
+            &obligation(),
+            &[("/state", json!("paid")), ("/amountKrw", json!(1))],
+        );
+        service.fact("payment-obligation", PAYMENT, 2, later);
+        let (_, found) = read(&mut service, mother()).unwrap();
+        assert_eq!(found, answer);
+    }
+}

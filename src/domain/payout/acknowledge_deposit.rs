@@ -1,0 +1,382 @@
+//! The manager of a booking's branch acknowledges that a caregiver's payout was deposited.
+//!
+//! Resource: the payout's receipt state, which the acknowledgement advances by one revision.
+//! Rejections, in the order tested: the actor is not that manager, or the booking is unknown
+//! (403); the booking is cancelled, the instruction speaks of another payout, the deposit was
+//! acknowledged before (409).
+
+use serde::Serialize;
+
+use super::standing::{has_happened, is_dealt_with, mismatches};
+use super::state::{DepositAcknowledged, Payout, PayoutReceipt, PayoutReceiptEvent, ReceiptStatus};
+use crate::base::digest::Digest;
+use crate::base::json::AtLeast;
+use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::{Class, Rejection};
+use crate::{members, rejections, words};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The booking.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// The assignment under contract.
+        pub contract_assignment_key: Ident = "contractAssignmentKey",
+        /// The instruction to pay.
+        pub caregiver_payout_instruction_id: Ident = "caregiverPayoutInstructionId",
+        /// As what the caregiver serves.
+        pub caregiver_role: Ident = "caregiverRole",
+        /// The place in the order of handoffs.
+        pub handoff_order: AtLeast<1> = "handoffOrder",
+        /// The caregiver, where named.
+        pub caregiver_id: Option<Ident> = "caregiverId",
+        /// When the deposit was made.
+        pub occurred_at: Instant = "occurredAt",
+        /// The key of idempotency.
+        pub idempotency_key: BodyKey = "idempotencyKey",
+        /// What the branch notes.
+        pub memo: Option<Text> = "memo",
+        /// Why, in the actor's words.
+        pub reason: Option<Text> = "reason",
+    }
+    rules has_happened(occurred_at)
+}
+
+impl Command {
+    fn payout(&self) -> Payout {
+        Payout {
+            reservation_booking_id: self.reservation_booking_id.clone(),
+            contract_assignment_key: self.contract_assignment_key.clone(),
+            caregiver_payout_instruction_id: self.caregiver_payout_instruction_id.clone(),
+            caregiver_role: self.caregiver_role.clone(),
+            handoff_order: self.handoff_order.0,
+            caregiver_id: self.caregiver_id.clone(),
+        }
+    }
+}
+
+rejections! {
+    /// Why no deposit is acknowledged.
+    pub enum Refusal {
+        /// Authority by token, and over a booking that can be found.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only a manager of the booking's branch may acknowledge the deposit.",
+        /// The booking is cancelled.
+        ReservationNotActive = Conflict "reservation_not_active" ["reservationBookingId"]
+            "The booking is neither active nor completed.",
+        /// The instruction speaks of another payout; the members are named where it is found.
+        PayoutInstructionMismatch = Conflict "payout_instruction_mismatch"
+            ["caregiverPayoutInstructionId"]
+            "The payout instruction names another booking, contract, role or order.",
+        /// It was acknowledged before.
+        DepositAlreadyAcknowledged = Conflict "deposit_already_acknowledged"
+            ["caregiverPayoutInstructionId"]
+            "The deposit of this payout was acknowledged before.",
+    }
+}
+
+words! {
+    /// What is acknowledged.
+    enum AcknowledgementKind {
+        /// A branch's deposit.
+        BranchDeposit = "branch_deposit",
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Acknowledgement<'a> {
+    reservation_booking_id: &'a Ident,
+    contract_assignment_key: &'a Ident,
+    caregiver_payout_instruction_id: &'a Ident,
+    acknowledgement_kind: AcknowledgementKind,
+    status: ReceiptStatus,
+}
+
+/// The operation.
+pub struct AcknowledgePayoutDeposit;
+
+impl Operation for AcknowledgePayoutDeposit {
+    type Command = Command;
+    type Resource = PayoutReceipt;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(command.payout().key())
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.idempotency_key.as_str())
+    }
+
+    fn decide(
+        receipt: Option<&PayoutReceipt>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<PayoutReceipt>, Rejection> {
+        let actor = context.actor;
+        let booking = context
+            .view
+            .fact::<ReservationBooking>(&command.reservation_booking_id);
+        let booking = booking.filter(|found| actor.manages_branch(&found.facts.branch_profile_id));
+        let Some(booking) = booking else {
+            return Err(Refusal::NotPermitted.into());
+        };
+        if !is_dealt_with(booking.facts.state) {
+            return Err(Refusal::ReservationNotActive.into());
+        }
+        let payout = command.payout();
+        let mismatches = mismatches(&payout, &context.view);
+        if !mismatches.is_empty() {
+            return Err(Rejection::from(Refusal::PayoutInstructionMismatch).at(&mismatches));
+        }
+        if receipt.is_some_and(|receipt| receipt.deposit.is_some()) {
+            return Err(Refusal::DepositAlreadyAcknowledged.into());
+        }
+        let event = PayoutReceiptEvent::DepositAcknowledged(Box::new(DepositAcknowledged {
+            payout,
+            actor_profile_id: actor.profile_id().into(),
+            occurred_at: command.occurred_at,
+            memo: command.memo.clone(),
+            reason: command.reason.clone(),
+        }));
+        let commit = Commit::new(receipt, event, context.now);
+        let answer = to_json(&Acknowledgement {
+            reservation_booking_id: &command.reservation_booking_id,
+            contract_assignment_key: &command.contract_assignment_key,
+            caregiver_payout_instruction_id: &command.caregiver_payout_instruction_id,
+            acknowledgement_kind: AcknowledgementKind::BranchDeposit,
+            status: commit.next.receipt_state.status(),
+        });
+        commit.answer(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        booking, deposit, faults, headquarters, instruction, repair, service, with, without,
+    };
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "acknowledge_payout_deposit";
+    const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];
+
+    fn ask(body: &Value) -> Then {
+        service().when(NAME, &[], body)
+    }
+
+    #[track_caller]
+    fn assert_conflict(then: Then, code: &str, places: &[&str]) {
+        let refusal = then.refusal();
+        assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
+        assert_eq!(refusal.conflicting, places);
+    }
+
+    #[test]
+    fn the_branchs_manager_acknowledges_and_the_receipt_state_is_born() {
+        let mut service = service();
+        let answer = service.when(NAME, &[], &deposit()).committed();
+        assert_eq!(
+            answer,
+            json!({
+                "reservationBookingId": "booking-1",
+                "contractAssignmentKey": "contract-1",
+                "caregiverPayoutInstructionId": "instruction-1",
+                "acknowledgementKind": "branch_deposit",
+                "status": "acknowledged",
+            })
+        );
+        assert!(service.outbox.is_empty());
+        let receipt: PayoutReceipt = service.state(&ID).unwrap();
+        assert_eq!(receipt.revision.number(), 1);
+        let deposit = receipt.deposit.unwrap();
+        assert_eq!(deposit.memo.unwrap().as_str(), "Counted twice.");
+        assert_eq!(deposit.occurred_at.to_string(), "2026-11-20T03:00:00.000Z");
+        assert_eq!(
+            deposit.acknowledged_at.to_string(),
+            "2026-11-20T12:00:00.000Z"
+        );
+    }
+
+    #[test]
+    fn after_repairs_the_acknowledgement_advances_the_receipt_state_by_one() {
+        let mut service = service();
+        service
+            .when("repair_payout_receipt", &[], &repair())
+            .committed();
+        service.when(NAME, &[], &deposit()).committed();
+        let receipt: PayoutReceipt = service.state(&ID).unwrap();
+        assert_eq!(receipt.revision.number(), 2);
+        assert_eq!(receipt.receipt_state.as_str(), "acknowledged");
+    }
+
+    #[test]
+    fn only_the_branchs_manager_may_and_that_is_told_first() {
+        // Everything else is wrong too: the booking is cancelled, the instruction is another's.
+        let wrong = with(&deposit(), &[("handoffOrder", json!(9))]);
+        for body in [deposit(), wrong] {
+            let mut service = service();
+            service
+                .fact("payout-instruction", "instruction-1", 1, instruction())
+                .fact("reservation-booking", "booking-1", 9, booking("cancelled"));
+            let mut others = vec![manager("manager-2", "branch-2"), headquarters()];
+            for kind in ActorKind::ALL {
+                if kind != ActorKind::BranchManager {
+                    let mut other = actor(kind, "mother-1");
+                    other.branch_profile_ids = vec!["branch-1".into()];
+                    others.push(other);
+                }
+            }
+            for other in others {
+                let kind = other.kind;
+                let refusal = service.acting(other).when(NAME, &[], &body).refusal();
+                assert_eq!(refusal.class, Class::Forbidden, "{kind}");
+                assert_eq!(refusal.code, "permission_denied", "{kind}");
+            }
+            assert_eq!(service.state::<PayoutReceipt>(&ID), None);
+        }
+    }
+
+    #[test]
+    fn over_an_unknown_booking_nobody_has_authority() {
+        let unknown = with(&deposit(), &[("reservationBookingId", json!("no-such"))]);
+        let refusal = ask(&unknown).refusal();
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (Class::Forbidden, "permission_denied")
+        );
+    }
+
+    #[test]
+    fn a_cancelled_booking_is_a_conflict_told_before_the_others_and_a_completed_one_is_none() {
+        let mut service = service();
+        service.fact("reservation-booking", "booking-1", 9, booking("completed"));
+        service.when(NAME, &[], &deposit()).committed();
+        // Now the deposit is acknowledged, too, and the instruction another's.
+        service
+            .fact("payout-instruction", "instruction-1", 1, instruction())
+            .fact("reservation-booking", "booking-1", 10, booking("cancelled"));
+        let wrong = with(&deposit(), &[("handoffOrder", json!(9))]);
+        for body in [deposit(), wrong] {
+            assert_conflict(
+                service.when(NAME, &[], &body),
+                "reservation_not_active",
+                &["reservationBookingId"],
+            );
+        }
+    }
+
+    #[test]
+    fn an_instruction_of_another_payout_is_a_conflict_told_before_the_acknowledgement() {
+        for (member, value) in [
+            ("reservationBookingId", json!("booking-2")),
+            ("contractAssignmentKey", json!("contract-2")),
+            ("caregiverRole", json!("assistant")),
+            ("handoffOrder", json!(2)),
+        ] {
+            let facts = with(&instruction(), &[(member, value)]);
+            let mut fresh = service();
+            fresh.fact("payout-instruction", "instruction-1", 1, facts.clone());
+            let mut acknowledged = service();
+            acknowledged.when(NAME, &[], &deposit()).committed();
+            acknowledged.fact("payout-instruction", "instruction-1", 1, facts);
+            for service in [&mut fresh, &mut acknowledged] {
+                let then = service.when(NAME, &[], &deposit());
+                assert_conflict(then, "payout_instruction_mismatch", &[member]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_deposit_is_acknowledged_once_also_when_a_repair_came_after_it() {
+        let mut service = service();
+        service.when(NAME, &[], &deposit()).committed();
+        let again = with(&deposit(), &[("idempotencyKey", json!("deposit-key-2"))]);
+        let refused = |service: &mut Scenario| {
+            assert_conflict(
+                service.when(NAME, &[], &again),
+                "deposit_already_acknowledged",
+                &["caregiverPayoutInstructionId"],
+            );
+        };
+        refused(&mut service);
+        let repair = with(&repair(), &[("expectedRevision", json!(1))]);
+        service
+            .when("repair_payout_receipt", &[], &repair)
+            .committed();
+        refused(&mut service);
+        let other = with(&again, &[("contractAssignmentKey", json!("contract-2"))]);
+        service.when(NAME, &[], &other).committed();
+    }
+
+    #[test]
+    fn a_deposit_may_be_five_minutes_ahead_and_no_longer() {
+        let at = |when: &str| ask(&with(&deposit(), &[("occurredAt", json!(when))]));
+        at("2026-11-20T12:05:00Z").committed();
+        assert_eq!(
+            at("2026-11-20T12:05:00.001Z").faults(),
+            faults([("occurredAt", "out_of_range")])
+        );
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let sentence = "가".repeat(4_001);
+        for (member, value, code) in [
+            ("reservationBookingId", Value::Null, "wrong_type"),
+            ("handoffOrder", json!(0), "out_of_range"),
+            ("handoffOrder", json!("1"), "wrong_type"),
+            ("caregiverId", json!(" "), "blank"),
+            ("occurredAt", json!("2026-11-20T12:00:60Z"), "pattern"),
+            ("idempotencyKey", json!(""), "too_short"),
+            ("memo", json!(""), "too_short"),
+            ("memo", json!(sentence), "too_long"),
+            ("reason", json!(""), "too_short"),
+            ("expectedRevision", json!(0), "unknown_field"),
+        ] {
+            let mut body = deposit();
+            body[member] = value;
+            assert_eq!(ask(&body).faults(), faults([(member, code)]), "{member}");
+        }
+        assert_eq!(
+            ask(&json!({})).faults(),
+            [
+                "reservationBookingId",
+                "contractAssignmentKey",
+                "caregiverPayoutInstructionId",
+                "caregiverRole",
+                "handoffOrder",
+                "occurredAt",
+                "idempotencyKey",
+            ]
+            .map(|member| (member.to_owned(), "required"))
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        assert_eq!(
+            of(&deposit()).to_hex(),
+            "7374c8a33007b32e281a73dcb9cb404a0a580d632faac6e960d341269f0f3a61"
+        );
+        for member in ["caregiverId", "memo", "reason"] {
+            let null = with(&deposit(), &[(member, Value::Null)]);
+            assert_eq!(of(&without(&deposit(), member)), of(&null));
+            assert_ne!(of(&null), of(&deposit()));
+        }
+        let other_key = with(&deposit(), &[("idempotencyKey", json!("another"))]);
+        assert_eq!(of(&other_key), of(&deposit()));
+    }
+}

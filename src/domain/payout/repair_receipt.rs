@@ -1,0 +1,437 @@
+//! Headquarters or the branch's manager records the repair of an exception in the receipt of a
+//! caregiver's payout.
+//!
+//! Resource: the payout's receipt state, which stands at revision 0 before its first commit.
+//! Rejections, in the order tested: the actor is neither, or the booking is unknown or another
+//! branch's (403); the booking is cancelled, the instruction speaks of another payout, the
+//! expected revision is stale (409).
+
+use super::standing::{has_happened, is_dealt_with, mismatches};
+use super::state::{Payout, PayoutReceipt, PayoutReceiptEvent, PayoutReceiptView, ReceiptRepaired};
+use crate::base::digest::Digest;
+use crate::base::json::AtLeast;
+use crate::base::revision::Revision;
+use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::{Class, Rejection};
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The booking.
+        pub reservation_booking_id: Ident = "reservationBookingId",
+        /// The assignment under contract.
+        pub contract_assignment_key: Ident = "contractAssignmentKey",
+        /// The instruction to pay.
+        pub caregiver_payout_instruction_id: Ident = "caregiverPayoutInstructionId",
+        /// As what the caregiver serves.
+        pub caregiver_role: Ident = "caregiverRole",
+        /// The place in the order of handoffs.
+        pub handoff_order: AtLeast<1> = "handoffOrder",
+        /// The caregiver, where named.
+        pub caregiver_id: Option<Ident> = "caregiverId",
+        /// When it happened.
+        pub occurred_at: Instant = "occurredAt",
+        /// The key of idempotency.
+        pub idempotency_key: BodyKey = "idempotencyKey",
+        /// The receipt state's revision as the actor saw it; 0 when there was none.
+        pub expected_revision: AtLeast<0> = "expectedRevision",
+        /// Why, in the actor's words.
+        pub reason: Text = "reason",
+    }
+    rules has_happened(occurred_at)
+}
+
+impl Command {
+    fn payout(&self) -> Payout {
+        Payout {
+            reservation_booking_id: self.reservation_booking_id.clone(),
+            contract_assignment_key: self.contract_assignment_key.clone(),
+            caregiver_payout_instruction_id: self.caregiver_payout_instruction_id.clone(),
+            caregiver_role: self.caregiver_role.clone(),
+            handoff_order: self.handoff_order.0,
+            caregiver_id: self.caregiver_id.clone(),
+        }
+    }
+}
+
+rejections! {
+    /// Why no repair is recorded.
+    pub enum Refusal {
+        /// Authority by token, and over a booking that can be found.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only headquarters or a manager of the booking's branch may record the repair.",
+        /// The booking is cancelled.
+        ReservationNotActive = Conflict "reservation_not_active" ["reservationBookingId"]
+            "The booking is neither active nor completed.",
+        /// The instruction speaks of another payout; the members are named where it is found.
+        PayoutInstructionMismatch = Conflict "payout_instruction_mismatch"
+            ["caregiverPayoutInstructionId"]
+            "The payout instruction names another booking, contract, role or order.",
+        /// The revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+    }
+}
+
+/// The operation.
+pub struct RepairReceipt;
+
+impl Operation for RepairReceipt {
+    type Command = Command;
+    type Resource = PayoutReceipt;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(command.payout().key())
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.idempotency_key.as_str())
+    }
+
+    fn decide(
+        receipt: Option<&PayoutReceipt>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<PayoutReceipt>, Rejection> {
+        let actor = context.actor;
+        let booking = context
+            .view
+            .fact::<ReservationBooking>(&command.reservation_booking_id);
+        let booking = booking.filter(|found| {
+            actor.is_headquarters() || actor.manages_branch(&found.facts.branch_profile_id)
+        });
+        let Some(booking) = booking else {
+            return Err(Refusal::NotPermitted.into());
+        };
+        if !is_dealt_with(booking.facts.state) {
+            return Err(Refusal::ReservationNotActive.into());
+        }
+        let payout = command.payout();
+        let mismatches = mismatches(&payout, &context.view);
+        if !mismatches.is_empty() {
+            return Err(Rejection::from(Refusal::PayoutInstructionMismatch).at(&mismatches));
+        }
+        let current = receipt.map_or(Revision::NONE, |receipt| receipt.revision);
+        if command.expected_revision.0 != current.number() {
+            return Err(Refusal::RevisionStale.into());
+        }
+        let event = PayoutReceiptEvent::Repaired(Box::new(ReceiptRepaired {
+            payout,
+            actor_profile_id: actor.profile_id().into(),
+            occurred_at: command.occurred_at,
+            reason: command.reason.clone(),
+        }));
+        let commit = Commit::new(receipt, event, context.now);
+        let answer = to_json(&PayoutReceiptView::new(&commit.next));
+        commit.answer(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        booking, deposit, faults, headquarters, instruction, repair, service, with, without,
+    };
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "repair_payout_receipt";
+    const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];
+
+    fn ask(body: &Value) -> Then {
+        service().when(NAME, &[], body)
+    }
+
+    #[track_caller]
+    fn assert_conflict(then: Then, code: &str, places: &[&str]) {
+        let refusal = then.refusal();
+        assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
+        assert_eq!(refusal.conflicting, places);
+    }
+
+    #[test]
+    fn the_branchs_manager_records_the_first_repair_at_revision_one() {
+        let mut service = service();
+        let answer = service.when(NAME, &[], &repair()).committed();
+        assert_eq!(
+            answer,
+            json!({
+                "reservationBookingId": "booking-1",
+                "contractAssignmentKey": "contract-1",
+                "caregiverPayoutInstructionId": "instruction-1",
+                "receiptState": "repaired",
+                "revision": 1,
+                "status": "recorded",
+                "reason": "The transfer came back.",
+                "actorProfileId": "manager-1",
+                "occurredAt": "2026-11-20T02:00:00.000Z",
+            })
+        );
+        assert!(service.outbox.is_empty());
+        let receipt: PayoutReceipt = service.state(&ID).unwrap();
+        assert_eq!(receipt.payout.caregiver_id.unwrap().as_str(), "caregiver-1");
+        assert_eq!(receipt.deposit, None);
+    }
+
+    #[test]
+    fn headquarters_records_the_next_one_under_its_own_profile() {
+        let mut service = service();
+        service.when(NAME, &[], &repair()).committed();
+        let next = with(
+            &repair(),
+            &[
+                ("expectedRevision", json!(1)),
+                ("reason", json!("Sent again.")),
+                ("caregiverId", Value::Null),
+            ],
+        );
+        let answer = service
+            .acting(headquarters())
+            .when(NAME, &[], &next)
+            .committed();
+        assert_eq!(answer["revision"], 2);
+        assert_eq!(answer["reason"], "Sent again.");
+        assert_eq!(answer["actorProfileId"], "hq-1");
+        assert_eq!(answer["receiptState"], "repaired");
+    }
+
+    #[test]
+    fn a_payout_has_its_receipt_state_by_booking_contract_and_instruction() {
+        let mut service = service();
+        service.fact("reservation-booking", "booking-2", 1, booking("active"));
+        service.when(NAME, &[], &repair()).committed();
+        for (member, value) in [
+            ("reservationBookingId", "booking-2"),
+            ("contractAssignmentKey", "contract-2"),
+            ("caregiverPayoutInstructionId", "instruction-2"),
+        ] {
+            let answer = service
+                .when(NAME, &[], &with(&repair(), &[(member, json!(value))]))
+                .committed();
+            assert_eq!(answer["revision"], 1, "{member}");
+            assert_eq!(answer[member], value);
+        }
+    }
+
+    #[test]
+    fn an_acknowledged_payout_may_still_need_a_repair() {
+        let mut service = service();
+        service
+            .when("acknowledge_payout_deposit", &[], &deposit())
+            .committed();
+        let next = with(&repair(), &[("expectedRevision", json!(1))]);
+        let answer = service.when(NAME, &[], &next).committed();
+        assert_eq!(answer["receiptState"], "repaired");
+        assert_eq!(answer["status"], "recorded");
+        assert_eq!(answer["revision"], 2);
+    }
+
+    #[test]
+    fn only_headquarters_and_the_branchs_manager_may_and_that_is_told_first() {
+        // Everything else is wrong too: the booking is cancelled, the instruction is another's,
+        // the revision is stale.
+        let wrong = with(
+            &repair(),
+            &[("handoffOrder", json!(9)), ("expectedRevision", json!(9))],
+        );
+        for body in [repair(), wrong] {
+            let mut service = service();
+            service
+                .fact("payout-instruction", "instruction-1", 1, instruction())
+                .fact("reservation-booking", "booking-1", 9, booking("cancelled"));
+            let mut others = vec![manager("manager-2", "branch-2")];
+            for kind in ActorKind::ALL {
+                if kind != ActorKind::HeadquartersAdministrator && kind != ActorKind::BranchManager
+                {
+                    let mut other = actor(kind, "mother-1");
+                    other.branch_profile_ids = vec!["branch-1".into()];
+                    others.push(other);
+                }
+            }
+            for other in others {
+                let kind = other.kind;
+                let refusal = service.acting(other).when(NAME, &[], &body).refusal();
+                assert_eq!(refusal.class, Class::Forbidden, "{kind}");
+                assert_eq!(refusal.code, "permission_denied", "{kind}");
+            }
+            assert_eq!(service.state::<PayoutReceipt>(&ID), None);
+        }
+    }
+
+    #[test]
+    fn over_an_unknown_booking_nobody_has_authority() {
+        let unknown = with(&repair(), &[("reservationBookingId", json!("no-such"))]);
+        for actor in [headquarters(), manager("manager-1", "branch-1")] {
+            let mut service = service();
+            let refusal = service.acting(actor).when(NAME, &[], &unknown).refusal();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Forbidden, "permission_denied")
+            );
+        }
+    }
+
+    #[test]
+    fn a_cancelled_booking_is_a_conflict_told_before_the_others_and_a_completed_one_is_none() {
+        let wrong = with(
+            &repair(),
+            &[("handoffOrder", json!(9)), ("expectedRevision", json!(9))],
+        );
+        for body in [repair(), wrong] {
+            let mut service = service();
+            service
+                .fact("payout-instruction", "instruction-1", 1, instruction())
+                .fact("reservation-booking", "booking-1", 9, booking("cancelled"));
+            assert_conflict(
+                service.when(NAME, &[], &body),
+                "reservation_not_active",
+                &["reservationBookingId"],
+            );
+        }
+        let mut service = service();
+        service.fact("reservation-booking", "booking-1", 9, booking("completed"));
+        service.when(NAME, &[], &repair()).committed();
+    }
+
+    #[test]
+    fn an_instruction_of_another_payout_is_a_conflict_told_before_a_stale_revision() {
+        for (member, value) in [
+            ("reservationBookingId", json!("booking-2")),
+            ("contractAssignmentKey", json!("contract-2")),
+            ("caregiverRole", json!("assistant")),
+            ("handoffOrder", json!(2)),
+        ] {
+            let mut service = service();
+            let facts = with(&instruction(), &[(member, value)]);
+            service.fact("payout-instruction", "instruction-1", 1, facts);
+            for revision in [0, 9] {
+                let body = with(&repair(), &[("expectedRevision", json!(revision))]);
+                let then = service.when(NAME, &[], &body);
+                assert_conflict(then, "payout_instruction_mismatch", &[member]);
+            }
+        }
+        let mut service = service();
+        let facts = with(
+            &instruction(),
+            &[("caregiverRole", json!("x")), ("handoffOrder", json!(7))],
+        );
+        service.fact("payout-instruction", "instruction-1", 1, facts);
+        assert_conflict(
+            service.when(NAME, &[], &repair()),
+            "payout_instruction_mismatch",
+            &["caregiverRole", "handoffOrder"],
+        );
+    }
+
+    #[test]
+    fn an_instruction_may_name_another_caregiver_and_amount() {
+        let mut service = service();
+        let facts = with(
+            &instruction(),
+            &[("caregiverId", json!("another")), ("amountKrw", json!(-5))],
+        );
+        service
+            .fact("payout-instruction", "instruction-1", 1, facts)
+            .when(NAME, &[], &repair())
+            .committed();
+    }
+
+    #[test]
+    fn a_revision_is_stale_on_either_side_of_the_current_one() {
+        let mut service = service();
+        let at = |revision: i64| with(&repair(), &[("expectedRevision", json!(revision))]);
+        let stale = |service: &mut Scenario, revision| {
+            assert_conflict(
+                service.when(NAME, &[], &at(revision)),
+                "revision_stale",
+                &["expectedRevision"],
+            );
+        };
+        stale(&mut service, 1);
+        service.when(NAME, &[], &at(0)).committed();
+        stale(&mut service, 0);
+        stale(&mut service, 2);
+        stale(&mut service, i64::MAX);
+        service.when(NAME, &[], &at(1)).committed();
+        let receipt: PayoutReceipt = service.state(&ID).unwrap();
+        assert_eq!(receipt.revision.number(), 2);
+    }
+
+    #[test]
+    fn what_happened_may_be_five_minutes_ahead_and_no_longer() {
+        let at = |when: &str| ask(&with(&repair(), &[("occurredAt", json!(when))]));
+        at("2026-11-20T12:05:00Z").committed();
+        at("2026-11-20T21:05:00.0009+09:00").committed();
+        at("0001-01-01T00:00:00Z").committed();
+        assert_eq!(
+            at("2026-11-20T12:05:00.001Z").faults(),
+            faults([("occurredAt", "out_of_range")])
+        );
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let long = "가".repeat(513);
+        let sentence = "가".repeat(4_001);
+        for (member, value, code) in [
+            ("reservationBookingId", json!(""), "too_short"),
+            ("contractAssignmentKey", json!(" "), "blank"),
+            ("caregiverPayoutInstructionId", json!(long), "too_long"),
+            ("caregiverRole", json!(1), "wrong_type"),
+            ("handoffOrder", json!(0), "out_of_range"),
+            ("handoffOrder", json!(1.0), "wrong_type"),
+            ("caregiverId", json!(""), "too_short"),
+            ("occurredAt", json!("2026-11-20"), "pattern"),
+            ("idempotencyKey", json!(" "), "blank"),
+            ("expectedRevision", json!(-1), "out_of_range"),
+            ("expectedRevision", json!(u64::MAX), "out_of_range"),
+            ("reason", json!(""), "too_short"),
+            ("reason", Value::Null, "wrong_type"),
+            ("reason", json!(sentence), "too_long"),
+            ("memo", json!("x"), "unknown_field"),
+        ] {
+            let mut body = repair();
+            body[member] = value;
+            assert_eq!(ask(&body).faults(), faults([(member, code)]), "{member}");
+        }
+        assert_eq!(
+            ask(&json!({"occurredAt": "2027-01-01T00:00:00Z"})).faults(),
+            faults([
+                ("reservationBookingId", "required"),
+                ("contractAssignmentKey", "required"),
+                ("caregiverPayoutInstructionId", "required"),
+                ("caregiverRole", "required"),
+                ("handoffOrder", "required"),
+                ("idempotencyKey", "required"),
+                ("expectedRevision", "required"),
+                ("reason", "required"),
+                ("occurredAt", "out_of_range"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        assert_eq!(
+            of(&repair()).to_hex(),
+            "9a18666b8c89181bfcee16dd7fae6cd37813b1e69e2afd05663de6129278e8ac"
+        );
+        let null = with(&repair(), &[("caregiverId", Value::Null)]);
+        assert_eq!(of(&without(&repair(), "caregiverId")), of(&null));
+        assert_ne!(of(&null), of(&repair()));
+        let other_key = with(&repair(), &[("idempotencyKey", json!("another"))]);
+        assert_eq!(of(&other_key), of(&repair()));
+    }
+}

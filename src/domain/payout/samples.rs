@@ -1,0 +1,102 @@
+//! A booking with its payout, and the commands that the tests of this group share.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use crate::base::actor::{Actor, ActorKind};
+use crate::domain::scenario::{Scenario, actor, manager};
+
+/// The facts of a booking of `branch-1` in this state.
+pub(super) fn booking(state: &str) -> Value {
+    json!({
+        "motherUserId": "mother-1",
+        "motherMemberId": "member-1",
+        "branchProfileId": "branch-1",
+        "state": state,
+    })
+}
+
+/// The instruction that the commands speak of.
+pub(super) fn instruction() -> Value {
+    json!({
+        "reservationBookingId": "booking-1",
+        "contractAssignmentKey": "contract-1",
+        "caregiverRole": "primary",
+        "handoffOrder": 1,
+        "caregiverId": "caregiver-1",
+        "amountKrw": 1_050_000,
+    })
+}
+
+/// A service with the booking `booking-1`; the manager of its branch acts.
+pub(super) fn service() -> Scenario {
+    let mut scenario = Scenario::new();
+    scenario
+        .fact("reservation-booking", "booking-1", 5, booking("active"))
+        .acting(manager("manager-1", "branch-1"));
+    scenario
+}
+
+/// An administrator of the head office, whose profile is not the subject.
+pub(super) fn headquarters() -> Actor {
+    Actor {
+        actor_profile_id: Some("hq-1".into()),
+        ..actor(ActorKind::HeadquartersAdministrator, "user-hq")
+    }
+}
+
+/// The body of a repair before anything else.
+pub(super) fn repair() -> Value {
+    json!({
+        "reservationBookingId": "booking-1",
+        "contractAssignmentKey": "contract-1",
+        "caregiverPayoutInstructionId": "instruction-1",
+        "caregiverRole": "primary",
+        "handoffOrder": 1,
+        "caregiverId": "caregiver-1",
+        "occurredAt": "2026-11-20T11:00:00+09:00",
+        "idempotencyKey": "repair-key-1",
+        "expectedRevision": 0,
+        "reason": "The transfer came back.",
+    })
+}
+
+/// The body of an acknowledgement.
+pub(super) fn deposit() -> Value {
+    json!({
+        "reservationBookingId": "booking-1",
+        "contractAssignmentKey": "contract-1",
+        "caregiverPayoutInstructionId": "instruction-1",
+        "caregiverRole": "primary",
+        "handoffOrder": 1,
+        "caregiverId": "caregiver-1",
+        "occurredAt": "2026-11-20T12:00:00+09:00",
+        "idempotencyKey": "deposit-key-1",
+        "memo": "Counted twice.",
+        "reason": "As agreed.",
+    })
+}
+
+/// `body` with members set to other values.
+pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    for (member, value) in changes {
+        *body.get_mut(*member).unwrap() = value.clone();
+    }
+    body
+}
+
+/// `body` without a member.
+pub(super) fn without(body: &Value, member: &str) -> Value {
+    let mut body = body.clone();
+    body.as_object_mut().unwrap().remove(member).unwrap();
+    body
+}
+
+/// Places and codes as a scenario tells them.
+pub(super) fn faults<const N: usize>(
+    faults: [(&str, &'static str); N],
+) -> Vec<(String, &'static str)> {
+    faults.map(|(path, code)| (path.to_owned(), code)).into()
+}

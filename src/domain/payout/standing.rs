@@ -1,0 +1,56 @@
+//! What both commands on a payout ask of it: when it happened, whether its booking goes on, and
+//! whether the instruction to pay speaks of the same payout.
+
+use super::state::Payout;
+use crate::base::json::{FaultCode, Reader};
+use crate::base::time::Instant;
+use crate::domain::reference::payout_instruction::PayoutInstructionFact;
+use crate::domain::reference::reservation_booking::BookingState;
+use crate::domain::resource::View;
+
+/// How far ahead of this service's clock the clock of whoever reports may be.
+const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
+
+/// What is reported has happened: a fault at `occurredAt` when it is too far ahead.
+pub(super) fn has_happened(at: &mut Reader, occurred_at: Option<&Instant>) {
+    let latest = at.now().plus_seconds(CLOCK_SKEW_SECONDS_MAX);
+    if occurred_at.is_some_and(|occurred_at| *occurred_at > latest) {
+        at.fault_at::<()>("occurredAt", FaultCode::OutOfRange);
+    }
+}
+
+/// Whether payouts of a booking in this state are still dealt with: also after the care.
+pub(super) fn is_dealt_with(state: BookingState) -> bool {
+    match state {
+        BookingState::Active | BookingState::Completed => true,
+        BookingState::Cancelled => false,
+    }
+}
+
+/// The members in which the instruction that the payout names speaks of another payout; none
+/// when the instruction is not known here.
+pub(super) fn mismatches(payout: &Payout, view: &View<'_>) -> Vec<&'static str> {
+    let instruction = view.fact::<PayoutInstructionFact>(&payout.caregiver_payout_instruction_id);
+    let Some(instruction) = instruction else {
+        return Vec::new();
+    };
+    let known = &instruction.facts;
+    [
+        (
+            "reservationBookingId",
+            known.reservation_booking_id == payout.reservation_booking_id,
+        ),
+        (
+            "contractAssignmentKey",
+            known.contract_assignment_key == payout.contract_assignment_key,
+        ),
+        (
+            "caregiverRole",
+            known.caregiver_role == payout.caregiver_role,
+        ),
+        ("handoffOrder", known.handoff_order == payout.handoff_order),
+    ]
+    .into_iter()
+    .filter_map(|(member, same)| (!same).then_some(member))
+    .collect()
+}

@@ -1,0 +1,80 @@
+//! The table of the kinds of facts: here, and not in the catalogue, because operations ask it for
+//! facts of any kind.
+
+use super::put::{AnyFactKind, FactsOf};
+use super::{
+    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
+    relationship, reservation_booking, reservation_financial_facts, settlement_account,
+};
+use crate::base::revision::Revision;
+use crate::domain::branch::office_profile::BranchOfficeProfile;
+use crate::domain::mother::state::MotherProfile;
+use crate::domain::payment::gateway_subject::PaymentSubject;
+use crate::domain::payment::obligation::Obligation;
+use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
+use crate::domain::reservation::draft::ReservationDraft;
+use crate::domain::resource::View;
+
+/// The kinds of facts, each by the resource that they come in to.
+pub static FACTS: &[&dyn AnyFactKind] = &[
+    &FactsOf::<Fact<actor::ActorFact>>::NEW,
+    &FactsOf::<Fact<family_account::FamilyAccount>>::NEW,
+    &FactsOf::<Fact<reservation_booking::ReservationBooking>>::NEW,
+    &FactsOf::<MotherProfile>::NEW,
+    &FactsOf::<Fact<consent_version::ConsentVersionFact>>::NEW,
+    &FactsOf::<ReservationDraft>::NEW,
+    &FactsOf::<Fact<final_review_projection::FinalReviewProjectionFact>>::NEW,
+    &FactsOf::<Fact<extension_eligibility::ExtensionEligibilityFact>>::NEW,
+    &FactsOf::<Fact<payment_product_plan::PaymentProductPlan>>::NEW,
+    &FactsOf::<Obligation>::NEW,
+    &FactsOf::<Fact<candidate_snapshot::CandidateSnapshotFact>>::NEW,
+    &FactsOf::<Fact<payout_instruction::PayoutInstructionFact>>::NEW,
+    &FactsOf::<Fact<reservation_financial_facts::ReservationFinancialFact>>::NEW,
+    &FactsOf::<Fact<regional_benefit_policy::RegionalBenefitPolicyFact>>::NEW,
+    &FactsOf::<PaymentChangeAdjustment>::NEW,
+    &FactsOf::<BranchOfficeProfile>::NEW,
+    &FactsOf::<Fact<settlement_account::SettlementAccountFact>>::NEW,
+    &FactsOf::<Fact<relationship::Relationship>>::NEW,
+    &FactsOf::<PaymentSubject>::NEW,
+];
+
+/// The revision at which the fact of the kind so named stands; `None` when there is no such fact,
+/// or no such kind.
+#[must_use]
+pub fn revision_of(view: &View<'_>, kind: &str, id: &str) -> Option<Revision> {
+    let kind = FACTS.iter().find(|known| known.kind().name == kind)?;
+    kind.revision(id, view)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::domain::reference::samples;
+    use crate::domain::scenario::Scenario;
+
+    #[test]
+    fn the_revision_of_a_fact_of_any_kind_is_found() {
+        let mut service = Scenario::new();
+        let world: Vec<Value> = samples::lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let mut kinds = std::collections::BTreeSet::new();
+        for (revision, fact) in (3..).zip(&world) {
+            let (kind, id) = (fact["kind"].as_str().unwrap(), fact["id"].as_str().unwrap());
+            let of = |service: &Scenario| service.view(|view| revision_of(view, kind, id));
+            assert_eq!(of(&service), None, "{kind} {id}");
+            service.fact(kind, id, revision, fact["facts"].clone());
+            assert_eq!(of(&service), Some(Revision::new(revision)), "{kind} {id}");
+            kinds.insert(kind);
+        }
+        assert_eq!(kinds.len(), FACTS.len());
+        service.view(|view| {
+            assert_eq!(revision_of(view, "actor", "nobody"), None);
+            assert_eq!(revision_of(view, "settlement-statement", "mother-1"), None);
+        });
+    }
+}

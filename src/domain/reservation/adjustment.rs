@@ -1,0 +1,502 @@
+//! A payment-change adjustment: what its own system says of it, and the mother's payment, which
+//! is captured here.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::json::AnyObject;
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::reference::payment_change_adjustment::{
+    AdjustmentPreRegistration, PaymentChangeAdjustmentFact, RequestedAdjustmentStatus,
+    adjustments_of,
+};
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Name, Resource, View};
+use crate::words;
+
+words! {
+    /// Where an adjustment stands.
+    pub enum AdjustmentStatus {
+        /// It is asked for.
+        Requested = "requested",
+        /// The mother may pay it.
+        Payable = "payable",
+        /// Nobody pays it.
+        Cancelled = "cancelled",
+        /// The mother has paid it.
+        Paid = "paid",
+    }
+}
+
+words! {
+    /// How far the settlement's continuation is.
+    pub enum ContinuationStatus {
+        /// It waits for its workflow.
+        Queued = "queued",
+    }
+}
+
+/// A payment of the mother's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedPayment {
+    /// The payment.
+    pub payment_id: Ident,
+    /// Who collected it.
+    pub provider_name: Ident,
+    /// What the provider says of it.
+    pub provider_context: AnyObject,
+    /// When it was captured.
+    pub captured_at: Instant,
+    /// The workflow that was asked to go on with the settlement.
+    pub workflow_request_id: Uuid,
+}
+
+/// A payment-change adjustment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaymentChangeAdjustment {
+    /// Its identifier.
+    pub id: Box<str>,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// The revision of the fact, as its system counts. A payment does not change what the fact
+    /// says, so it leaves this alone.
+    pub fact_revision: Revision,
+    /// The fact as it came in last.
+    pub fact: PaymentChangeAdjustmentFact,
+    /// When it was changed last.
+    pub updated_at: Instant,
+    /// The payment, once there is one.
+    pub payment: Option<CapturedPayment>,
+}
+
+/// A fact comes in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdjustmentCameIn {
+    /// Its identifier.
+    pub id: Box<str>,
+    /// Its revision.
+    pub revision: Revision,
+    /// What it says.
+    pub fact: PaymentChangeAdjustmentFact,
+}
+
+/// The mother's payment is captured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaymentCaptured {
+    /// The payment.
+    pub payment_id: Ident,
+    /// Who collected it.
+    pub provider_name: Ident,
+    /// What the provider says of it.
+    pub provider_context: AnyObject,
+    /// The workflow that is asked to go on with the settlement.
+    pub workflow_request_id: Uuid,
+}
+
+/// What can happen to an adjustment. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PaymentChangeAdjustmentEvent {
+    /// A fact comes in; the first one gives birth to the adjustment.
+    FactCameIn(Box<AdjustmentCameIn>),
+    /// The mother's payment is captured.
+    PaymentCaptured(Box<PaymentCaptured>),
+}
+
+impl Resource for PaymentChangeAdjustment {
+    const KIND: Kind = PaymentChangeAdjustmentFact::KIND;
+    type Event = PaymentChangeAdjustmentEvent;
+
+    fn apply(state: Option<Self>, event: &PaymentChangeAdjustmentEvent, at: Instant) -> Self {
+        let revision = state
+            .as_ref()
+            .map_or(Revision::FIRST, |state| state.revision.next());
+        match (state, event) {
+            (state, PaymentChangeAdjustmentEvent::FactCameIn(incoming)) => {
+                assert!(
+                    state.is_none_or(|state| state.payment.is_none()),
+                    "what is paid stays as it is"
+                );
+                Self {
+                    id: incoming.id.clone(),
+                    revision,
+                    fact_revision: incoming.revision,
+                    fact: incoming.fact.clone(),
+                    updated_at: at,
+                    payment: None,
+                }
+            }
+            (Some(adjustment), PaymentChangeAdjustmentEvent::PaymentCaptured(captured)) => {
+                assert!(adjustment.is_payable(), "only what is payable is paid");
+                Self {
+                    revision,
+                    updated_at: at,
+                    payment: Some(CapturedPayment {
+                        payment_id: captured.payment_id.clone(),
+                        provider_name: captured.provider_name.clone(),
+                        provider_context: captured.provider_context.clone(),
+                        captured_at: at,
+                        workflow_request_id: captured.workflow_request_id,
+                    }),
+                    ..adjustment
+                }
+            }
+            (None, PaymentChangeAdjustmentEvent::PaymentCaptured(_)) => {
+                panic!("an adjustment that does not exist cannot be paid")
+            }
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.fact.names(&self.id)
+    }
+
+    fn listed(&self) -> Vec<Name> {
+        self.fact.listed(&self.id)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.revision < Revision::FIRST {
+            return Err(format!("an adjustment at revision {}", self.revision));
+        }
+        if self.payment.is_some() && !self.was_payable() {
+            return Err("an adjustment that was not payable is paid".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl PaymentChangeAdjustment {
+    /// Where it stands.
+    #[must_use]
+    pub fn status(&self) -> AdjustmentStatus {
+        if self.payment.is_some() {
+            return AdjustmentStatus::Paid;
+        }
+        match self.fact.adjustment_status {
+            RequestedAdjustmentStatus::Requested => AdjustmentStatus::Requested,
+            RequestedAdjustmentStatus::Payable => AdjustmentStatus::Payable,
+            RequestedAdjustmentStatus::Cancelled => AdjustmentStatus::Cancelled,
+        }
+    }
+
+    /// Whether the mother may pay it: it is payable, and there is something to pay.
+    #[must_use]
+    pub fn is_payable(&self) -> bool {
+        self.payment.is_none() && self.was_payable()
+    }
+
+    fn was_payable(&self) -> bool {
+        self.fact.adjustment_status == RequestedAdjustmentStatus::Payable
+            && self.fact.mother_payable_adjustment_krw > 0
+    }
+
+    /// The booking's latest adjustment by the time of its request; of several at one time, the
+    /// one with the largest identifier.
+    #[must_use]
+    pub fn latest_of(view: &View<'_>, reservation_booking_id: &str) -> Option<Self> {
+        view.all_listed::<Self>(adjustments_of(reservation_booking_id))
+            .into_iter()
+            .max_by(|one, other| {
+                let when = one.fact.requested_at.cmp(&other.fact.requested_at);
+                when.then_with(|| one.id.cmp(&other.id))
+            })
+    }
+}
+
+impl FactHolder for PaymentChangeAdjustment {
+    type Facts = PaymentChangeAdjustmentFact;
+
+    fn fact(&self) -> Option<(Revision, &PaymentChangeAdjustmentFact)> {
+        Some((self.fact_revision, &self.fact))
+    }
+
+    /// What is paid is no longer its own system's to change.
+    fn put(
+        state: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        fact: &PaymentChangeAdjustmentFact,
+    ) -> Option<PaymentChangeAdjustmentEvent> {
+        if state.is_some_and(|adjustment| adjustment.payment.is_some()) {
+            return None;
+        }
+        Some(PaymentChangeAdjustmentEvent::FactCameIn(Box::new(
+            AdjustmentCameIn {
+                id: id.into(),
+                revision,
+                fact: fact.clone(),
+            },
+        )))
+    }
+}
+
+/// An adjustment as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PaymentChangeAdjustmentView<'a> {
+    payment_change_adjustment_id: &'a str,
+    reservation_booking_id: &'a Ident,
+    mother_user_id: &'a Ident,
+    customer_delta_krw: i64,
+    coupon_adjustment_krw: i64,
+    pure_customer_amount_krw: i64,
+    mother_payable_adjustment_krw: i64,
+    adjustment_status: AdjustmentStatus,
+    pre_registration: Option<&'a AdjustmentPreRegistration>,
+    payment_receipt: Option<ReceiptView<'a>>,
+    settlement_continuation_status: Option<ContinuationStatus>,
+    settlement_continuation_workflow_request_id: Option<Uuid>,
+    /// Nothing that happens here gives one.
+    settlement_continuation_reason: Option<&'a str>,
+    settlement_continuation_recorded_at: Option<Instant>,
+    requested_at: Instant,
+    completed_at: Option<Instant>,
+    updated_at: Instant,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReceiptView<'a> {
+    payment_id: &'a Ident,
+    provider_name: &'a Ident,
+    provider_context: &'a AnyObject,
+    deposited_at: Instant,
+}
+
+impl<'a> PaymentChangeAdjustmentView<'a> {
+    /// The view of this adjustment.
+    #[must_use]
+    pub fn new(adjustment: &'a PaymentChangeAdjustment) -> Self {
+        let fact = &adjustment.fact;
+        let payment = adjustment.payment.as_ref();
+        let captured_at = payment.map(|payment| payment.captured_at);
+        Self {
+            payment_change_adjustment_id: &adjustment.id,
+            reservation_booking_id: &fact.reservation_booking_id,
+            mother_user_id: &fact.mother_user_id,
+            customer_delta_krw: fact.customer_delta_krw,
+            coupon_adjustment_krw: fact.coupon_adjustment_krw,
+            pure_customer_amount_krw: fact.pure_customer_amount_krw,
+            mother_payable_adjustment_krw: fact.mother_payable_adjustment_krw,
+            adjustment_status: adjustment.status(),
+            pre_registration: fact.pre_registration.as_ref(),
+            payment_receipt: payment.map(|payment| ReceiptView {
+                payment_id: &payment.payment_id,
+                provider_name: &payment.provider_name,
+                provider_context: &payment.provider_context,
+                deposited_at: payment.captured_at,
+            }),
+            settlement_continuation_status: payment.map(|_| ContinuationStatus::Queued),
+            settlement_continuation_workflow_request_id: payment
+                .map(|payment| payment.workflow_request_id),
+            settlement_continuation_reason: None,
+            settlement_continuation_recorded_at: captured_at,
+            requested_at: fact.requested_at,
+            completed_at: captured_at,
+            updated_at: adjustment.updated_at,
+        }
+    }
+}
+
+/// A booking with an adjustment that its mother may pay, for the tests of this group.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod samples {
+    use serde_json::{Value, json};
+
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, member};
+
+    /// The booking.
+    pub(crate) const PATH: [(&str, &str); 1] = [("reservationBookingId", "booking-1")];
+
+    /// The mother who booked.
+    pub(crate) fn mother() -> Actor {
+        member(ActorKind::Mother, "mother-1", "member-1")
+    }
+
+    /// The facts of a booking of the mother's.
+    pub(crate) fn booking() -> Value {
+        json!({
+            "motherUserId": "mother-1",
+            "motherMemberId": "member-1",
+            "branchProfileId": "branch-1",
+            "state": "active",
+        })
+    }
+
+    /// The facts of an adjustment that a payment was prepared for.
+    pub(crate) fn adjustment() -> Value {
+        json!({
+            "reservationBookingId": "booking-1",
+            "motherUserId": "mother-1",
+            "customerDeltaKrw": 50_000,
+            "couponAdjustmentKrw": -10_000,
+            "pureCustomerAmountKrw": 50_000,
+            "motherPayableAdjustmentKrw": 40_000,
+            "adjustmentStatus": "payable",
+            "preRegistration": {
+                "paymentId": "payment-1",
+                "providerName": "gateway-1",
+                "preRegisteredAt": "2026-11-18T09:00:00+09:00",
+            },
+            "requestedAt": "2026-11-18T00:00:00Z",
+        })
+    }
+
+    /// The mother's payment.
+    pub(crate) fn payment() -> Value {
+        json!({
+            "motherUserId": "mother-1",
+            "paymentId": "payment-1",
+            "providerName": "gateway-1",
+            "providerContext": {"z": [1, {"deep": null}], "a": "한글", "amount": 1.50},
+        })
+    }
+
+    /// `body` with members set to these values.
+    pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+        let mut body = body.clone();
+        for (member, value) in changes {
+            body[*member] = value.clone();
+        }
+        body
+    }
+
+    /// A service with the booking and its adjustment `adjustment-1`; the mother acts.
+    pub(crate) fn service() -> Scenario {
+        let mut scenario = Scenario::new();
+        scenario
+            .fact("reservation-booking", "booking-1", 1, booking())
+            .at("2026-11-19T00:00:00Z")
+            .fact("payment-change-adjustment", "adjustment-1", 3, adjustment())
+            .at("2026-11-20T12:00:00Z")
+            .acting(mother());
+        scenario
+    }
+
+    /// The acting actor pays.
+    pub(crate) fn pay(scenario: &mut Scenario, body: &Value) -> Then {
+        scenario.when("capture_adjustment_payment", &PATH, body)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::samples::{adjustment, pay, payment, service, with};
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, actor};
+
+    const KIND: &str = "payment-change-adjustment";
+
+    fn state(scenario: &Scenario) -> PaymentChangeAdjustment {
+        scenario.state(&["adjustment-1"]).unwrap()
+    }
+
+    fn put(scenario: &mut Scenario, revision: i64, change: &[(&str, Value)]) -> Then {
+        scenario.put_fact(KIND, "adjustment-1", revision, with(&adjustment(), change))
+    }
+
+    #[test]
+    fn until_it_is_paid_a_later_fact_takes_its_place() {
+        let mut service = service();
+        assert_eq!(state(&service).fact_revision.number(), 3);
+        assert_eq!(state(&service).revision.number(), 1);
+        let cancelled = [("adjustmentStatus", json!("cancelled"))];
+        assert_eq!(
+            put(service.at("2026-11-21T00:00:00Z"), 7, &cancelled).committed(),
+            "applied"
+        );
+        let adjustment = state(&service);
+        assert_eq!(adjustment.status(), AdjustmentStatus::Cancelled);
+        assert_eq!(adjustment.fact_revision.number(), 7);
+        assert_eq!(adjustment.revision.number(), 2);
+        assert_eq!(
+            adjustment.updated_at.to_string(),
+            "2026-11-21T00:00:00.000Z"
+        );
+        assert_eq!(put(&mut service, 6, &[]).code(), "stale");
+        assert_eq!(put(&mut service, 7, &cancelled).answered(), "unchanged");
+        assert_eq!(put(&mut service, 7, &[]).code(), "conflict");
+    }
+
+    #[test]
+    fn once_it_is_paid_a_later_fact_is_a_conflict_and_the_fact_stays() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        let paid = state(&service);
+        for revision in [4, 5, i64::MAX] {
+            assert_eq!(put(&mut service, revision, &[]).code(), "conflict");
+            let cancelled = [("adjustmentStatus", json!("cancelled"))];
+            assert_eq!(put(&mut service, revision, &cancelled).code(), "conflict");
+        }
+        assert_eq!(put(&mut service, 3, &[]).answered(), "unchanged");
+        assert_eq!(put(&mut service, 2, &[]).code(), "stale");
+        assert_eq!(state(&service), paid);
+        assert_eq!(paid.revision.number(), 2);
+        service.acting(Actor {
+            permissions: vec!["facts:read".into()],
+            ..actor(ActorKind::SystemWorkflow, "workflow")
+        });
+        let (tag, body) = service
+            .read("read_fact", &[("kind", KIND), ("id", "adjustment-1")])
+            .unwrap();
+        assert_eq!(tag, "3");
+        assert_eq!(body["facts"]["adjustmentStatus"], "payable");
+    }
+
+    #[test]
+    fn the_latest_is_the_one_that_was_asked_for_last() {
+        let mut service = service();
+        let latest = |service: &Scenario| {
+            let latest = service.view(|view| PaymentChangeAdjustment::latest_of(view, "booking-1"));
+            latest.unwrap().id.to_string()
+        };
+        let asked = |when: &str| with(&adjustment(), &[("requestedAt", json!(when))]);
+        assert_eq!(latest(&service), "adjustment-1");
+        service.fact(KIND, "adjustment-0", 1, asked("2026-11-17T00:00:00Z"));
+        assert_eq!(latest(&service), "adjustment-1");
+        // At one time, the largest identifier counts.
+        service.fact(KIND, "adjustment-0", 2, asked("2026-11-18T00:00:00Z"));
+        assert_eq!(latest(&service), "adjustment-1");
+        service.fact(KIND, "adjustment-2", 1, asked("2026-11-18T00:00:00Z"));
+        assert_eq!(latest(&service), "adjustment-2");
+        service.fact(KIND, "adjustment-0", 3, asked("2026-11-18T00:00:00.001Z"));
+        assert_eq!(latest(&service), "adjustment-0");
+        // A fact may find that it belongs to another booking.
+        let moved = with(
+            &asked("2026-11-19T00:00:00Z"),
+            &[("reservationBookingId", json!("booking-2"))],
+        );
+        service.fact(KIND, "adjustment-0", 4, moved);
+        assert_eq!(latest(&service), "adjustment-2");
+        let none = service.view(|view| PaymentChangeAdjustment::latest_of(view, "booking-3"));
+        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_is_told() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        let mut paid = state(&service);
+        assert_eq!(paid.validate(), Ok(()));
+        paid.fact.mother_payable_adjustment_krw = 0;
+        assert!(paid.validate().unwrap_err().contains("not payable"));
+        paid.revision = Revision::NONE;
+        assert!(paid.validate().unwrap_err().contains("revision 0"));
+    }
+}

@@ -1,0 +1,585 @@
+//! A mother pays the latest payment-change adjustment of her booking.
+//!
+//! Resource: the adjustment. The payment's identifier is the key. Rejections, in the order
+//! tested: the actor is no mother, or not the one that the body names (403); the booking has no
+//! adjustment (404), or its latest is another mother's (403); it is not payable, or the payment
+//! is not the one that was prepared for it (409). The commit queues a message for the system that
+//! goes on with the settlement.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::adjustment::{
+    PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentEvent,
+    PaymentChangeAdjustmentView,
+};
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::json::{AnyObject, Member, Reader};
+use crate::base::text::{BodyKey, Ident};
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{members, rejections};
+
+/// What the message to the settlement's workflow is about.
+const TOPIC: &str = "settlement.continuation.requested";
+
+/// What a request asks for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Command {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The rest.
+    pub body: Body,
+}
+
+members! {
+    /// The body of the request.
+    pub struct Body {
+        /// The mother, as a user.
+        pub mother_user_id: Ident = "motherUserId",
+        /// The payment: the key of idempotency.
+        pub payment_id: BodyKey = "paymentId",
+        /// Who collected it.
+        pub provider_name: Ident = "providerName",
+        /// What the provider says of it.
+        pub provider_context: AnyObject = "providerContext",
+    }
+}
+
+impl Request for Command {
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
+        let reservation_booking_id = parts.param("reservationBookingId", at);
+        let body = <Body as Member>::read(parts.body, at);
+        Some(Self {
+            reservation_booking_id: reservation_booking_id?,
+            body: body?,
+        })
+    }
+}
+
+rejections! {
+    /// Why no payment is captured.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only the mother whom the body names may pay an adjustment.",
+        /// There is nothing to adjust.
+        AdjustmentNotFound = Missing "adjustment_not_found" []
+            "The booking has no payment-change adjustment.",
+        /// Authority by resource.
+        NotThisMother = Forbidden "permission_denied" []
+            "The adjustment is another mother's.",
+        /// It cannot be paid, or no longer.
+        AdjustmentNotPayable = Conflict "adjustment_not_payable" []
+            "The adjustment is not payable, or there is nothing to pay.",
+        /// Another payment was prepared; the members are named where it is found.
+        PaymentMismatch = Conflict "payment_mismatch" ["paymentId", "providerName"]
+            "Another payment was prepared for this adjustment.",
+    }
+}
+
+/// The message to the settlement's workflow.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ContinuationRequested<'a> {
+    workflow_request_id: Uuid,
+    payment_change_adjustment_id: &'a str,
+    reservation_booking_id: &'a Ident,
+    payment_id: &'a Ident,
+    provider_name: &'a Ident,
+    amount_krw: i64,
+    deposited_at: Instant,
+}
+
+/// The operation.
+pub struct CaptureAdjustmentPayment;
+
+impl Operation for CaptureAdjustmentPayment {
+    type Command = Command;
+    type Resource = PaymentChangeAdjustment;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, context: &Context<'_>) -> Option<Digest> {
+        PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id)
+            .map(|latest| latest.key())
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.body.payment_id.as_str())
+    }
+
+    fn decide(
+        adjustment: Option<&PaymentChangeAdjustment>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<PaymentChangeAdjustment>, Rejection> {
+        let body = &command.body;
+        let actor = context.actor;
+        if actor.kind != ActorKind::Mother || *actor.subject != *body.mother_user_id {
+            return Err(Refusal::NotPermitted.into());
+        }
+        let latest =
+            PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id);
+        let (Some(adjustment), Some(latest)) = (adjustment, latest) else {
+            return Err(Refusal::AdjustmentNotFound.into());
+        };
+        if latest.fact.mother_user_id != body.mother_user_id {
+            return Err(Refusal::NotThisMother.into());
+        }
+        // A later one may have come in since the resource was looked up.
+        if latest.id != adjustment.id || !adjustment.is_payable() {
+            return Err(Refusal::AdjustmentNotPayable.into());
+        }
+        let payment_id = Ident::from_trusted(body.payment_id.as_str());
+        if let Some(prepared) = &adjustment.fact.pre_registration {
+            let mut mismatches = Vec::new();
+            if prepared.payment_id != payment_id {
+                mismatches.push("paymentId");
+            }
+            if prepared.provider_name != body.provider_name {
+                mismatches.push("providerName");
+            }
+            if !mismatches.is_empty() {
+                return Err(Rejection::from(Refusal::PaymentMismatch).at(&mismatches));
+            }
+        }
+        let workflow_request_id = context.mint.id();
+        let event = PaymentChangeAdjustmentEvent::PaymentCaptured(Box::new(PaymentCaptured {
+            payment_id: payment_id.clone(),
+            provider_name: body.provider_name.clone(),
+            provider_context: body.provider_context.clone(),
+            workflow_request_id,
+        }));
+        let mut commit = Commit::new(Some(adjustment), event, context.now);
+        let message = ContinuationRequested {
+            workflow_request_id,
+            payment_change_adjustment_id: &adjustment.id,
+            reservation_booking_id: &command.reservation_booking_id,
+            payment_id: &payment_id,
+            provider_name: &body.provider_name,
+            amount_krw: adjustment.fact.mother_payable_adjustment_krw,
+            deposited_at: context.now,
+        };
+        commit.send(context.mint.outbox_number(), TOPIC, &message);
+        let answer = to_json(&PaymentChangeAdjustmentView::new(&commit.next));
+        commit.answer(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::adjustment::samples::{
+        PATH, adjustment, mother, pay, payment, service, with,
+    };
+    use super::*;
+    use crate::base::digest::Fingerprint;
+    use crate::base::json::Json;
+    use crate::catalogue::{KeySource, OPERATIONS};
+    use crate::domain::operation::Mint;
+    use crate::domain::scenario::{Scenario, Then, member};
+
+    const NAME: &str = "capture_adjustment_payment";
+    const KIND: &str = "payment-change-adjustment";
+
+    /// A service whose adjustment has these members, the mother acting.
+    fn adjusted(changes: &[(&str, Value)]) -> Scenario {
+        let mut service = service();
+        service.fact(KIND, "adjustment-1", 4, with(&adjustment(), changes));
+        service
+    }
+
+    fn ask(body: &Value) -> Then {
+        pay(&mut service(), body)
+    }
+
+    fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
+        faults.map(|(path, code)| (path.to_owned(), code)).into()
+    }
+
+    #[track_caller]
+    fn assert_refused(then: Then, class: Class, code: &str, places: &[&str]) {
+        let refusal = then.refusal();
+        assert_eq!((refusal.class, refusal.code), (class, code));
+        assert_eq!(refusal.conflicting, places);
+    }
+
+    #[test]
+    fn the_mother_pays_and_the_settlements_workflow_is_told() {
+        let mut service = service();
+        let answer = pay(&mut service, &payment()).committed();
+        let workflow = answer["settlementContinuationWorkflowRequestId"].clone();
+        assert!(Uuid::parse_str(workflow.as_str().unwrap()).is_ok());
+        assert_eq!(
+            answer,
+            json!({
+                "paymentChangeAdjustmentId": "adjustment-1",
+                "reservationBookingId": "booking-1",
+                "motherUserId": "mother-1",
+                "customerDeltaKrw": 50_000,
+                "couponAdjustmentKrw": -10_000,
+                "pureCustomerAmountKrw": 50_000,
+                "motherPayableAdjustmentKrw": 40_000,
+                "adjustmentStatus": "paid",
+                "preRegistration": {
+                    "paymentId": "payment-1",
+                    "providerName": "gateway-1",
+                    "preRegisteredAt": "2026-11-18T00:00:00.000Z",
+                },
+                "paymentReceipt": {
+                    "paymentId": "payment-1",
+                    "providerName": "gateway-1",
+                    "providerContext": {"a": "한글", "amount": 1.5, "z": [1, {"deep": null}]},
+                    "depositedAt": "2026-11-20T12:00:00.000Z",
+                },
+                "settlementContinuationStatus": "queued",
+                "settlementContinuationWorkflowRequestId": workflow,
+                "settlementContinuationReason": null,
+                "settlementContinuationRecordedAt": "2026-11-20T12:00:00.000Z",
+                "requestedAt": "2026-11-18T00:00:00.000Z",
+                "completedAt": "2026-11-20T12:00:00.000Z",
+                "updatedAt": "2026-11-20T12:00:00.000Z",
+            })
+        );
+        let [message] = service.outbox.as_slice() else {
+            panic!("one message: {:?}", service.outbox);
+        };
+        assert_eq!(&*message.topic, "settlement.continuation.requested");
+        let told: Value = serde_json::from_slice(&message.body.0).unwrap();
+        assert_eq!(
+            told,
+            json!({
+                "workflowRequestId": workflow,
+                "paymentChangeAdjustmentId": "adjustment-1",
+                "reservationBookingId": "booking-1",
+                "paymentId": "payment-1",
+                "providerName": "gateway-1",
+                "amountKrw": 40_000,
+                "depositedAt": "2026-11-20T12:00:00.000Z",
+            })
+        );
+    }
+
+    #[test]
+    fn without_a_payment_prepared_any_will_do() {
+        let mut service = adjusted(&[("preRegistration", Value::Null)]);
+        let other = with(
+            &payment(),
+            &[
+                ("paymentId", json!("payment-9")),
+                ("providerName", json!("gateway-9")),
+                ("providerContext", json!({})),
+            ],
+        );
+        let answer = pay(&mut service, &other).committed();
+        assert_eq!(answer["preRegistration"], Value::Null);
+        assert_eq!(answer["paymentReceipt"]["paymentId"], "payment-9");
+        assert_eq!(answer["paymentReceipt"]["providerName"], "gateway-9");
+        assert_eq!(answer["paymentReceipt"]["providerContext"], json!({}));
+    }
+
+    #[test]
+    fn a_single_won_can_be_paid() {
+        let mut service = adjusted(&[("motherPayableAdjustmentKrw", json!(1))]);
+        let answer = pay(&mut service, &payment()).committed();
+        assert_eq!(answer["motherPayableAdjustmentKrw"], 1);
+    }
+
+    #[test]
+    fn the_payments_identifier_is_the_key() {
+        let row = OPERATIONS.iter().find(|row| row.name == NAME).unwrap();
+        assert_eq!(row.key, KeySource::Body);
+        let text = payment().to_string();
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let parts = Parts {
+            path: &PATH,
+            body: &body,
+        };
+        let command = row.operation.read(NAME, &parts, &mut at).unwrap();
+        assert_eq!(command.key(), Some("payment-1"));
+    }
+
+    #[test]
+    fn only_the_mother_that_the_body_names_may_pay_and_that_is_told_first() {
+        // The adjustment is another mother's and cancelled, too, or there is none.
+        let mut wrong = adjusted(&[
+            ("motherUserId", json!("mother-2")),
+            ("adjustmentStatus", json!("cancelled")),
+        ]);
+        let mut none = Scenario::new();
+        for service in [&mut service(), &mut wrong, &mut none] {
+            let other = with(&payment(), &[("motherUserId", json!("mother-2"))]);
+            service.acting(mother());
+            assert_refused(
+                pay(service, &other),
+                Class::Forbidden,
+                "permission_denied",
+                &[],
+            );
+            for kind in ActorKind::ALL {
+                if kind != ActorKind::Mother {
+                    service.acting(member(kind, "mother-1", "member-1"));
+                    assert_refused(
+                        pay(service, &payment()),
+                        Class::Forbidden,
+                        "permission_denied",
+                        &[],
+                    );
+                }
+            }
+            assert!(service.outbox.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_booking_without_an_adjustment_has_nothing_to_pay() {
+        let mut service = service();
+        let elsewhere = [("reservationBookingId", "booking-2")];
+        assert_refused(
+            service.when(NAME, &elsewhere, &payment()),
+            Class::Missing,
+            "adjustment_not_found",
+            &[],
+        );
+    }
+
+    #[test]
+    fn the_adjustment_of_another_mother_is_forbidden_before_conflicts() {
+        for changes in [
+            vec![("motherUserId", json!("mother-2"))],
+            vec![
+                ("motherUserId", json!("mother-2")),
+                ("adjustmentStatus", json!("cancelled")),
+            ],
+        ] {
+            assert_refused(
+                pay(&mut adjusted(&changes), &payment()),
+                Class::Forbidden,
+                "permission_denied",
+                &[],
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_payable_is_a_conflict_told_before_a_payment_that_does_not_match() {
+        let mismatch = with(&payment(), &[("paymentId", json!("payment-2"))]);
+        for changes in [
+            [("adjustmentStatus", json!("requested"))],
+            [("adjustmentStatus", json!("cancelled"))],
+            [("motherPayableAdjustmentKrw", json!(0))],
+            [("motherPayableAdjustmentKrw", json!(-1))],
+            [("motherPayableAdjustmentKrw", json!(i64::MIN))],
+        ] {
+            for body in [&payment(), &mismatch] {
+                assert_refused(
+                    pay(&mut adjusted(&changes), body),
+                    Class::Conflict,
+                    "adjustment_not_payable",
+                    &[],
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_paid_is_not_paid_again() {
+        let mut service = service();
+        pay(&mut service, &payment()).committed();
+        let paid: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();
+        for payment_id in ["payment-1", "payment-2"] {
+            let again = with(&payment(), &[("paymentId", json!(payment_id))]);
+            assert_refused(
+                pay(&mut service, &again),
+                Class::Conflict,
+                "adjustment_not_payable",
+                &[],
+            );
+        }
+        assert_eq!(service.state(&["adjustment-1"]), Some(paid));
+        assert_eq!(service.outbox.len(), 1);
+    }
+
+    #[test]
+    fn another_payment_than_the_one_prepared_is_a_conflict() {
+        let other_payment = ("paymentId", json!("payment-2"));
+        let other_provider = ("providerName", json!("gateway-2"));
+        for (changes, places) in [
+            (vec![other_payment.clone()], vec!["paymentId"]),
+            (vec![other_provider.clone()], vec!["providerName"]),
+            (
+                vec![other_payment, other_provider],
+                vec!["paymentId", "providerName"],
+            ),
+        ] {
+            assert_refused(
+                ask(&with(&payment(), &changes)),
+                Class::Conflict,
+                "payment_mismatch",
+                &places,
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_latest_adjustment_is_paid_whatever_the_earlier_ones_are() {
+        let mut service = service();
+        let later = with(
+            &adjustment(),
+            &[
+                ("requestedAt", json!("2026-11-19T00:00:00Z")),
+                ("adjustmentStatus", json!("requested")),
+                ("preRegistration", Value::Null),
+            ],
+        );
+        service.fact(KIND, "adjustment-0", 1, later.clone());
+        assert_eq!(
+            pay(&mut service, &payment()).code(),
+            "adjustment_not_payable"
+        );
+        let payable = with(&later, &[("adjustmentStatus", json!("payable"))]);
+        service.fact(KIND, "adjustment-0", 2, payable);
+        let answer = pay(&mut service, &payment()).committed();
+        assert_eq!(answer["paymentChangeAdjustmentId"], "adjustment-0");
+        let earlier: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();
+        assert_eq!(earlier.payment, None);
+    }
+
+    /// No identifiers: nothing that needs one may come of the command.
+    struct Nothing;
+
+    impl Mint for Nothing {
+        fn id(&self) -> Uuid {
+            panic!("no identifier is needed")
+        }
+        fn outbox_number(&self) -> i64 {
+            panic!("no message is sent")
+        }
+    }
+
+    #[test]
+    fn an_adjustment_that_is_no_longer_the_latest_is_not_paid() {
+        let mut service = service();
+        let found: PaymentChangeAdjustment = service.state(&["adjustment-1"]).unwrap();
+        let text = payment().to_string();
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let parts = Parts {
+            path: &PATH,
+            body: &body,
+        };
+        let command =
+            <Command as Request>::read(&parts, &mut Reader::new(Instant::default())).unwrap();
+        let decided = |service: &Scenario, state: Option<&PaymentChangeAdjustment>| {
+            let context = Context {
+                actor: &mother(),
+                now: Instant::default(),
+                key: "payment-1",
+                fingerprint: Fingerprint::NONE,
+                born: Uuid::nil(),
+                mint: &Nothing,
+                view: service.own_view(),
+            };
+            match CaptureAdjustmentPayment::decide(state, &command, &context) {
+                Ok(_) => "committed",
+                Err(rejection) => rejection.code,
+            }
+        };
+        assert_eq!(
+            decided(&service, None),
+            "adjustment_not_found",
+            "there was none when the resource was looked up"
+        );
+        let later = with(
+            &adjustment(),
+            &[("requestedAt", json!("2026-11-19T00:00:00Z"))],
+        );
+        service.fact(KIND, "adjustment-2", 1, later);
+        assert_eq!(decided(&service, Some(&found)), "adjustment_not_payable");
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let long = "가".repeat(513);
+        for (member, value, path, code) in [
+            ("motherUserId", json!(""), "motherUserId", "too_short"),
+            ("motherUserId", Value::Null, "motherUserId", "wrong_type"),
+            ("paymentId", json!(long), "paymentId", "too_long"),
+            ("providerName", json!(" "), "providerName", "blank"),
+            (
+                "providerContext",
+                json!([]),
+                "providerContext",
+                "wrong_type",
+            ),
+            (
+                "providerContext",
+                Value::Null,
+                "providerContext",
+                "wrong_type",
+            ),
+            (
+                "providerContext",
+                json!({"n": [u64::MAX]}),
+                "providerContext.n[0]",
+                "out_of_range",
+            ),
+            ("amountKrw", json!(1), "amountKrw", "unknown_field"),
+        ] {
+            assert_eq!(
+                ask(&with(&payment(), &[(member, value)])).faults(),
+                faults([(path, code)])
+            );
+        }
+        let blank = service().when(NAME, &[("reservationBookingId", " ")], &json!({}));
+        assert_eq!(
+            blank.faults(),
+            faults([
+                ("reservationBookingId", "blank"),
+                ("motherUserId", "required"),
+                ("paymentId", "required"),
+                ("providerName", "required"),
+                ("providerContext", "required"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_the_order_of_members() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &PATH, body);
+        assert_eq!(
+            of(&payment()).to_hex(),
+            "eb187d027e05e51ad29385710a26e1ebb0bbd0f174832723d7684298ada4458a"
+        );
+        let other_key = with(&payment(), &[("paymentId", json!("payment-2"))]);
+        assert_eq!(of(&other_key), of(&payment()));
+        for (member, value) in [
+            ("motherUserId", json!("mother-2")),
+            ("providerName", json!("gateway-2")),
+            ("providerContext", json!({})),
+        ] {
+            assert_ne!(of(&with(&payment(), &[(member, value)])), of(&payment()));
+        }
+        let context = r#"{"amount": 15e-1, "a": "\ud55c글", "z": [1, {"deep": null}]}"#;
+        let text = format!(
+            r#"{{"providerContext": {context}, "providerName": "gateway-1",
+                "paymentId": "payment-1", "motherUserId": "mother-1"}}"#
+        );
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let parts = Parts {
+            path: &PATH,
+            body: &body,
+        };
+        let command =
+            <Command as Request>::read(&parts, &mut Reader::new(Instant::default())).unwrap();
+        let fingerprint = crate::domain::operation::fingerprint(NAME, &command);
+        assert_eq!(fingerprint, of(&payment()));
+    }
+}

@@ -1,0 +1,407 @@
+//! A reservation draft: the fact as its own system keeps it, and its confirmation, which is this
+//! service's.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::digest::Fingerprint;
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::payment::words::PaymentMethod;
+use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
+use crate::domain::reference::{FactHolder, FactKind};
+use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::words;
+
+words! {
+    /// The currency of a handed-over payment.
+    pub enum HandoffCurrency {
+        /// South Korean won.
+        Krw = "KRW",
+    }
+}
+
+words! {
+    /// Where a handed-over payment stands.
+    pub enum HandoffState {
+        /// The payment is still to be prepared.
+        PreparationRequired = "preparation_required",
+    }
+}
+
+/// A payment handed over to those who collect it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaymentHandoff {
+    /// Its identifier.
+    pub payment_handoff_id: Uuid,
+    /// The charge as it stood when it was handed over.
+    pub charge_snapshot_id: Uuid,
+    /// The obligation that was born with it; its paymentId.
+    pub payment_obligation_id: Uuid,
+    /// What the customer pays, in won.
+    pub payable_amount_krw: i64,
+    /// How it can be paid, at least one way; the first is the obligation's.
+    pub eligible_payment_method_codes: Vec<PaymentMethod>,
+}
+
+/// A draft is confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DraftConfirmed {
+    /// The identifier of the command that created the reservation.
+    pub customer_reservation_creation_command_id: Uuid,
+    /// The revision at which the draft was accepted: the one before the confirmation.
+    pub accepted_draft_revision: Revision,
+    /// The final review that was accepted.
+    pub accepted_review_projection_id: Ident,
+    /// The revision at which it was accepted.
+    pub accepted_review_revision: Revision,
+    /// The identifier of the request for a booking.
+    pub reservation_booking_request_id: Uuid,
+    /// The booking that was born with it; none for a consultation.
+    pub reservation_booking_id: Option<Uuid>,
+    /// What came into being.
+    pub creation_outcome: ReservationIntent,
+    /// The booking that is extended.
+    pub extension_source_reservation_id: Option<Ident>,
+    /// SHA-256 over what was accepted, the review with intent and extension source.
+    pub reviewed_fact_fingerprint: Fingerprint,
+    /// The identifier of the contract's acceptance.
+    pub contract_acceptance_id: Uuid,
+    /// The subject who accepted the contract.
+    pub accepted_by_subject: Ident,
+    /// The payment.
+    pub handoff: PaymentHandoff,
+}
+
+/// That a draft was confirmed, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// What it came to.
+    pub outcome: DraftConfirmed,
+    /// When that was, which is when the contract was accepted.
+    pub confirmed_at: Instant,
+}
+
+/// A draft.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReservationDraft {
+    /// Its identifier.
+    pub id: Box<str>,
+    /// Its revision, which is the fact's: its system counts, and the confirmation counts one.
+    pub revision: Revision,
+    /// The fact as it came in last.
+    pub facts: ReservationDraftFact,
+    /// Its confirmation. Later facts leave it alone.
+    pub confirmation: Option<Confirmation>,
+}
+
+/// A fact comes in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FactCameIn {
+    /// Its identifier.
+    pub id: Box<str>,
+    /// Its revision.
+    pub revision: Revision,
+    /// What it says.
+    pub facts: ReservationDraftFact,
+}
+
+/// What can happen to a draft. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ReservationDraftEvent {
+    /// A fact comes in.
+    FactCameIn(Box<FactCameIn>),
+    /// Its owner confirms it.
+    Confirmed(Box<DraftConfirmed>),
+}
+
+impl Resource for ReservationDraft {
+    const KIND: Kind = ReservationDraftFact::KIND;
+    type Event = ReservationDraftEvent;
+
+    fn apply(state: Option<Self>, event: &ReservationDraftEvent, at: Instant) -> Self {
+        match (state, event) {
+            (before, ReservationDraftEvent::FactCameIn(fact)) => Self {
+                id: fact.id.clone(),
+                revision: fact.revision,
+                facts: fact.facts.clone(),
+                confirmation: before.and_then(|draft| draft.confirmation),
+            },
+            (Some(draft), ReservationDraftEvent::Confirmed(outcome)) => draft.confirm(outcome, at),
+            (None, ReservationDraftEvent::Confirmed(_)) => {
+                panic!("a draft that does not exist cannot be confirmed")
+            }
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        let confirmed = self.confirmation.iter();
+        let sources =
+            confirmed.filter_map(|held| held.outcome.extension_source_reservation_id.as_ref());
+        sources.map(|source| Self::extending(source)).collect()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let Some(Confirmation { outcome, .. }) = &self.confirmation else {
+            return Ok(());
+        };
+        if outcome.accepted_draft_revision >= self.revision {
+            return Err(format!(
+                "confirmed at revision {}, and it stands at {}",
+                outcome.accepted_draft_revision, self.revision
+            ));
+        }
+        let is_consultation = outcome.creation_outcome == ReservationIntent::Consultation;
+        if outcome.reservation_booking_id.is_some() == is_consultation {
+            return Err("all but a consultation have a booking".to_owned());
+        }
+        let handoff = &outcome.handoff;
+        if handoff.payable_amount_krw < 1 || handoff.eligible_payment_method_codes.is_empty() {
+            return Err("there is nothing to pay, or no way to pay it".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl ReservationDraft {
+    /// The name that the confirmed draft holds which extends this booking.
+    #[must_use]
+    pub fn extending(reservation_booking_id: &str) -> Name {
+        Name::new(Space::ExtensionSource, &[reservation_booking_id])
+    }
+
+    fn confirm(mut self, outcome: &DraftConfirmed, at: Instant) -> Self {
+        assert!(
+            self.confirmation.is_none() && outcome.accepted_draft_revision == self.revision,
+            "a draft is confirmed once, as it stands"
+        );
+        self.revision = self.revision.next();
+        self.confirmation = Some(Confirmation {
+            outcome: outcome.clone(),
+            confirmed_at: at,
+        });
+        self
+    }
+}
+
+impl FactHolder for ReservationDraft {
+    type Facts = ReservationDraftFact;
+
+    fn fact(&self) -> Option<(Revision, &ReservationDraftFact)> {
+        Some((self.revision, &self.facts))
+    }
+
+    fn put(
+        _: Option<&Self>,
+        id: &str,
+        revision: Revision,
+        facts: &ReservationDraftFact,
+    ) -> Option<ReservationDraftEvent> {
+        Some(ReservationDraftEvent::FactCameIn(Box::new(FactCameIn {
+            id: id.into(),
+            revision,
+            facts: facts.clone(),
+        })))
+    }
+}
+
+/// What came of a draft's confirmation, as its owner sees it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreationView<'a> {
+    customer_reservation_creation_command_id: Uuid,
+    draft_id: &'a str,
+    accepted_draft_revision: Revision,
+    accepted_review_projection_id: &'a Ident,
+    accepted_review_revision: Revision,
+    reservation_booking_request_id: Uuid,
+    reservation_booking_id: Option<Uuid>,
+    creation_outcome: ReservationIntent,
+    reviewed_fact_fingerprint: String,
+    contract_acceptance_id: Uuid,
+    reservation_creation_payment_handoff: HandoffView<'a>,
+    /// Last, so that a replay can turn it round.
+    idempotent_replay: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HandoffView<'a> {
+    payment_handoff_id: Uuid,
+    charge_snapshot_id: Uuid,
+    payment_obligation_id: Uuid,
+    currency_code: HandoffCurrency,
+    payable_amount_krw: i64,
+    eligible_payment_method_codes: &'a [PaymentMethod],
+    handoff_state: HandoffState,
+}
+
+impl<'a> CreationView<'a> {
+    /// The outcome of the confirmation of the draft with this identifier.
+    #[must_use]
+    pub fn new(draft_id: &'a str, outcome: &'a DraftConfirmed) -> Self {
+        let handoff = &outcome.handoff;
+        Self {
+            customer_reservation_creation_command_id: outcome
+                .customer_reservation_creation_command_id,
+            draft_id,
+            accepted_draft_revision: outcome.accepted_draft_revision,
+            accepted_review_projection_id: &outcome.accepted_review_projection_id,
+            accepted_review_revision: outcome.accepted_review_revision,
+            reservation_booking_request_id: outcome.reservation_booking_request_id,
+            reservation_booking_id: outcome.reservation_booking_id,
+            creation_outcome: outcome.creation_outcome,
+            reviewed_fact_fingerprint: outcome.reviewed_fact_fingerprint.to_hex(),
+            contract_acceptance_id: outcome.contract_acceptance_id,
+            reservation_creation_payment_handoff: HandoffView {
+                payment_handoff_id: handoff.payment_handoff_id,
+                charge_snapshot_id: handoff.charge_snapshot_id,
+                payment_obligation_id: handoff.payment_obligation_id,
+                currency_code: HandoffCurrency::Krw,
+                payable_amount_krw: handoff.payable_amount_krw,
+                eligible_payment_method_codes: &handoff.eligible_payment_method_codes,
+                handoff_state: HandoffState::PreparationRequired,
+            },
+            idempotent_replay: false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::base::codec;
+    use crate::domain::scenario::{Scenario, Then};
+
+    fn fact(branch: &str) -> Value {
+        json!({"ownerSubject": "user-1", "motherMemberId": "mother-1", "branchProfileId": branch,
+            "intent": "extension", "expiresAt": "2026-12-01T00:00:00Z",
+            "currentReviewProjectionId": null, "disabledReasonCodes": []})
+    }
+
+    fn outcome(revision: i64) -> DraftConfirmed {
+        let id = |number| Uuid::from_u128(number);
+        DraftConfirmed {
+            customer_reservation_creation_command_id: id(1),
+            accepted_draft_revision: Revision::new(revision),
+            accepted_review_projection_id: Ident::from_trusted("review-1"),
+            accepted_review_revision: Revision::FIRST,
+            reservation_booking_request_id: id(2),
+            reservation_booking_id: Some(id(3)),
+            creation_outcome: ReservationIntent::Extension,
+            extension_source_reservation_id: Some(Ident::from_trusted("booking-9")),
+            reviewed_fact_fingerprint: Fingerprint::of(b"reviewed"),
+            contract_acceptance_id: id(4),
+            accepted_by_subject: Ident::from_trusted("user-1"),
+            handoff: PaymentHandoff {
+                payment_handoff_id: id(5),
+                charge_snapshot_id: id(6),
+                payment_obligation_id: id(7),
+                payable_amount_krw: 1,
+                eligible_payment_method_codes: vec![PaymentMethod::Card],
+            },
+        }
+    }
+
+    fn unconfirmed() -> ReservationDraft {
+        let mut service = Scenario::new();
+        service.fact("reservation-draft", "draft-1", 4, fact("branch-1"));
+        service.state(&["draft-1"]).unwrap()
+    }
+
+    fn confirmed() -> ReservationDraft {
+        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(4)));
+        ReservationDraft::apply(Some(unconfirmed()), &event, Instant::from_millis(7))
+    }
+
+    #[test]
+    fn a_confirmation_advances_the_revision_by_one_and_holds_the_source() {
+        let before = unconfirmed();
+        assert_eq!((before.revision.number(), before.names()), (4, vec![]));
+        let after = confirmed();
+        assert_eq!(after.validate(), Ok(()));
+        assert_eq!(after.revision.number(), 5);
+        assert_eq!(after.names(), [ReservationDraft::extending("booking-9")]);
+        assert_eq!(after.facts, before.facts);
+        let confirmation = after.confirmation.clone().unwrap();
+        assert_eq!(confirmation.outcome, outcome(4));
+        assert_eq!(confirmation.confirmed_at, Instant::from_millis(7));
+        assert_eq!(
+            codec::decode::<ReservationDraft>(&codec::encode(&after)).unwrap(),
+            after
+        );
+    }
+
+    #[test]
+    fn facts_come_in_to_a_confirmed_draft_as_to_any_and_leave_the_confirmation() {
+        let mut service = Scenario::new();
+        service.given(&confirmed());
+        let result = |then: Then| match then {
+            Then::Committed(result) | Then::Answered(result) => result,
+            Then::Refused(rejection) => json!(rejection.code),
+            Then::ReplayOf(key) => panic!("{key}"),
+        };
+        for (revision, branch, expected, stands_at) in [
+            (4, "branch-1", "stale", 5),
+            (5, "branch-2", "conflict", 5),
+            (5, "branch-1", "unchanged", 5),
+            (6, "branch-2", "applied", 6),
+            (9, "branch-1", "applied", 9),
+        ] {
+            let then = service.put_fact("reservation-draft", "draft-1", revision, fact(branch));
+            assert_eq!(result(then), expected, "{revision} {branch}");
+            let draft: ReservationDraft = service.state(&["draft-1"]).unwrap();
+            assert_eq!(draft.revision.number(), stands_at);
+            assert_eq!(draft.confirmation, confirmed().confirmation);
+            assert_eq!(draft.names(), confirmed().names());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a draft is confirmed once")]
+    fn a_confirmed_draft_is_not_confirmed_again() {
+        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(5)));
+        let _ = ReservationDraft::apply(Some(confirmed()), &event, Instant::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "as it stands")]
+    fn a_draft_is_not_confirmed_at_another_revision() {
+        let event = ReservationDraftEvent::Confirmed(Box::new(outcome(3)));
+        let _ = ReservationDraft::apply(Some(unconfirmed()), &event, Instant::default());
+    }
+
+    #[test]
+    fn a_confirmation_that_cannot_be_is_found() {
+        let spoilt = |spoil: fn(&mut ReservationDraft, &mut DraftConfirmed)| {
+            let mut draft = confirmed();
+            let mut confirmation = draft.confirmation.take().unwrap();
+            spoil(&mut draft, &mut confirmation.outcome);
+            draft.confirmation = Some(confirmation);
+            draft.validate().is_err()
+        };
+        assert!(!spoilt(|_, _| ()));
+        assert!(spoilt(|draft, _| draft.revision = Revision::new(4)));
+        assert!(spoilt(|_, held| held.reservation_booking_id = None));
+        assert!(spoilt(
+            |_, held| held.creation_outcome = ReservationIntent::Consultation
+        ));
+        assert!(spoilt(|_, held| held.handoff.payable_amount_krw = 0));
+        assert!(spoilt(|_, held| held
+            .handoff
+            .eligible_payment_method_codes
+            .clear()));
+    }
+}

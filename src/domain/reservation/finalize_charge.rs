@@ -1,0 +1,909 @@
+//! A backend finalizes the charge of a reservation, the regional benefit included. No token is
+//! looked at: an operator who wants it closed serves it on an inner address.
+//!
+//! Resource: the booking's financial lifecycle. The charge's own identifier is the key, unique in
+//! the whole service: with other facts it is `charge_snapshot_reused`; another identifier
+//! finalizes anew. Rejections, in the order tested: the facts by which the booking's charge is
+//! shared are unknown (404); a sum leaves the 64 bits because of the benefit (invalid; one that
+//! leaves them without it is refused with the request's shape).
+//!
+//! What a charge rests on are those facts and the policies alone: the booking itself need not be
+//! known here, and the branch that the request names is recorded as it is named.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::ledger::{Charge, Grant, Shares, benefit_krw, settle};
+use super::lifecycle::{
+    AppliedBenefit, ChargeFinalized, FinancialLifecycle, FinancialLifecycleEvent,
+    FinancialLifecycleView,
+};
+use crate::base::digest::Digest;
+use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader};
+use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::time::Date;
+use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
+use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Resource, View};
+use crate::{members, rejections};
+
+/// The flag that turns the regional benefit off when it is false.
+const REGIONAL_BENEFIT: &str = "regionalBenefit";
+
+/// What a request asks for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Command {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The rest.
+    pub body: Body,
+}
+
+members! {
+    /// The body of the request. An amount that is absent is 0.
+    pub struct Body {
+        /// The branch.
+        pub branch_profile_id: Ident = "branchProfileId",
+        /// The charge's own identifier: the key of idempotency.
+        pub finalized_charge_snapshot_id: BodyKey = "finalizedChargeSnapshotId",
+        /// The day on which the charge was captured.
+        pub captured_on: Date = "capturedOn",
+        /// The type of the service.
+        pub service_type: Ident = "serviceType",
+        /// Where the service was given: the widest level of the address.
+        pub service_address_level1: Text = "serviceAddressLevel1",
+        /// The next narrower level.
+        pub service_address_level2: Option<Text> = "serviceAddressLevel2",
+        /// The narrowest level.
+        pub service_address_level3: Option<Text> = "serviceAddressLevel3",
+        /// The day on which the price was quoted.
+        pub quoted_on: Date = "quotedOn",
+        /// The price of the service.
+        pub service_price_krw: AtLeast<0> = "servicePriceKrw",
+        /// The part of it that no voucher carries.
+        pub own_price_krw: AtLeast<0> = "ownPriceKrw",
+        /// Additional services.
+        pub additional_service_charge_krw: Option<AtLeast<0>> = "additionalServiceChargeKrw",
+        /// Equipment rented.
+        pub rental_equipment_charge_krw: Option<AtLeast<0>> = "rentalEquipmentChargeKrw",
+        /// The government's discount.
+        pub government_discount_amount_krw: Option<AtLeast<0>> = "governmentDiscountAmountKrw",
+        /// The coupon's discount.
+        pub coupon_discount_amount_krw: Option<AtLeast<0>> = "couponDiscountAmountKrw",
+        /// What was paid with the pre-reservation.
+        pub pre_reservation_payment_amount_krw: Option<AtLeast<0>> = "preReservationPaymentAmountKrw",
+        /// What is added on to the voucher's balance.
+        pub voucher_service_balance_add_on_krw: Option<AtLeast<0>> = "voucherServiceBalanceAddOnKrw",
+        /// By how much the user's fee changes; it alone may be negative.
+        pub voucher_inhome_user_fee_change_amount_krw: Option<i64> = "voucherInhomeUserFeeChangeAmountKrw",
+        /// Further components, each with its amount.
+        pub amount_by_component_code: Option<ComponentAmounts> = "amountByComponentCode",
+        /// What is turned on and off.
+        pub enabled_flags: Option<BTreeMap<Box<str>, bool>> = "enabledFlags",
+        /// The branch's number in an older system.
+        pub branch_id: Option<i64> = "branchId",
+        /// The caregiver, as a user.
+        pub assigned_caregiver_user_id: Option<Ident> = "assignedCaregiverUserId",
+        /// The plan of what the calendar changes.
+        pub service_calendar_impact_plan_id: Option<Ident> = "serviceCalendarImpactPlanId",
+        /// The fingerprint of the policy for it.
+        pub service_calendar_impact_policy_fingerprint: Option<Text> = "serviceCalendarImpactPolicyFingerprint",
+        /// The facts behind it.
+        pub service_calendar_impact_fact_ids: Option<Vec<Ident>> = "serviceCalendarImpactFactIds",
+    }
+    rules consistent(
+        captured_on,
+        quoted_on,
+        service_price_krw,
+        own_price_krw,
+        additional_service_charge_krw,
+        rental_equipment_charge_krw,
+        government_discount_amount_krw,
+        coupon_discount_amount_krw,
+        pre_reservation_payment_amount_krw,
+        voucher_service_balance_add_on_krw,
+        voucher_inhome_user_fee_change_amount_krw,
+        amount_by_component_code,
+    )
+}
+
+/// The amounts of further components, in won, by the components' codes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
+
+impl Member for ComponentAmounts {
+    /// A code at fault is told, and does not keep the amounts from being read.
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        if let Json::Object(components) = value {
+            for (code, _) in components {
+                at.entry(code, |at| {
+                    <Ident as Member>::read(&Json::Text(code.clone()), at)
+                });
+            }
+        }
+        Member::read(value, at).map(Self)
+    }
+}
+
+impl ComponentAmounts {
+    /// All together.
+    fn sum(&self) -> i128 {
+        self.0.values().map(|AtLeast(won)| i128::from(*won)).sum()
+    }
+}
+
+/// The charge of these amounts: the optional ones as the body declares them, from additional
+/// services to the voucher's add-on.
+fn charge_of(
+    service_price: AtLeast<0>,
+    own_price: AtLeast<0>,
+    optional: [Option<AtLeast<0>>; 6],
+    user_fee_change: Option<i64>,
+    components: Option<&ComponentAmounts>,
+) -> Charge {
+    let [
+        additional_service_krw,
+        rental_equipment_krw,
+        government_discount_krw,
+        coupon_discount_krw,
+        pre_reservation_payment_krw,
+        voucher_add_on_krw,
+    ] = optional.map(|amount| amount.map_or(0, |AtLeast(won)| won));
+    Charge {
+        service_price_krw: service_price.0,
+        own_price_krw: own_price.0,
+        additional_service_krw,
+        rental_equipment_krw,
+        components_krw: components.map_or(0, ComponentAmounts::sum),
+        government_discount_krw,
+        coupon_discount_krw,
+        pre_reservation_payment_krw,
+        voucher_add_on_krw,
+        user_fee_change_krw: user_fee_change.unwrap_or(0),
+    }
+}
+
+impl Body {
+    fn charge(&self) -> Charge {
+        charge_of(
+            self.service_price_krw,
+            self.own_price_krw,
+            [
+                self.additional_service_charge_krw,
+                self.rental_equipment_charge_krw,
+                self.government_discount_amount_krw,
+                self.coupon_discount_amount_krw,
+                self.pre_reservation_payment_amount_krw,
+                self.voucher_service_balance_add_on_krw,
+            ],
+            self.voucher_inhome_user_fee_change_amount_krw,
+            self.amount_by_component_code.as_ref(),
+        )
+    }
+
+    /// Whether the regional benefit is asked for: it is, unless it is turned off.
+    fn wants_benefit(&self) -> bool {
+        let flags = self.enabled_flags.as_ref();
+        flags.and_then(|flags| flags.get(REGIONAL_BENEFIT)) != Some(&false)
+    }
+}
+
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one for each member that the rules are about"
+)]
+fn consistent(
+    at: &mut Reader,
+    captured_on: Option<&Date>,
+    quoted_on: Option<&Date>,
+    service_price: Option<&AtLeast<0>>,
+    own_price: Option<&AtLeast<0>>,
+    additional: Option<&Option<AtLeast<0>>>,
+    rental: Option<&Option<AtLeast<0>>>,
+    government: Option<&Option<AtLeast<0>>>,
+    coupon: Option<&Option<AtLeast<0>>>,
+    pre_reservation: Option<&Option<AtLeast<0>>>,
+    add_on: Option<&Option<AtLeast<0>>>,
+    user_fee_change: Option<&Option<i64>>,
+    components: Option<&Option<ComponentAmounts>>,
+) {
+    if let (Some(captured_on), Some(quoted_on)) = (captured_on, quoted_on)
+        && quoted_on > captured_on
+    {
+        at.fault_at::<()>("quotedOn", FaultCode::OutOfRange);
+    }
+    if let (Some(service_price), Some(own_price)) = (service_price, own_price)
+        && own_price > service_price
+    {
+        at.fault_at::<()>("ownPriceKrw", FaultCode::OutOfRange);
+    }
+    let charge = || {
+        Some(charge_of(
+            *service_price?,
+            *own_price?,
+            [
+                *additional?,
+                *rental?,
+                *government?,
+                *coupon?,
+                *pre_reservation?,
+                *add_on?,
+            ],
+            *user_fee_change?,
+            components?.as_ref(),
+        ))
+    };
+    if charge().is_some_and(|charge| !charge.fits()) {
+        at.fault::<()>(FaultCode::OutOfRange);
+    }
+}
+
+impl Request for Command {
+    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
+        let reservation_booking_id = parts.param("reservationBookingId", at);
+        let body = <Body as Member>::read(parts.body, at);
+        Some(Self {
+            reservation_booking_id: reservation_booking_id?,
+            body: body?,
+        })
+    }
+}
+
+rejections! {
+    /// Why no charge is finalized.
+    pub enum Refusal {
+        /// It is not known how the charge is shared.
+        ReservationFactsNotFound = Missing "reservation_facts_not_found" []
+            "The financial facts of this reservation are not known.",
+    }
+}
+
+/// The operation.
+pub struct FinalizeCharge;
+
+impl Operation for FinalizeCharge {
+    type Command = Command;
+    type Resource = FinancialLifecycle;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(FinancialLifecycle::KIND.key(&[&command.reservation_booking_id]))
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.body.finalized_charge_snapshot_id.as_str())
+    }
+
+    fn decide(
+        lifecycle: Option<&FinancialLifecycle>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<FinancialLifecycle>, Rejection> {
+        let body = &command.body;
+        let Some(facts) = context
+            .view
+            .fact::<ReservationFinancialFact>(&command.reservation_booking_id)
+        else {
+            return Err(Refusal::ReservationFactsNotFound.into());
+        };
+        let shares = Shares {
+            caregiver: facts.facts.caregiver_share_basis_points,
+            headquarters: facts.facts.headquarters_share_basis_points,
+        };
+        let benefit = benefit_of(body, &context.view);
+        let benefit_krw = benefit.as_ref().map_or(0, |benefit| benefit.amount_krw);
+        let Ok(settlement) = settle(&body.charge(), shares, benefit_krw) else {
+            return Err(Rejection::invalid_at("", FaultCode::OutOfRange));
+        };
+        let key = body.finalized_charge_snapshot_id.as_str();
+        let event = FinancialLifecycleEvent::ChargeFinalized(Box::new(ChargeFinalized {
+            reservation_booking_id: command.reservation_booking_id.clone(),
+            finalized_charge_snapshot_id: Ident::from_trusted(key),
+            branch_profile_id: body.branch_profile_id.clone(),
+            service_type: body.service_type.clone(),
+            captured_on: body.captured_on,
+            quoted_on: body.quoted_on,
+            financial_facts_revision: facts.revision,
+            benefit,
+            settlement,
+            care_delivery_session_code: facts.facts.care_delivery_session_code,
+            delivered_day_count: facts.facts.delivered_day_count,
+        }));
+        let commit = Commit::new(lifecycle, event, context.now);
+        let answer = to_json(&FinancialLifecycleView::new(&commit.next));
+        commit.answer(answer)
+    }
+}
+
+/// The benefit of the policy that holds for the body's service, address and day of quotation.
+fn benefit_of(body: &Body, view: &View<'_>) -> Option<AppliedBenefit> {
+    if !body.wants_benefit() {
+        return None;
+    }
+    let case = BenefitCase {
+        service_type: &body.service_type,
+        level1: &body.service_address_level1,
+        level2: body.service_address_level2.as_ref(),
+        level3: body.service_address_level3.as_ref(),
+        on: body.quoted_on,
+    };
+    let policy = policy_for(view, &case)?;
+    let facts = &policy.facts;
+    let fixed = Grant::Fixed(facts.fixed_krw.unwrap_or(0));
+    let grant = facts.basis_points.map_or(fixed, Grant::Part);
+    Some(AppliedBenefit {
+        amount_krw: benefit_krw(grant, facts.cap_krw, body.service_price_krw.0),
+        policy_revision: policy.revision,
+        policy_id: policy.id,
+    })
+}
+
+/// A booking whose charge can be finalized, for the tests of this group.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) mod samples {
+    use serde_json::{Value, json};
+
+    use crate::base::actor::Actor;
+    use crate::domain::scenario::{Scenario, Then};
+
+    /// The booking.
+    pub(crate) const PATH: [(&str, &str); 1] = [("reservationBookingId", "booking-1")];
+
+    /// A service that knows how the booking's charge is shared, and a policy that gives 10 % of
+    /// the price, at most 100,000 won.
+    pub(crate) fn service() -> Scenario {
+        let mut scenario = Scenario::new();
+        let facts = json!({
+            "caregiverShareBasisPoints": 7_000,
+            "headquartersShareBasisPoints": 1_000,
+            "careDeliverySessionCode": "session-1",
+            "deliveredDayCount": 10,
+        });
+        scenario.fact("reservation-financial-facts", "booking-1", 3, facts);
+        let policy = json!({
+            "serviceType": "postpartum_care",
+            "level1": "서울특별시",
+            "level2": "중구",
+            "effectiveFrom": "2026-01-01",
+            "effectiveUntil": "2026-11-10",
+            "basisPoints": 1_000,
+            "capKrw": 100_000,
+        });
+        scenario.fact("regional-benefit-policy", "policy-1", 2, policy);
+        scenario
+    }
+
+    /// A charge with every member of the body.
+    pub(crate) fn charge() -> Value {
+        json!({
+            "branchProfileId": "branch-of-the-request",
+            "finalizedChargeSnapshotId": "snapshot-1",
+            "capturedOn": "2026-11-19",
+            "serviceType": "postpartum_care",
+            "serviceAddressLevel1": "서울특별시",
+            "serviceAddressLevel2": "중구",
+            "serviceAddressLevel3": "명동",
+            "quotedOn": "2026-11-10",
+            "servicePriceKrw": 1_200_000,
+            "ownPriceKrw": 300_000,
+            "additionalServiceChargeKrw": 50_000,
+            "rentalEquipmentChargeKrw": 30_000,
+            "governmentDiscountAmountKrw": 40_000,
+            "couponDiscountAmountKrw": 10_000,
+            "preReservationPaymentAmountKrw": 100_000,
+            "voucherServiceBalanceAddOnKrw": 5_000,
+            "voucherInhomeUserFeeChangeAmountKrw": -3_000,
+            "amountByComponentCode": {"twins": 100_001, "night": 20_000},
+            "enabledFlags": {"regionalBenefit": true, "another": false},
+            "branchId": 7,
+            "assignedCaregiverUserId": "caregiver-1",
+            "serviceCalendarImpactPlanId": "plan-1",
+            "serviceCalendarImpactPolicyFingerprint": "fingerprint-1",
+            "serviceCalendarImpactFactIds": ["fact-1", "fact-1"],
+        })
+    }
+
+    /// A charge of nothing but what must be there.
+    pub(crate) fn plain() -> Value {
+        let mut body = charge();
+        for member in OPTIONAL {
+            body.as_object_mut().unwrap().remove(member).unwrap();
+        }
+        body
+    }
+
+    /// The members that may be absent.
+    pub(crate) const OPTIONAL: [&str; 16] = [
+        "serviceAddressLevel2",
+        "serviceAddressLevel3",
+        "additionalServiceChargeKrw",
+        "rentalEquipmentChargeKrw",
+        "governmentDiscountAmountKrw",
+        "couponDiscountAmountKrw",
+        "preReservationPaymentAmountKrw",
+        "voucherServiceBalanceAddOnKrw",
+        "voucherInhomeUserFeeChangeAmountKrw",
+        "amountByComponentCode",
+        "enabledFlags",
+        "branchId",
+        "assignedCaregiverUserId",
+        "serviceCalendarImpactPlanId",
+        "serviceCalendarImpactPolicyFingerprint",
+        "serviceCalendarImpactFactIds",
+    ];
+
+    /// `body` with members set to these values.
+    pub(crate) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+        let mut body = body.clone();
+        for (member, value) in changes {
+            body[*member] = value.clone();
+        }
+        body
+    }
+
+    /// Nobody, for whom no token speaks, finalizes the booking's charge.
+    pub(crate) fn finalize(scenario: &mut Scenario, body: &Value) -> Then {
+        scenario
+            .acting(Actor::nobody())
+            .when("finalize_charge", &PATH, body)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::ledger::{Account, Side};
+    use super::samples::{OPTIONAL, PATH, charge, finalize, plain, service, with};
+    use super::*;
+    use crate::base::actor::ActorKind;
+    use crate::catalogue::{Invalid, KeySource, OPERATIONS};
+    use crate::domain::scenario::{Scenario, Then, actor};
+
+    const NAME: &str = "finalize_charge";
+
+    fn ask(body: &Value) -> Then {
+        finalize(&mut service(), body)
+    }
+
+    fn lifecycle(scenario: &Scenario) -> FinancialLifecycle {
+        scenario.state(&["booking-1"]).unwrap()
+    }
+
+    fn faults<const N: usize>(faults: [(&str, &'static str); N]) -> Vec<(String, &'static str)> {
+        faults.map(|(path, code)| (path.to_owned(), code)).into()
+    }
+
+    #[test]
+    fn a_charge_with_every_member_is_finalized_to_the_won() {
+        let mut service = service();
+        let answer = finalize(&mut service, &charge()).committed();
+        assert_eq!(
+            answer,
+            json!({
+                "reservationBookingId": "booking-1",
+                "financialStage": "charge_finalized",
+                "motherVisiblePayableKrw": 252_001,
+                "caregiverPayoutKrw": 980_000,
+                "branchSettlementKrw": 280_001,
+                "hqSettlementKrw": 140_000,
+                "careDeliverySessionCode": "session-1",
+                "deliveredDayCount": 10,
+                "ledgerLineCount": 11,
+            })
+        );
+        assert!(service.outbox.is_empty());
+        let lifecycle = lifecycle(&service);
+        assert_eq!(lifecycle.revision.number(), 1);
+        assert_eq!(lifecycle.charge.financial_facts_revision.number(), 3);
+        let benefit = lifecycle.charge.benefit.unwrap();
+        assert_eq!(&*benefit.policy_id, "policy-1");
+        assert_eq!(benefit.policy_revision.number(), 2);
+        assert_eq!(benefit.amount_krw, 100_000, "capped");
+    }
+
+    #[test]
+    fn absent_amounts_are_nothing_and_absent_facts_are_null() {
+        let mut scenario = Scenario::new();
+        let facts = json!({"caregiverShareBasisPoints": 0, "headquartersShareBasisPoints": 0});
+        scenario.fact("reservation-financial-facts", "booking-1", 1, facts);
+        let answer = finalize(&mut scenario, &plain()).committed();
+        assert_eq!(
+            answer,
+            json!({
+                "reservationBookingId": "booking-1",
+                "financialStage": "charge_finalized",
+                "motherVisiblePayableKrw": 300_000,
+                "caregiverPayoutKrw": 0,
+                "branchSettlementKrw": 1_200_000,
+                "hqSettlementKrw": 0,
+                "careDeliverySessionCode": null,
+                "deliveredDayCount": null,
+                "ledgerLineCount": 3,
+            })
+        );
+    }
+
+    #[test]
+    fn who_asks_makes_no_difference() {
+        let expected = ask(&charge()).committed();
+        for kind in ActorKind::ALL {
+            let mut service = service();
+            service.acting(actor(kind, "somebody"));
+            let answer = service.when(NAME, &PATH, &charge()).committed();
+            assert_eq!(answer, expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_new_snapshot_finalizes_anew() {
+        let mut service = service();
+        finalize(&mut service, &charge()).committed();
+        let anew = with(
+            &plain(),
+            &[("finalizedChargeSnapshotId", json!("snapshot-2"))],
+        );
+        let answer = finalize(&mut service, &anew).committed();
+        // Without the narrower levels of the address no policy holds.
+        assert_eq!(answer["motherVisiblePayableKrw"], 300_000);
+        assert_eq!(answer["ledgerLineCount"], 5);
+        let lifecycle = lifecycle(&service);
+        assert_eq!(lifecycle.revision.number(), 2);
+        assert_eq!(lifecycle.charge.benefit, None);
+        let id = lifecycle.charge.finalized_charge_snapshot_id;
+        assert_eq!(id.as_str(), "snapshot-2");
+    }
+
+    #[test]
+    fn the_snapshots_identifier_is_the_key_in_the_whole_service() {
+        let row = OPERATIONS.iter().find(|row| row.name == NAME).unwrap();
+        assert_eq!(
+            row.key,
+            KeySource::BodyOfAll {
+                reused: "charge_snapshot_reused"
+            }
+        );
+        assert!(!row.bearer);
+        assert_eq!(row.invalid, Invalid::Unprocessable);
+        let text = charge().to_string();
+        let body = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(crate::base::time::Instant::default());
+        let parts = Parts {
+            path: &PATH,
+            body: &body,
+        };
+        let command = row.operation.read(NAME, &parts, &mut at).unwrap();
+        assert_eq!(command.key(), Some("snapshot-1"));
+    }
+
+    #[test]
+    fn the_benefit_is_that_of_the_day_of_quotation_unless_it_is_turned_off() {
+        let applied = |changes: &[(&str, Value)]| {
+            let mut service = service();
+            finalize(&mut service, &with(&charge(), changes)).committed();
+            let charge = lifecycle(&service).charge;
+            let line = charge
+                .settlement
+                .amount(Side::Debit, Account::RegionalBenefit);
+            let amount = charge.benefit.map(|benefit| benefit.amount_krw);
+            assert_eq!(amount.unwrap_or(0), line);
+            amount
+        };
+        assert_eq!(applied(&[]), Some(100_000));
+        assert_eq!(
+            applied(&[("servicePriceKrw", json!(999_999))]),
+            Some(99_999)
+        );
+        assert_eq!(applied(&[("quotedOn", json!("2026-01-01"))]), Some(100_000));
+        assert_eq!(applied(&[("quotedOn", json!("2025-12-31"))]), None);
+        assert_eq!(applied(&[("quotedOn", json!("2026-11-11"))]), None);
+        assert_eq!(applied(&[("serviceType", json!("cleaning"))]), None);
+        assert_eq!(applied(&[("serviceAddressLevel1", json!("부산"))]), None);
+        assert_eq!(applied(&[("serviceAddressLevel2", json!("종로구"))]), None);
+        assert_eq!(applied(&[("serviceAddressLevel2", Value::Null)]), None);
+        assert_eq!(
+            applied(&[("serviceAddressLevel3", Value::Null)]),
+            Some(100_000)
+        );
+        for (flags, benefit) in [
+            (json!({"regionalBenefit": false}), None),
+            (json!({"regionalBenefit": true}), Some(100_000)),
+            (json!({"regionalbenefit": false}), Some(100_000)),
+            (json!({}), Some(100_000)),
+            (Value::Null, Some(100_000)),
+        ] {
+            assert_eq!(applied(&[("enabledFlags", flags)]), benefit);
+        }
+    }
+
+    #[test]
+    fn a_policy_that_would_take_gives_nothing() {
+        for (fixed, cap) in [(json!(-500), Value::Null), (json!(500), json!(-1))] {
+            let mut service = service();
+            let policy = json!({
+                "serviceType": "postpartum_care",
+                "level1": "서울특별시",
+                "level2": "중구",
+                "level3": "명동",
+                "effectiveFrom": "2026-01-01",
+                "fixedKrw": fixed,
+                "capKrw": cap,
+            });
+            service.fact("regional-benefit-policy", "policy-0", 1, policy);
+            let answer = finalize(&mut service, &charge()).committed();
+            assert_eq!(answer["motherVisiblePayableKrw"], 352_001);
+            assert_eq!(answer["ledgerLineCount"], 10);
+            assert_eq!(
+                lifecycle(&service).charge.benefit.unwrap().amount_krw,
+                0,
+                "the policy was chosen all the same"
+            );
+        }
+    }
+
+    #[test]
+    fn without_the_facts_of_sharing_nothing_is_finalized() {
+        let mut service = service();
+        let elsewhere = [("reservationBookingId", "booking-2")];
+        service.fact(
+            "reservation-booking",
+            "booking-2",
+            1,
+            json!({"motherUserId": "mother-1", "motherMemberId": "member-1",
+                "branchProfileId": "branch-1", "state": "active"}),
+        );
+        let refusal = service.when(NAME, &elsewhere, &charge()).refusal();
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (Class::Missing, "reservation_facts_not_found")
+        );
+        assert_eq!(service.state::<FinancialLifecycle>(&["booking-2"]), None);
+        // It is told before a sum that only the benefit makes too large.
+        let policy = json!({"serviceType": "x", "level1": "x", "effectiveFrom": "2026-01-01",
+            "fixedKrw": 11});
+        service.fact("regional-benefit-policy", "policy-x", 1, policy);
+        let large = with(
+            &plain(),
+            &[
+                ("serviceType", json!("x")),
+                ("serviceAddressLevel1", json!("x")),
+                ("servicePriceKrw", json!(0)),
+                ("ownPriceKrw", json!(0)),
+                ("couponDiscountAmountKrw", json!(i64::MAX - 10)),
+            ],
+        );
+        let code = service.when(NAME, &elsewhere, &large).code();
+        assert_eq!(code, "reservation_facts_not_found");
+        let refusal = finalize(&mut service, &large).refusal();
+        assert_eq!(
+            (refusal.class, refusal.code),
+            (Class::Invalid, "request_invalid")
+        );
+        let [fault] = refusal.faults.as_slice() else {
+            panic!("one fault: {refusal:?}");
+        };
+        assert_eq!((&*fault.path, fault.code.as_str()), ("", "out_of_range"));
+        assert_eq!(service.state::<FinancialLifecycle>(&["booking-1"]), None);
+        let most = with(&large, &[("couponDiscountAmountKrw", json!(i64::MAX - 11))]);
+        finalize(&mut service, &most).committed();
+    }
+
+    #[test]
+    fn a_sum_outside_64_bits_is_a_fault_of_the_body_whatever_else_is_wrong_with_it() {
+        let edge = |fee: i64| {
+            with(
+                &plain(),
+                &[
+                    ("servicePriceKrw", json!(0)),
+                    ("ownPriceKrw", json!(0)),
+                    ("amountByComponentCode", json!({"a": i64::MAX - 5, "b": 2})),
+                    ("voucherInhomeUserFeeChangeAmountKrw", json!(fee)),
+                ],
+            )
+        };
+        let answer = ask(&edge(3)).committed();
+        assert_eq!(answer["motherVisiblePayableKrw"], i64::MAX);
+        assert_eq!(ask(&edge(4)).faults(), faults([("", "out_of_range")]));
+        let unknown = [("reservationBookingId", "no-such")];
+        let then = service().when(NAME, &unknown, &edge(4));
+        assert_eq!(then.faults(), faults([("", "out_of_range")]));
+        let more = with(
+            &edge(4),
+            &[
+                ("branchId", json!("x")),
+                ("quotedOn", json!("2026-11-20")),
+                ("ownPriceKrw", json!(1)),
+                (
+                    "amountByComponentCode",
+                    json!({"a": i64::MAX - 5, "b": 2, " ": 0}),
+                ),
+            ],
+        );
+        assert_eq!(
+            ask(&more).faults(),
+            faults([
+                ("amountByComponentCode. ", "blank"),
+                ("branchId", "wrong_type"),
+                ("quotedOn", "out_of_range"),
+                ("ownPriceKrw", "out_of_range"),
+                ("", "out_of_range"),
+            ])
+        );
+        // The sum of amounts of which one cannot be read is nobody's to judge.
+        let unreadable = with(&edge(4), &[("couponDiscountAmountKrw", json!(-1))]);
+        assert_eq!(
+            ask(&unreadable).faults(),
+            faults([("couponDiscountAmountKrw", "out_of_range")])
+        );
+        let lowest = edge(i64::MIN);
+        assert_eq!(ask(&lowest).faults(), faults([("", "out_of_range")]));
+    }
+
+    #[test]
+    fn prices_and_days_may_be_equal_and_not_in_the_wrong_order() {
+        let equal = [
+            ("ownPriceKrw", json!(1_200_000)),
+            ("quotedOn", json!("2026-11-19")),
+        ];
+        ask(&with(&plain(), &equal)).committed();
+        let wrong = [
+            ("ownPriceKrw", json!(1_200_001)),
+            ("quotedOn", json!("2026-11-20")),
+        ];
+        assert_eq!(
+            ask(&with(&plain(), &wrong)).faults(),
+            faults([
+                ("quotedOn", "out_of_range"),
+                ("ownPriceKrw", "out_of_range")
+            ])
+        );
+    }
+
+    #[test]
+    fn no_amount_but_the_fees_change_may_be_negative() {
+        for member in [
+            "servicePriceKrw",
+            "ownPriceKrw",
+            "additionalServiceChargeKrw",
+            "rentalEquipmentChargeKrw",
+            "governmentDiscountAmountKrw",
+            "couponDiscountAmountKrw",
+            "preReservationPaymentAmountKrw",
+            "voucherServiceBalanceAddOnKrw",
+        ] {
+            assert_eq!(
+                ask(&with(&charge(), &[(member, json!(-1))])).faults(),
+                faults([(member, "out_of_range")])
+            );
+        }
+        let components = json!({"twins": -1, "night": 0, "": 1, " ": 2});
+        assert_eq!(
+            ask(&with(&charge(), &[("amountByComponentCode", components)])).faults(),
+            faults([
+                ("amountByComponentCode.", "too_short"),
+                ("amountByComponentCode. ", "blank"),
+                ("amountByComponentCode.twins", "out_of_range"),
+            ])
+        );
+        ask(&with(
+            &charge(),
+            &[("voucherInhomeUserFeeChangeAmountKrw", json!(-1_000_000))],
+        ))
+        .committed();
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let long = "가".repeat(513);
+        for (member, value, path, code) in [
+            ("branchProfileId", json!(" "), "branchProfileId", "blank"),
+            (
+                "finalizedChargeSnapshotId",
+                json!(""),
+                "finalizedChargeSnapshotId",
+                "too_short",
+            ),
+            ("capturedOn", json!("2026-02-30"), "capturedOn", "pattern"),
+            ("serviceType", json!(long), "serviceType", "too_long"),
+            (
+                "serviceAddressLevel1",
+                Value::Null,
+                "serviceAddressLevel1",
+                "wrong_type",
+            ),
+            (
+                "serviceAddressLevel3",
+                json!(""),
+                "serviceAddressLevel3",
+                "too_short",
+            ),
+            (
+                "servicePriceKrw",
+                json!(u64::MAX),
+                "servicePriceKrw",
+                "out_of_range",
+            ),
+            ("ownPriceKrw", json!(1.0), "ownPriceKrw", "wrong_type"),
+            (
+                "amountByComponentCode",
+                json!([]),
+                "amountByComponentCode",
+                "wrong_type",
+            ),
+            (
+                "amountByComponentCode",
+                json!({"night": null}),
+                "amountByComponentCode.night",
+                "wrong_type",
+            ),
+            (
+                "enabledFlags",
+                json!({"regionalBenefit": "no"}),
+                "enabledFlags.regionalBenefit",
+                "wrong_type",
+            ),
+            ("branchId", json!("7"), "branchId", "wrong_type"),
+            (
+                "serviceCalendarImpactFactIds",
+                json!(["a", ""]),
+                "serviceCalendarImpactFactIds[1]",
+                "too_short",
+            ),
+            ("branchCode", json!("x"), "branchCode", "unknown_field"),
+        ] {
+            assert_eq!(
+                ask(&with(&charge(), &[(member, value)])).faults(),
+                faults([(path, code)])
+            );
+        }
+        let blank = service().when(NAME, &[("reservationBookingId", " ")], &json!({}));
+        assert_eq!(
+            blank.faults(),
+            faults([
+                ("reservationBookingId", "blank"),
+                ("branchProfileId", "required"),
+                ("finalizedChargeSnapshotId", "required"),
+                ("capturedOn", "required"),
+                ("serviceType", "required"),
+                ("serviceAddressLevel1", "required"),
+                ("quotedOn", "required"),
+                ("servicePriceKrw", "required"),
+                ("ownPriceKrw", "required"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &PATH, body);
+        assert_eq!(
+            of(&charge()).to_hex(),
+            "9d70a78f5537f0e24c9b46ef5decf60fa5d85a8ca8f1e249f4ca8963cc0f3377"
+        );
+        assert_eq!(
+            of(&plain()).to_hex(),
+            "d960f8ba4c4ec974c1ad50b8e3db68a0e1c9ff898a575c543fc34c79c5b0d11d"
+        );
+        for member in OPTIONAL {
+            let null = with(&plain(), &[(member, Value::Null)]);
+            assert_eq!(of(&null), of(&plain()), "{member}");
+            let given = with(&plain(), &[(member, charge()[member].clone())]);
+            assert_ne!(of(&given), of(&plain()), "{member}");
+        }
+        let other_key = with(&charge(), &[("finalizedChargeSnapshotId", json!("other"))]);
+        assert_eq!(of(&other_key), of(&charge()));
+        let other_path = [("reservationBookingId", "booking-2")];
+        assert_ne!(
+            scenario.fingerprint(NAME, &other_path, &charge()),
+            of(&charge())
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading a booking's latest payment-change adjustment, paid or not: its mother, who may pay it,
+//! the payer to whom she has given authority for the booking, headquarters, and a manager of the
+//! booking's branch.
+
+use super::adjustment::{PaymentChangeAdjustment, PaymentChangeAdjustmentView};
+use crate::base::actor::ActorKind;
+use crate::domain::family::payment_authority::PaymentAuthority;
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource;
+
+/// Reads the latest adjustment of the booking that the path names.
+///
+/// # Errors
+/// `not_found` when the booking has none, or it is not for the actor to see.
+pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let id = request.param("reservationBookingId");
+    let latest = PaymentChangeAdjustment::latest_of(request.view, id);
+    match latest {
+        Some(latest) if may_read(request, &latest) => Found::at_position(
+            request.view,
+            latest.key(),
+            &PaymentChangeAdjustmentView::new(&latest),
+        ),
+        _ => Err(Rejection::not_found()),
+    }
+}
+
+fn may_read(request: &ReadRequest<'_>, adjustment: &PaymentChangeAdjustment) -> bool {
+    let actor = request.actor;
+    let booking_id = &adjustment.fact.reservation_booking_id;
+    match actor.kind {
+        ActorKind::HeadquartersAdministrator => true,
+        ActorKind::Mother => *actor.subject == *adjustment.fact.mother_user_id,
+        ActorKind::BranchManager => request
+            .view
+            .fact::<ReservationBooking>(booking_id)
+            .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id)),
+        ActorKind::FamilyMember => actor.member_id.as_deref().is_some_and(|member_id| {
+            let authority = request
+                .view
+                .get::<PaymentAuthority>(&[booking_id, member_id]);
+            authority.is_some_and(|book| {
+                let mut held = book.delegations.iter();
+                held.any(|held| held.grant.is_active(request.now))
+            })
+        }),
+        ActorKind::BranchFinanceOperator
+        | ActorKind::HeadquartersFinanceOperator
+        | ActorKind::SystemWorkflow => false,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::adjustment::samples::{
+        PATH, adjustment, mother, pay, payment, service, with,
+    };
+    use super::*;
+    use crate::base::actor::Actor;
+    use crate::domain::rejection::Class;
+    use crate::domain::scenario::{Scenario, actor, manager, member};
+
+    fn read(scenario: &Scenario) -> Result<(String, Value), Rejection> {
+        scenario.read("read_payment_change_adjustment", &PATH)
+    }
+
+    fn payer() -> Actor {
+        member(ActorKind::FamilyMember, "user-3", "father")
+    }
+
+    /// As [`service`], and the mother lets the father pay until December.
+    fn delegated() -> Scenario {
+        let mut service = service();
+        let account = json!({"motherMemberId": "member-1", "memberIds": ["father", "aunt"]});
+        service.fact("family-account", "account-1", 1, account);
+        let delegation = json!({
+            "familyAccountId": "account-1",
+            "payerMemberId": "father",
+            "motherMemberId": "member-1",
+            "reservationBookingId": "booking-1",
+            "scopes": ["reservation_deposit"],
+            "maximumAuthorizedAmountKrw": 1,
+            "expiresAt": "2026-12-01T00:00:00Z",
+        });
+        service
+            .when("grant_payment_authority", &[], &delegation)
+            .committed();
+        service
+    }
+
+    #[test]
+    fn an_unpaid_adjustment_reads_with_null_forms() {
+        let service = service();
+        let (_, body) = read(&service).unwrap();
+        assert_eq!(
+            body,
+            json!({
+                "paymentChangeAdjustmentId": "adjustment-1",
+                "reservationBookingId": "booking-1",
+                "motherUserId": "mother-1",
+                "customerDeltaKrw": 50_000,
+                "couponAdjustmentKrw": -10_000,
+                "pureCustomerAmountKrw": 50_000,
+                "motherPayableAdjustmentKrw": 40_000,
+                "adjustmentStatus": "payable",
+                "preRegistration": {
+                    "paymentId": "payment-1",
+                    "providerName": "gateway-1",
+                    "preRegisteredAt": "2026-11-18T00:00:00.000Z",
+                },
+                "paymentReceipt": null,
+                "settlementContinuationStatus": null,
+                "settlementContinuationWorkflowRequestId": null,
+                "settlementContinuationReason": null,
+                "settlementContinuationRecordedAt": null,
+                "requestedAt": "2026-11-18T00:00:00.000Z",
+                "completedAt": null,
+                "updatedAt": "2026-11-19T00:00:00.000Z",
+            })
+        );
+    }
+
+    #[test]
+    fn those_concerned_read_what_the_payment_answered_at_its_position() {
+        let mut service = delegated();
+        let (before, _) = read(&service).unwrap();
+        let answer = pay(&mut service, &payment()).committed();
+        let mut tags = Vec::new();
+        for reader in [
+            mother(),
+            payer(),
+            manager("manager-1", "branch-1"),
+            actor(ActorKind::HeadquartersAdministrator, "hq"),
+        ] {
+            let kind = reader.kind;
+            let (tag, body) = read(service.acting(reader)).unwrap();
+            assert_eq!(body, answer, "{kind}");
+            tags.push(tag.parse::<u64>().unwrap());
+        }
+        assert!(tags.iter().all(|tag| *tag == tags[0]), "{tags:?}");
+        assert!(tags[0] > before.parse().unwrap());
+    }
+
+    #[test]
+    fn the_latest_one_is_read_at_its_own_position() {
+        let mut service = service();
+        let (first, _) = read(&service).unwrap();
+        let earlier = with(
+            &adjustment(),
+            &[("requestedAt", json!("2026-11-17T00:00:00Z"))],
+        );
+        service.fact("payment-change-adjustment", "adjustment-9", 1, earlier);
+        assert_eq!(read(&service).unwrap().0, first);
+        let later = with(
+            &adjustment(),
+            &[
+                ("requestedAt", json!("2026-11-19T00:00:00Z")),
+                ("adjustmentStatus", json!("requested")),
+                ("preRegistration", Value::Null),
+            ],
+        );
+        service.fact("payment-change-adjustment", "adjustment-0", 1, later);
+        let (second, body) = read(&service).unwrap();
+        assert_eq!(body["paymentChangeAdjustmentId"], "adjustment-0");
+        assert_eq!(body["adjustmentStatus"], "requested");
+        assert_eq!(body["preRegistration"], Value::Null);
+        assert_ne!(second, first);
+    }
+
+    #[test]
+    fn a_payer_reads_as_long_as_the_authority_lasts() {
+        let mut service = delegated();
+        service.acting(payer());
+        assert!(read(service.at("2026-11-30T23:59:59.999Z")).is_ok());
+        let refusal = read(service.at("2026-12-01T00:00:00Z")).unwrap_err();
+        assert_eq!(refusal.code, "not_found");
+    }
+
+    #[test]
+    fn without_an_adjustment_and_for_others_it_is_as_if_there_were_none() {
+        let mut service = delegated();
+        service.acting(actor(ActorKind::HeadquartersAdministrator, "hq"));
+        let other = [("reservationBookingId", "booking-2")];
+        let nothing = service
+            .read("read_payment_change_adjustment", &other)
+            .unwrap_err();
+        assert_eq!((nothing.class, nothing.code), (Class::Missing, "not_found"));
+        let of_branch = |kind| Actor {
+            branch_profile_ids: vec!["branch-1".into()],
+            ..member(kind, "mother-1", "member-1")
+        };
+        for reader in [
+            member(ActorKind::Mother, "mother-2", "member-1"),
+            member(ActorKind::FamilyMember, "user-4", "aunt"),
+            actor(ActorKind::FamilyMember, "father"),
+            manager("manager-2", "branch-2"),
+            of_branch(ActorKind::BranchFinanceOperator),
+            of_branch(ActorKind::HeadquartersFinanceOperator),
+            of_branch(ActorKind::SystemWorkflow),
+        ] {
+            let kind = reader.kind;
+            assert_eq!(read(service.acting(reader)).unwrap_err(), nothing, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Reading a booking's financial lifecycle: headquarters, a manager of the booking's branch, the
+//! booking's mother. Finalizing a charge needs no token; reading it does.
+
+use super::lifecycle::{FinancialLifecycle, FinancialLifecycleView};
+use crate::base::actor::{Actor, ActorKind};
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource;
+
+/// Reads the lifecycle of the booking that the path names.
+///
+/// # Errors
+/// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
+pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let actor = request.actor;
+    let id = request.param("reservationBookingId");
+    let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
+    let may_read = actor.is_headquarters()
+        || request
+            .view
+            .fact::<ReservationBooking>(id)
+            .is_some_and(|booking| is_concerned(actor, &booking.facts));
+    match lifecycle {
+        Some(lifecycle) if may_read => Found::at_position(
+            request.view,
+            lifecycle.key(),
+            &FinancialLifecycleView::new(&lifecycle),
+        ),
+        _ => Err(Rejection::not_found()),
+    }
+}
+
+/// Whether the actor manages the booking's branch, or is its mother.
+fn is_concerned(actor: &Actor, booking: &ReservationBooking) -> bool {
+    actor.manages_branch(&booking.branch_profile_id)
+        || actor.kind == ActorKind::Mother && *actor.subject == *booking.mother_user_id
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::finalize_charge::samples::{PATH, charge, finalize, service, with};
+    use super::*;
+    use crate::domain::rejection::Class;
+    use crate::domain::scenario::{Scenario, actor, manager, member};
+
+    fn booking() -> Value {
+        json!({
+            "motherUserId": "mother-1",
+            "motherMemberId": "member-1",
+            "branchProfileId": "branch-1",
+            "state": "active",
+        })
+    }
+
+    fn read(scenario: &Scenario) -> Result<(String, Value), Rejection> {
+        scenario.read("read_financial_lifecycle", &PATH)
+    }
+
+    fn headquarters() -> Actor {
+        actor(ActorKind::HeadquartersAdministrator, "hq")
+    }
+
+    #[test]
+    fn those_concerned_read_what_the_finalization_answered_at_its_position() {
+        let mut service = service();
+        service.fact("reservation-booking", "booking-1", 1, booking());
+        let answer = finalize(&mut service, &charge()).committed();
+        let mut tags = Vec::new();
+        for reader in [
+            headquarters(),
+            manager("manager-1", "branch-1"),
+            member(ActorKind::Mother, "mother-1", "member-1"),
+        ] {
+            let kind = reader.kind;
+            let (tag, body) = read(service.acting(reader)).unwrap();
+            assert_eq!(body, answer, "{kind}");
+            tags.push(tag);
+        }
+        assert!(tags.iter().all(|tag| *tag == tags[0]), "{tags:?}");
+        // Another commit does not move it; its own next one does, though the numbers be the same.
+        service.fact("reservation-booking", "booking-1", 2, booking());
+        assert_eq!(read(&service).unwrap().0, tags[0]);
+        let anew = with(
+            &charge(),
+            &[("finalizedChargeSnapshotId", json!("snapshot-2"))],
+        );
+        finalize(&mut service, &anew).committed();
+        let (tag, body) = read(service.acting(headquarters())).unwrap();
+        assert_eq!(body, answer);
+        assert!(tag.parse::<u64>().unwrap() > tags[0].parse().unwrap());
+    }
+
+    #[test]
+    fn facts_that_come_later_do_not_change_what_was_finalized() {
+        let mut service = service();
+        let answer = finalize(&mut service, &charge()).committed();
+        let facts = json!({"caregiverShareBasisPoints": 1, "headquartersShareBasisPoints": 1});
+        service.fact("reservation-financial-facts", "booking-1", 4, facts);
+        assert_eq!(read(service.acting(headquarters())).unwrap().1, answer);
+    }
+
+    #[test]
+    fn without_a_charge_and_for_others_it_is_as_if_there_were_none() {
+        let mut service = service();
+        service
+            .fact("reservation-booking", "booking-1", 1, booking())
+            .acting(headquarters());
+        let nothing = read(&service).unwrap_err();
+        assert_eq!((nothing.class, nothing.code), (Class::Missing, "not_found"));
+        finalize(&mut service, &charge()).committed();
+        let mut readers = vec![
+            // The branch of the request, which nobody has proved.
+            manager("manager-9", "branch-of-the-request"),
+            member(ActorKind::Mother, "mother-2", "member-1"),
+            Actor::nobody(),
+        ];
+        for kind in ActorKind::ALL {
+            if !matches!(
+                kind,
+                ActorKind::HeadquartersAdministrator | ActorKind::BranchManager | ActorKind::Mother
+            ) {
+                let mut reader = member(kind, "mother-1", "member-1");
+                reader.branch_profile_ids = vec!["branch-1".into()];
+                readers.push(reader);
+            }
+        }
+        for reader in readers {
+            let kind = reader.kind;
+            assert_eq!(read(service.acting(reader)).unwrap_err(), nothing, "{kind}");
+        }
+        let other = [("reservationBookingId", "booking-2")];
+        let refusal = service
+            .acting(headquarters())
+            .read("read_financial_lifecycle", &other)
+            .unwrap_err();
+        assert_eq!(refusal, nothing);
+    }
+
+    #[test]
+    fn where_the_booking_is_unknown_headquarters_alone_read() {
+        let mut service = service();
+        finalize(&mut service, &charge()).committed();
+        assert!(read(service.acting(headquarters())).is_ok());
+        for reader in [
+            manager("manager-1", "branch-1"),
+            member(ActorKind::Mother, "mother-1", "member-1"),
+        ] {
+            assert_eq!(read(service.acting(reader)).unwrap_err().code, "not_found");
+        }
+    }
+}

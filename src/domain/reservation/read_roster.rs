@@ -1,0 +1,118 @@
+//! Reading the care-team roster of a booking: headquarters and the managers of the booking's
+//! branch see what came of its latest decision, as that was answered, at the roster's revision.
+
+use super::roster::{AssignmentResultView, CareTeamRoster, may_assign};
+use crate::domain::read::{Found, ReadRequest};
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::rejection::Rejection;
+
+/// Reads the roster of the booking that the path names.
+///
+/// # Errors
+/// `not_found` when nothing was decided on the booking, or it is not for the actor to see.
+pub fn read_roster(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let id = request.param("reservationBookingId");
+    let booking = request.view.fact::<ReservationBooking>(id);
+    if !booking.is_some_and(|booking| may_assign(request.actor, &booking.facts)) {
+        return Err(Rejection::not_found());
+    }
+    let Some(roster) = request.view.get::<CareTeamRoster>(&[id]) else {
+        return Err(Rejection::not_found());
+    };
+    Found::at_revision(&roster, &AssignmentResultView::latest(&roster))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{assign, assigning, assignment, booking, with};
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::rejection::Class;
+    use crate::domain::scenario::{Scenario, actor, manager, member};
+
+    fn read(service: &mut Scenario, reader: Actor, id: &str) -> Result<(String, Value), Rejection> {
+        service
+            .acting(reader)
+            .read("read_care_team_roster", &[("reservationBookingId", id)])
+    }
+
+    fn headquarters() -> Actor {
+        actor(ActorKind::HeadquartersAdministrator, "hq")
+    }
+
+    #[test]
+    fn those_who_may_assign_read_what_the_latest_assignment_answered() {
+        let mut service = assigning();
+        let first = assign(&mut service, &assignment(1, "slot-1", 0)).committed();
+        let found = read(&mut service, headquarters(), "booking-1").unwrap();
+        assert_eq!(found, ("1".to_owned(), first));
+        let of_another = with(
+            &assignment(2, "slot-2", 1),
+            &[("rosterDecisionId", json!("roster-decision-2"))],
+        );
+        assign(&mut service, &of_another).committed();
+        let latest = assign(&mut service, &assignment(3, "slot-3", 2)).committed();
+        let mut of_several = manager("manager", "branch-7");
+        of_several.branch_profile_ids.push("branch-1".into());
+        for reader in [headquarters(), manager("manager", "branch-1"), of_several] {
+            let kind = reader.kind;
+            let found = read(&mut service, reader, "booking-1").unwrap();
+            assert_eq!(found, ("3".to_owned(), latest.clone()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_roster_is_read_on_when_the_booking_is_over() {
+        let mut service = assigning();
+        let answer = assign(&mut service, &assignment(1, "slot-1", 0)).committed();
+        service
+            .acting(actor(ActorKind::SystemWorkflow, "workflow"))
+            .fact("reservation-booking", "booking-1", 6, booking("completed"));
+        let found = read(&mut service, headquarters(), "booking-1").unwrap();
+        assert_eq!(found, ("1".to_owned(), answer));
+    }
+
+    #[test]
+    fn what_stands_at_revision_0_is_not_there() {
+        let mut service = assigning();
+        for id in ["booking-1", "no-such-booking", ""] {
+            let refusal = read(&mut service, headquarters(), id).unwrap_err();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Missing, "not_found"),
+                "{id}"
+            );
+        }
+    }
+
+    #[test]
+    fn for_others_it_is_as_if_there_were_none() {
+        let mut service = assigning();
+        let nothing = read(&mut service, headquarters(), "booking-1").unwrap_err();
+        service.acting(manager("manager", "branch-1"));
+        assign(&mut service, &assignment(1, "slot-1", 0)).committed();
+        let mut readers = vec![
+            manager("manager", "branch-2"),
+            member(ActorKind::Mother, "user-1", "mother-1"),
+        ];
+        for kind in [
+            ActorKind::Mother,
+            ActorKind::FamilyMember,
+            ActorKind::BranchFinanceOperator,
+            ActorKind::HeadquartersFinanceOperator,
+            ActorKind::SystemWorkflow,
+        ] {
+            let mut reader = actor(kind, "somebody");
+            reader.branch_profile_ids = vec!["branch-1".into()];
+            readers.push(reader);
+        }
+        for reader in readers {
+            let kind = reader.kind;
+            let refusal = read(&mut service, reader, "booking-1").unwrap_err();
+            assert_eq!(refusal, nothing, "{kind}");
+        }
+    }
+}

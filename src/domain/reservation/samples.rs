@@ -1,0 +1,102 @@
+//! Bookings, snapshots and commands that the tests of this group share.
+
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use crate::domain::scenario::{Scenario, Then, manager};
+
+/// The operation.
+pub(super) const ASSIGN: &str = "assign_caregiver";
+
+/// A booking of `branch-1` in this state.
+pub(super) fn booking(state: &str) -> Value {
+    json!({
+        "motherUserId": "user-1",
+        "motherMemberId": "mother-1",
+        "branchProfileId": "branch-1",
+        "state": state,
+    })
+}
+
+/// Two candidates for `booking-1`, until December.
+pub(super) fn snapshot() -> Value {
+    json!({
+        "matchingRequestKey": "matching-1",
+        "reservationBookingId": "booking-1",
+        "expiresAt": "2026-12-01T00:00:00Z",
+        "candidates": [
+            {
+                "caregiverProfileId": "caregiver-1",
+                "role": "primary_caregiver",
+                "scheduleProofId": "proof-1",
+                "otherAreaService": false,
+            },
+            {
+                "caregiverProfileId": "caregiver-2",
+                "role": "night_caregiver",
+                "scheduleProofId": "proof-2",
+                "otherAreaService": true,
+            },
+        ],
+    })
+}
+
+/// A service that knows `booking-1` at revision 5 and `snapshot-1` at revision 3; a manager of
+/// the booking's branch acts.
+pub(super) fn assigning() -> Scenario {
+    let mut service = Scenario::new();
+    service
+        .fact("reservation-booking", "booking-1", 5, booking("active"))
+        .fact("candidate-snapshot", "snapshot-1", 3, snapshot())
+        .acting(manager("user-7", "branch-1"));
+    service
+}
+
+/// The decision with this number: the first candidate fills this slot.
+pub(super) fn assignment(number: u32, slot: &str, expected_roster_revision: i64) -> Value {
+    json!({
+        "assignmentDecisionId": format!("decision-{number}"),
+        "rosterDecisionId": "roster-decision-1",
+        "reservationBookingId": "booking-1",
+        "targetAssignmentKey": slot,
+        "matchingRequestKey": "matching-1",
+        "caregiverProfileId": "caregiver-1",
+        "role": "primary_caregiver",
+        "handoffOrder": 1,
+        "selectedCandidateSnapshotId": "snapshot-1",
+        "expectedCandidateSnapshotRevision": 3,
+        "expectedReservationRevision": 5,
+        "expectedRosterRevision": expected_roster_revision,
+        "scheduleProofId": "proof-1",
+        "reasonCode": "first_choice",
+        "idempotencyKey": format!("assign-{number}"),
+    })
+}
+
+/// As [`assignment`], replacing what stands in another slot, or in the same one.
+pub(super) fn replacing(
+    number: u32,
+    slot: &str,
+    expected_roster_revision: i64,
+    replaced: &str,
+) -> Value {
+    with(
+        &assignment(number, slot, expected_roster_revision),
+        &[("replacementOfAssignmentKey", json!(replaced))],
+    )
+}
+
+/// Sets members of `body`.
+pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
+    let mut body = body.clone();
+    for (member, value) in changes {
+        body[*member] = value.clone();
+    }
+    body
+}
+
+/// The assignment is asked for.
+pub(super) fn assign(service: &mut Scenario, body: &Value) -> Then {
+    service.when(ASSIGN, &[], body)
+}

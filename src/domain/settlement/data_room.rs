@@ -1,0 +1,498 @@
+//! The settlement data-room request: its state, its events, and how it looks from outside.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::state::may_request;
+use crate::base::actor::{Actor, ActorKind};
+use crate::base::digest::Fingerprint;
+use crate::base::json::{AtLeast, FaultCode, Json, Member, Nullable, Reader};
+use crate::base::revision::Revision;
+use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
+use crate::base::time::{Date, Instant};
+use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::{members, words};
+
+words! {
+    /// Where a request stands.
+    pub enum DataRoomStatus {
+        /// Nothing is there to fetch yet.
+        Open = "open",
+        /// An artifact is ready.
+        Ready = "ready",
+    }
+}
+
+words! {
+    /// Commands that move a request.
+    pub enum DataRoomAction {
+        /// Opens it.
+        OpenRequest = "open_request",
+        /// Adds an artifact.
+        MarkArtifactReady = "mark_artifact_ready",
+    }
+}
+
+/// The evidence that an export rests on: one key or more, each once, in the sender's order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EvidenceKeys(Vec<Ident>);
+
+impl Member for EvidenceKeys {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let Json::Array(items) = value else {
+            return at.fault(FaultCode::WrongType);
+        };
+        if items.is_empty() {
+            return at.fault(FaultCode::TooShort);
+        }
+        // A repeated key is told of though another one cannot be read.
+        let mut seen = BTreeSet::new();
+        let mut keys = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            keys.extend(at.item(index, |at| {
+                let key = Ident::read(item, at)?;
+                if !seen.insert(key.clone()) {
+                    return at.fault(FaultCode::NotUnique);
+                }
+                Some(key)
+            }));
+        }
+        (keys.len() == items.len()).then_some(Self(keys))
+    }
+}
+
+members! {
+    /// What is to be exported, and for whom.
+    pub struct DataRoomScope {
+        /// The records.
+        pub collection: CollectionName = "collection",
+        /// First day of the period.
+        pub settlement_period_start: Date = "settlementPeriodStart",
+        /// Last day of the period.
+        pub settlement_period_end: Date = "settlementPeriodEnd",
+        /// The branch whose records they are; none: not of one branch.
+        pub branch_profile_id: Nullable<Ident> = "branchProfileId",
+        /// Who is to have them, outside the platform.
+        pub external_recipient_code: Nullable<Ident> = "externalRecipientCode",
+        /// The oldest revision of the data set that will do.
+        pub source_dataset_revision: AtLeast<1> = "sourceDatasetRevision",
+        /// The evidence.
+        pub source_evidence_keys: EvidenceKeys = "sourceEvidenceKeys",
+    }
+    rules period_in_order(settlement_period_start, settlement_period_end)
+}
+
+fn period_in_order(at: &mut Reader, start: Option<&Date>, end: Option<&Date>) {
+    if let (Some(start), Some(end)) = (start, end)
+        && start > end
+    {
+        at.fault_at::<()>("settlementPeriodEnd", FaultCode::OutOfRange);
+    }
+}
+
+members! {
+    /// A file of an export. It lies in a store outside this service.
+    pub struct Artifact {
+        /// Its identifier, unique in the request.
+        pub artifact_id: Ident = "artifactId",
+        /// What it is; a later one of the same kind takes its place.
+        pub artifact_kind: Ident = "artifactKind",
+        /// The part of the store.
+        pub storage_bucket: Ident = "storageBucket",
+        /// Its name in the store.
+        pub storage_object_key: ObjectKey = "storageObjectKey",
+        /// Its format.
+        pub export_format: Ident = "exportFormat",
+        /// Its name for people.
+        pub file_name: Ident = "fileName",
+        /// Its size in bytes.
+        pub byte_size: AtLeast<0> = "byteSize",
+        /// The SHA-256 of its content.
+        pub content_sha256: Sha256Hex = "contentSha256",
+        /// When it was made.
+        pub generated_at: Instant = "generatedAt",
+        /// The revision of the data set that it was made from.
+        pub source_dataset_revision: i64 = "sourceDatasetRevision",
+    }
+}
+
+/// An artifact of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingArtifact {
+    /// The artifact as it was marked ready.
+    pub artifact: Artifact,
+    /// When a later one of its kind took its place.
+    pub superseded_at: Option<Instant>,
+}
+
+/// One move of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalEntry {
+    /// The move's identifier.
+    pub action_id: Uuid,
+    /// The command.
+    pub action_kind: DataRoomAction,
+    /// The actor's kind.
+    pub actor_kind: ActorKind,
+    /// The actor's profile.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// The revision that the command expected.
+    pub expected_revision: Revision,
+    /// The revision that it made.
+    pub committed_revision: Revision,
+    /// When.
+    pub recorded_at: Instant,
+    /// The artifact, where the move added one.
+    pub artifact_id: Option<Ident>,
+}
+
+/// A request for an export of settlement records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataRoomRequest {
+    /// What the opening said.
+    pub opening: DataRoomOpened,
+    /// Where it stands.
+    pub status: DataRoomStatus,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// When it opened.
+    pub created_at: Instant,
+    /// When it last changed.
+    pub updated_at: Instant,
+    /// Its artifacts, oldest first.
+    pub artifacts: Vec<StandingArtifact>,
+    /// Its moves, oldest first.
+    pub journal: Vec<JournalEntry>,
+}
+
+/// A request is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataRoomOpened {
+    /// The request's identifier.
+    pub request_id: Uuid,
+    /// Its code, one request to a code.
+    pub request_code: Ident,
+    /// What is asked for.
+    pub scope: DataRoomScope,
+    /// Who asked: the token's subject.
+    pub subject: Box<str>,
+    /// The kind of actor who asked.
+    pub actor_kind: ActorKind,
+    /// The profile of the actor who asked.
+    pub actor_profile_id: Box<str>,
+    /// The opening command's key.
+    pub idempotency_key: Box<str>,
+    /// The fingerprint of the opening command's facts.
+    pub fingerprint: Fingerprint,
+    /// The identifier of the opening in the journal.
+    pub action_id: Uuid,
+}
+
+/// An artifact is ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactReady {
+    /// The artifact.
+    pub artifact: Artifact,
+    /// The kind of actor who says so.
+    pub actor_kind: ActorKind,
+    /// The profile of that actor.
+    pub actor_profile_id: Box<str>,
+    /// The command's key.
+    pub idempotency_key: Box<str>,
+    /// The move's identifier in the journal.
+    pub action_id: Uuid,
+}
+
+/// What can happen to a request. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum DataRoomEvent {
+    /// It is opened.
+    Opened(Box<DataRoomOpened>),
+    /// An artifact is ready.
+    ArtifactReady(Box<ArtifactReady>),
+}
+
+impl Resource for DataRoomRequest {
+    const KIND: Kind = Kind {
+        tag: 103,
+        name: "settlement-data-room-request",
+    };
+    type Event = DataRoomEvent;
+
+    fn apply(state: Option<Self>, event: &DataRoomEvent, at: Instant) -> Self {
+        match (state, event) {
+            (None, DataRoomEvent::Opened(opening)) => Self::opened(opening, at),
+            (Some(mut request), DataRoomEvent::ArtifactReady(ready)) => {
+                request.add(ready, at);
+                request
+            }
+            (state, event) => panic!(
+                "{event:?} cannot follow on a data-room request that {}",
+                if state.is_some() {
+                    "exists"
+                } else {
+                    "does not exist"
+                }
+            ),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.opening.request_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn names(&self) -> Vec<Name> {
+        vec![Self::code(&self.opening.request_code)]
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let moves = self.journal.len();
+        if i64::try_from(moves) != Ok(self.revision.number()) {
+            return Err(format!(
+                "{moves} moves in the journal at revision {}",
+                self.revision
+            ));
+        }
+        if self.artifacts.len() + 1 != moves {
+            return Err("artifacts and the journal do not tell the same".to_owned());
+        }
+        if (self.status == DataRoomStatus::Ready) == self.artifacts.is_empty() {
+            return Err("ready is what has an artifact".to_owned());
+        }
+        let scope = &self.opening.scope;
+        if scope.settlement_period_start > scope.settlement_period_end {
+            return Err("the period ends before it starts".to_owned());
+        }
+        let mut ids = BTreeSet::new();
+        let mut current_kinds = BTreeSet::new();
+        for StandingArtifact {
+            artifact,
+            superseded_at,
+        } in &self.artifacts
+        {
+            if !ids.insert(&artifact.artifact_id) {
+                return Err("two artifacts have one identifier".to_owned());
+            }
+            if superseded_at.is_none() && !current_kinds.insert(&artifact.artifact_kind) {
+                return Err("two artifacts of one kind are current".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DataRoomRequest {
+    /// The name that belongs to the request with this code.
+    #[must_use]
+    pub fn code(request_code: &str) -> Name {
+        Name::new(Space::DataRoomRequestCode, &[request_code])
+    }
+
+    /// Whether an artifact with this identifier stands, superseded or not.
+    #[must_use]
+    pub fn has_artifact(&self, artifact_id: &str) -> bool {
+        self.artifacts
+            .iter()
+            .any(|standing| *standing.artifact.artifact_id == *artifact_id)
+    }
+
+    fn opened(opening: &DataRoomOpened, at: Instant) -> Self {
+        Self {
+            status: DataRoomStatus::Open,
+            revision: Revision::FIRST,
+            created_at: at,
+            updated_at: at,
+            artifacts: Vec::new(),
+            journal: vec![JournalEntry {
+                action_id: opening.action_id,
+                action_kind: DataRoomAction::OpenRequest,
+                actor_kind: opening.actor_kind,
+                actor_profile_id: opening.actor_profile_id.clone(),
+                idempotency_key: opening.idempotency_key.clone(),
+                expected_revision: Revision::NONE,
+                committed_revision: Revision::FIRST,
+                recorded_at: at,
+                artifact_id: None,
+            }],
+            opening: opening.clone(),
+        }
+    }
+
+    fn add(&mut self, ready: &ArtifactReady, at: Instant) {
+        let committed = self.revision.next();
+        let artifact = &ready.artifact;
+        for earlier in &mut self.artifacts {
+            if earlier.artifact.artifact_kind == artifact.artifact_kind {
+                earlier.superseded_at.get_or_insert(at);
+            }
+        }
+        self.artifacts.push(StandingArtifact {
+            artifact: artifact.clone(),
+            superseded_at: None,
+        });
+        self.journal.push(JournalEntry {
+            action_id: ready.action_id,
+            action_kind: DataRoomAction::MarkArtifactReady,
+            actor_kind: ready.actor_kind,
+            actor_profile_id: ready.actor_profile_id.clone(),
+            idempotency_key: ready.idempotency_key.clone(),
+            expected_revision: self.revision,
+            committed_revision: committed,
+            recorded_at: at,
+            artifact_id: Some(artifact.artifact_id.clone()),
+        });
+        self.status = DataRoomStatus::Ready;
+        self.revision = committed;
+        self.updated_at = at;
+    }
+}
+
+/// Headquarters and workflows open and see every request; a branch's manager those of the branch.
+#[must_use]
+pub fn may_open(actor: &Actor, scope: &DataRoomScope) -> bool {
+    let branch = scope.branch_profile_id.0.as_ref();
+    may_request(actor) || branch.is_some_and(|branch| actor.manages_branch(branch))
+}
+
+/// A request as its readers see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DataRoomView<'a> {
+    request_id: Uuid,
+    request_code: &'a Ident,
+    scope: &'a DataRoomScope,
+    status: DataRoomStatus,
+    revision: Revision,
+    requested_by_actor_profile_id: &'a str,
+    created_at: Instant,
+    updated_at: Instant,
+    artifacts: Vec<ArtifactView<'a>>,
+    action_journal: Vec<JournalView<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ArtifactView<'a> {
+    #[serde(flatten)]
+    artifact: &'a Artifact,
+    superseded_at: Option<Instant>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JournalView<'a> {
+    action_id: Uuid,
+    action_kind: DataRoomAction,
+    actor_kind: ActorKind,
+    actor_profile_id: &'a str,
+    idempotency_key: &'a str,
+    expected_revision: Revision,
+    committed_revision: Revision,
+    recorded_at: Instant,
+    /// No command carries a reason.
+    reason: Option<&'a str>,
+    artifact_id: Option<&'a Ident>,
+    metadata: Nothing,
+}
+
+/// An object without members: no command leaves metadata.
+#[derive(Serialize)]
+struct Nothing {}
+
+impl<'a> DataRoomView<'a> {
+    /// The request, which looks the same to all who may see it.
+    #[must_use]
+    pub fn new(request: &'a DataRoomRequest) -> Self {
+        let opening = &request.opening;
+        Self {
+            request_id: opening.request_id,
+            request_code: &opening.request_code,
+            scope: &opening.scope,
+            status: request.status,
+            revision: request.revision,
+            requested_by_actor_profile_id: &opening.actor_profile_id,
+            created_at: request.created_at,
+            updated_at: request.updated_at,
+            artifacts: request.artifacts.iter().map(ArtifactView::new).collect(),
+            action_journal: request.journal.iter().map(JournalView::new).collect(),
+        }
+    }
+}
+
+impl<'a> ArtifactView<'a> {
+    fn new(standing: &'a StandingArtifact) -> Self {
+        Self {
+            artifact: &standing.artifact,
+            superseded_at: standing.superseded_at,
+        }
+    }
+}
+
+impl<'a> JournalView<'a> {
+    fn new(entry: &'a JournalEntry) -> Self {
+        Self {
+            action_id: entry.action_id,
+            action_kind: entry.action_kind,
+            actor_kind: entry.actor_kind,
+            actor_profile_id: &entry.actor_profile_id,
+            idempotency_key: &entry.idempotency_key,
+            expected_revision: entry.expected_revision,
+            committed_revision: entry.committed_revision,
+            recorded_at: entry.recorded_at,
+            reason: None,
+            artifact_id: entry.artifact_id.as_ref(),
+            metadata: Nothing {},
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::samples::{DATA_ROOM_ID, opened_data_room, ready_artifact};
+    use super::*;
+
+    /// A state that validates, and a change after which it must not.
+    type Damage = fn(&mut DataRoomRequest);
+
+    #[test]
+    fn a_state_that_cannot_be_does_not_validate() {
+        let mut scenario = opened_data_room();
+        let path = [("settlementDataRoomRequestId", DATA_ROOM_ID)];
+        for number in 1..=2 {
+            let body = ready_artifact(number, "lines", number.into());
+            scenario
+                .when("mark_artifact_ready", &path, &body)
+                .committed();
+        }
+        let request: DataRoomRequest = scenario.state(&[DATA_ROOM_ID]).unwrap();
+        assert_eq!(request.validate(), Ok(()));
+        let damages: [Damage; 6] = [
+            |request| request.revision = Revision::FIRST,
+            |request| request.status = DataRoomStatus::Open,
+            |request| request.artifacts.truncate(1),
+            |request| request.artifacts[0].superseded_at = None,
+            |request| {
+                request.artifacts[1].artifact.artifact_id = Ident::from_trusted("artifact-1");
+            },
+            |request| {
+                let scope = &mut request.opening.scope;
+                scope.settlement_period_end = Date::parse("2026-09-30").unwrap();
+            },
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut damaged = request.clone();
+            damage(&mut damaged);
+            assert!(damaged.validate().is_err(), "damage {number}");
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Headquarters, a workflow or a branch's manager asks for an export of settlement records: opens
+//! a data-room request.
+//!
+//! Resource: the new request. Rejections, in the order tested: the actor may not ask for this
+//! scope, or is not the one that the body names (403); the request code stands with other facts
+//! or is another actor's (409). The same code with the same facts from the same actor under
+//! another key is a replay.
+
+use super::data_room::{
+    DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, DataRoomView, may_open,
+};
+use super::state::SettlementActorKind;
+use crate::base::digest::Digest;
+use crate::base::text::{BodyKey, Ident};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Name, Resource};
+use crate::{members, rejections};
+
+members! {
+    /// The body of the request.
+    pub struct Command {
+        /// The data-room request's code.
+        pub request_code: Ident = "requestCode",
+        /// What is asked for.
+        pub scope: DataRoomScope = "scope",
+        /// The actor's kind.
+        pub actor_kind: SettlementActorKind = "actorKind",
+        /// The actor's profile.
+        pub actor_profile_id: Ident = "actorProfileId",
+        /// The key of idempotency.
+        pub idempotency_key: BodyKey = "idempotencyKey",
+    }
+}
+
+rejections! {
+    /// Why no request is opened.
+    pub enum Refusal {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only headquarters, a system workflow, or a manager of the scope's branch, named in the body as in the token, may open a data-room request.",
+        /// The code stands.
+        RequestCodeConflict = Conflict "request_code_conflict" ["requestCode"]
+            "A data-room request with this code stands with other facts.",
+    }
+}
+
+/// The operation.
+pub struct OpenDataRoom;
+
+impl Operation for OpenDataRoom {
+    type Command = Command;
+    type Resource = DataRoomRequest;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
+        Some(DataRoomRequest::KIND.key(&[context.born.to_string()]))
+    }
+
+    fn key(command: &Command) -> Option<&str> {
+        Some(command.idempotency_key.as_str())
+    }
+
+    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+        vec![DataRoomRequest::code(&command.request_code)]
+    }
+
+    fn decide(
+        _: Option<&DataRoomRequest>,
+        command: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<DataRoomRequest>, Rejection> {
+        let actor = context.actor;
+        if !may_open(actor, &command.scope)
+            || !command.actor_kind.is_of(actor, &command.actor_profile_id)
+        {
+            return Err(Refusal::NotPermitted.into());
+        }
+        let code = DataRoomRequest::code(&command.request_code);
+        if let Some(standing) = context.view.named::<DataRoomRequest>(code) {
+            let opening = standing.opening;
+            if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
+                return Err(Refusal::RequestCodeConflict.into());
+            }
+            return Ok(Decision::ReplayOf(opening.idempotency_key));
+        }
+        let event = DataRoomEvent::Opened(Box::new(DataRoomOpened {
+            request_id: context.born,
+            request_code: command.request_code.clone(),
+            scope: command.scope.clone(),
+            subject: actor.subject.clone(),
+            actor_kind: actor.kind,
+            actor_profile_id: actor.profile_id().into(),
+            idempotency_key: context.key.into(),
+            fingerprint: context.fingerprint,
+            action_id: context.mint.id(),
+        }));
+        let commit = Commit::new(None, event, context.now);
+        let body = to_json(&DataRoomView::new(&commit.next));
+        commit.answer(body)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::samples::{
+        DATA_ROOM_ID, data_room_request, faults, headquarters, opened_data_room, with,
+        with_profile, without, workflow,
+    };
+    use super::*;
+    use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::scenario::{Scenario, Then, actor, manager};
+
+    const NAME: &str = "open_data_room_request";
+
+    fn open(body: &Value) -> Then {
+        Scenario::new().when(NAME, &[], body)
+    }
+
+    fn open_by(who: Actor, body: &Value) -> Then {
+        Scenario::new().acting(who).when(NAME, &[], body)
+    }
+
+    /// The body as a manager with the profile `manager-1` sends it.
+    fn by_manager(changes: &[(&str, Value)]) -> Value {
+        let named = [
+            ("actorKind", json!("branch_manager")),
+            ("actorProfileId", json!("manager-1")),
+        ];
+        with(&with(&data_room_request(), &named), changes)
+    }
+
+    #[test]
+    fn a_request_is_opened_and_answered_whole() {
+        let mut scenario = Scenario::new();
+        assert_eq!(
+            scenario.when(NAME, &[], &data_room_request()).committed(),
+            json!({
+                "requestId": DATA_ROOM_ID,
+                "requestCode": "EXPORT-2026-10",
+                "scope": {
+                    "collection": "settlement_lines",
+                    "settlementPeriodStart": "2026-10-01",
+                    "settlementPeriodEnd": "2026-10-31",
+                    "branchProfileId": "branch-1",
+                    "externalRecipientCode": "auditor-1",
+                    "sourceDatasetRevision": 4,
+                    "sourceEvidenceKeys": ["evidence-2", "evidence-1"],
+                },
+                "status": "open",
+                "revision": 1,
+                "requestedByActorProfileId": "workflow",
+                "createdAt": "2026-11-20T12:00:00.000Z",
+                "updatedAt": "2026-11-20T12:00:00.000Z",
+                "artifacts": [],
+                "actionJournal": [{
+                    "actionId": "01990000-0000-7000-8000-000000000002",
+                    "actionKind": "open_request",
+                    "actorKind": "system_workflow",
+                    "actorProfileId": "workflow",
+                    "idempotencyKey": "export-1",
+                    "expectedRevision": 0,
+                    "committedRevision": 1,
+                    "recordedAt": "2026-11-20T12:00:00.000Z",
+                    "reason": null,
+                    "artifactId": null,
+                    "metadata": {},
+                }],
+            })
+        );
+        assert!(scenario.outbox.is_empty());
+    }
+
+    #[test]
+    fn headquarters_may_ask_for_all_branches_and_for_nobody_outside() {
+        let body = with(
+            &data_room_request(),
+            &[
+                ("actorKind", json!("headquarters_administrator")),
+                ("actorProfileId", json!("hq-1")),
+                ("scope.branchProfileId", Value::Null),
+                ("scope.externalRecipientCode", Value::Null),
+            ],
+        );
+        let request = open_by(headquarters(), &body).committed();
+        assert_eq!(request["scope"], body["scope"]);
+        assert_eq!(request["requestedByActorProfileId"], "hq-1");
+        let entry = &request["actionJournal"][0];
+        assert_eq!(entry["actorKind"], "headquarters_administrator");
+        assert_eq!(entry["actorProfileId"], "hq-1");
+    }
+
+    #[test]
+    fn a_manager_asks_for_an_own_branch_alone() {
+        let of_two = || {
+            let mut of_two = with_profile(manager("user-9", "branch-7"), "manager-1");
+            of_two.branch_profile_ids.push("branch-1".into());
+            of_two
+        };
+        let request = open_by(of_two(), &by_manager(&[])).committed();
+        assert_eq!(request["requestedByActorProfileId"], "manager-1");
+        assert_eq!(request["actionJournal"][0]["actorKind"], "branch_manager");
+        for branch in [json!("branch-2"), json!("branch"), Value::Null] {
+            let body = by_manager(&[("scope.branchProfileId", branch.clone())]);
+            let refusal = open_by(of_two(), &body).refusal();
+            assert_eq!(
+                (refusal.class, refusal.code),
+                (Class::Forbidden, "permission_denied"),
+                "{branch}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_period_of_one_day_and_the_least_revision_will_do() {
+        let body = with(
+            &data_room_request(),
+            &[
+                ("scope.settlementPeriodEnd", json!("2026-10-01")),
+                ("scope.sourceDatasetRevision", json!(1)),
+                ("scope.collection", json!("a".repeat(64))),
+            ],
+        );
+        assert_eq!(open(&body).committed()["scope"], body["scope"]);
+    }
+
+    #[test]
+    fn others_may_not_ask_whatever_branches_their_token_names() {
+        for kind in ActorKind::ALL {
+            let mut who = actor(kind, "somebody");
+            who.branch_profile_ids = vec!["branch-1".into()];
+            let mut body = with(
+                &data_room_request(),
+                &[("actorProfileId", json!("somebody"))],
+            );
+            if SettlementActorKind::parse(kind.as_str()).is_some() {
+                body["actorKind"] = json!(kind);
+                open_by(who, &body).committed();
+                continue;
+            }
+            for named in SettlementActorKind::ALL {
+                body["actorKind"] = json!(named);
+                let refusal = open_by(who.clone(), &body).refusal();
+                assert_eq!(refusal.class, Class::Forbidden, "{kind}");
+                assert_eq!(refusal.code, "permission_denied", "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_body_must_name_the_actor_of_the_token() {
+        let other_kind = with(
+            &data_room_request(),
+            &[("actorKind", json!("headquarters_administrator"))],
+        );
+        assert_eq!(open(&other_kind).code(), "permission_denied");
+        let other_profile = with(
+            &data_room_request(),
+            &[("actorProfileId", json!("workflow-2"))],
+        );
+        assert_eq!(open(&other_profile).code(), "permission_denied");
+        // Where the token names a profile, the subject does not stand in for it.
+        let profiled = with_profile(workflow(), "profile-1");
+        assert_eq!(
+            open_by(profiled, &data_room_request()).code(),
+            "permission_denied"
+        );
+    }
+
+    #[test]
+    fn a_code_stands_for_one_set_of_facts() {
+        let mut scenario = opened_data_room();
+        for (member, value) in [
+            ("scope.collection", json!("statements")),
+            ("scope.settlementPeriodStart", json!("2026-10-02")),
+            ("scope.settlementPeriodEnd", json!("2026-10-30")),
+            ("scope.branchProfileId", Value::Null),
+            ("scope.externalRecipientCode", json!("auditor-2")),
+            ("scope.sourceDatasetRevision", json!(5)),
+            (
+                "scope.sourceEvidenceKeys",
+                json!(["evidence-1", "evidence-2"]),
+            ),
+        ] {
+            let changes = [(member, value), ("idempotencyKey", json!("export-2"))];
+            let refusal = scenario
+                .when(NAME, &[], &with(&data_room_request(), &changes))
+                .refusal();
+            assert_eq!(refusal.class, Class::Conflict, "{member}");
+            assert_eq!(refusal.code, "request_code_conflict", "{member}");
+            assert_eq!(refusal.conflicting, ["requestCode"], "{member}");
+        }
+        let request: DataRoomRequest = scenario.state(&[DATA_ROOM_ID]).unwrap();
+        assert_eq!(request.revision.number(), 1);
+        let other_code = [
+            ("requestCode", json!("EXPORT-2026-11")),
+            ("idempotencyKey", json!("export-2")),
+        ];
+        scenario
+            .when(NAME, &[], &with(&data_room_request(), &other_code))
+            .committed();
+    }
+
+    #[test]
+    fn a_statement_may_have_the_same_code() {
+        let mut scenario = opened_data_room();
+        let statement = with(
+            &super::super::samples::deposit_request(),
+            &[("statementCode", json!("EXPORT-2026-10"))],
+        );
+        scenario
+            .when("request_deposit", &[], &statement)
+            .committed();
+    }
+
+    #[test]
+    fn the_same_facts_under_another_key_are_a_replay_of_the_first() {
+        let mut scenario = opened_data_room();
+        let same = with(
+            &data_room_request(),
+            &[("idempotencyKey", json!("export-2"))],
+        );
+        for _ in 0..2 {
+            let then = scenario.when(NAME, &[], &same);
+            assert!(
+                matches!(&then, Then::ReplayOf(key) if key == "export-1"),
+                "{then:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_actors_code_is_a_conflict_though_the_facts_are_the_same() {
+        let mut scenario = opened_data_room();
+        let second = with_profile(actor(ActorKind::SystemWorkflow, "workflow-2"), "workflow");
+        let then = scenario
+            .acting(second)
+            .when(NAME, &[], &data_room_request());
+        assert_eq!(then.code(), "request_code_conflict");
+    }
+
+    #[test]
+    fn who_may_not_ask_does_not_learn_that_a_code_stands() {
+        let mut scenario = opened_data_room();
+        scenario.acting(manager("manager-1", "branch-2"));
+        assert_eq!(
+            scenario.when(NAME, &[], &by_manager(&[])).code(),
+            "permission_denied"
+        );
+        // The branch's own manager does.
+        scenario.acting(manager("manager-1", "branch-1"));
+        assert_eq!(
+            scenario.when(NAME, &[], &by_manager(&[])).code(),
+            "request_code_conflict"
+        );
+    }
+
+    #[test]
+    fn faults_of_shape_name_their_place() {
+        let key = "k".repeat(513);
+        for (path, value, code) in [
+            ("requestCode", json!(""), "too_short"),
+            ("requestCode", json!(" "), "blank"),
+            ("requestCode", json!(key), "too_long"),
+            ("scope", Value::Null, "wrong_type"),
+            ("scope.collection", json!(""), "too_short"),
+            ("scope.collection", json!("Lines"), "pattern"),
+            ("scope.collection", json!("1lines"), "pattern"),
+            ("scope.collection", json!("a".repeat(65)), "pattern"),
+            (
+                "scope.settlementPeriodStart",
+                json!("2026-02-30"),
+                "pattern",
+            ),
+            ("scope.settlementPeriodStart", Value::Null, "wrong_type"),
+            (
+                "scope.settlementPeriodEnd",
+                json!("2026-09-30"),
+                "out_of_range",
+            ),
+            ("scope.branchProfileId", json!(""), "too_short"),
+            ("scope.branchProfileId", json!(7), "wrong_type"),
+            ("scope.externalRecipientCode", json!("\t"), "blank"),
+            ("scope.sourceDatasetRevision", json!(0), "out_of_range"),
+            ("scope.sourceDatasetRevision", json!(1.0), "wrong_type"),
+            ("scope.sourceDatasetRevision", Value::Null, "wrong_type"),
+            ("scope.sourceEvidenceKeys", json!([]), "too_short"),
+            ("scope.sourceEvidenceKeys", json!("evidence"), "wrong_type"),
+            ("scope.sourceEvidenceKeys", Value::Null, "wrong_type"),
+            ("actorKind", json!("mother"), "not_allowed"),
+            (
+                "actorKind",
+                json!("headquarters_finance_operator"),
+                "not_allowed",
+            ),
+            ("actorKind", json!(""), "too_short"),
+            ("actorProfileId", json!(""), "too_short"),
+            ("idempotencyKey", json!(" "), "blank"),
+            ("idempotencyKey", Value::Null, "wrong_type"),
+        ] {
+            let then = open(&with(&data_room_request(), &[(path, value)]));
+            assert_eq!(then.faults(), faults([(path, code)]));
+        }
+    }
+
+    #[test]
+    fn each_repeated_or_faulty_key_of_evidence_is_told_of() {
+        let keys = json!(["a", "b", "a", "", "c", "b", 5, "a"]);
+        let then = open(&with(
+            &data_room_request(),
+            &[("scope.sourceEvidenceKeys", keys)],
+        ));
+        assert_eq!(
+            then.faults(),
+            faults([
+                ("scope.sourceEvidenceKeys[2]", "not_unique"),
+                ("scope.sourceEvidenceKeys[3]", "too_short"),
+                ("scope.sourceEvidenceKeys[5]", "not_unique"),
+                ("scope.sourceEvidenceKeys[6]", "wrong_type"),
+                ("scope.sourceEvidenceKeys[7]", "not_unique"),
+            ])
+        );
+    }
+
+    #[test]
+    fn every_member_must_be_there() {
+        let body = data_room_request();
+        for member in body.as_object().unwrap().keys() {
+            assert_eq!(
+                open(&without(&body, member)).faults(),
+                faults([(member, "required")])
+            );
+        }
+        for member in body["scope"].as_object().unwrap().keys() {
+            let path = format!("scope.{member}");
+            assert_eq!(
+                open(&without(&body, &path)).faults(),
+                faults([(&path, "required")])
+            );
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let mut body = with(
+            &without(&data_room_request(), "actorProfileId"),
+            &[
+                ("requestCode", json!(" ")),
+                ("scope.collection", json!("-")),
+                ("scope.settlementPeriodEnd", json!("2026-09-30")),
+                ("scope.sourceEvidenceKeys", json!(["a", "a"])),
+            ],
+        );
+        body["scope"]["reason"] = Value::Null;
+        body["artifacts"] = json!([]);
+        assert_eq!(
+            open(&body).faults(),
+            faults([
+                ("artifacts", "unknown_field"),
+                ("requestCode", "blank"),
+                ("scope.reason", "unknown_field"),
+                ("scope.collection", "pattern"),
+                ("scope.sourceEvidenceKeys[1]", "not_unique"),
+                ("scope.settlementPeriodEnd", "out_of_range"),
+                ("actorProfileId", "required"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_fingerprint_never_changes_and_does_not_know_the_key() {
+        let scenario = Scenario::new();
+        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
+        let body = data_room_request();
+        assert_eq!(
+            of(&body).to_hex(),
+            "abc59fdb1c3d66d8eb203b95ad278e5fbea4514ae455d2b45607e379986106f7"
+        );
+        assert_eq!(
+            of(&with(&body, &[("idempotencyKey", json!("another"))])),
+            of(&body)
+        );
+        let other = [("scope.branchProfileId", Value::Null)];
+        assert_ne!(of(&with(&body, &other)), of(&body));
+    }
+}

@@ -1,0 +1,3 @@
+//! Reservations, seen from outside.
+
+mod confirm_draft;
