@@ -14,7 +14,7 @@ use carebook::catalogue::OPERATIONS;
 use carebook::cli::serve::on_lane;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{Name, Space};
+use carebook::domain::resource::{Name, Space, View};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Call, Engine, Limits, Reply};
 use serde_json::Value;
@@ -188,6 +188,10 @@ impl AnyCommand for Wandering {
 
     fn names(&self, context: &Context<'_>) -> Vec<Name> {
         self.inner.names(context)
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+        self.inner.key_reused(actor, view)
     }
 
     fn decide(
