@@ -189,7 +189,7 @@ fn tear(disk: &SimDisk, found: &[Found], random: &mut StdRng) -> String {
         }
     };
     let every = share("EVERY_BIT", 0) > 0;
-    let step = if every { 1 } else { ((to - from) / 40).max(1) };
+    let step = if every { 1 } else { ((to - from) / 20).max(1) };
     for cut in (from..to).step_by(step).chain([to]) {
         let mut torn = bytes.clone();
         torn[cut..].fill(0);
@@ -268,7 +268,7 @@ fn a_flipped_bit_never_makes_another_state() {
         })
         .collect();
     assert!(places.len() >= 8 * (64 << 10), "{} bits", places.len());
-    let step = if share("EVERY_BIT", 0) > 0 { 1 } else { 211 };
+    let step = if share("EVERY_BIT", 0) > 0 { 1 } else { 401 };
     let next = AtomicUsize::new(0);
     let (same, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -35,7 +35,7 @@ fn a_start_that_was_killed_any_number_of_times_finds_everything_in_the_end() {
     let started = Instant::now();
     Server::start(&town.world).kill();
     let usual = started.elapsed().max(Duration::from_millis(30));
-    let kills = share("START_KILLS", 25);
+    let kills = share("START_KILLS", 15);
     for _ in 0..kills {
         let mut command = carebook();
         serve_arguments(&mut command, &town.world);
