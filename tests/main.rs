@@ -8,6 +8,7 @@ mod concurrency;
 mod contract;
 mod demo;
 mod docs;
+mod durability;
 mod floors;
 mod http;
 mod operations;

@@ -292,14 +292,17 @@ impl Answer {
 
 impl Client {
     pub fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        Self {
+        Self::try_connect(address).unwrap()
+    }
+
+    /// As [`Client::connect`]; an error when nobody listens.
+    pub fn try_connect(address: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(Self {
             stream: BufReader::new(stream),
-        }
+        })
     }
 
     /// POST of a JSON body with a token.
@@ -380,6 +383,11 @@ impl Client {
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// As [`Client::send_raw`]; an error when the connection breaks.
+    pub fn try_send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
     /// Reads the answer to a request of `method`.
