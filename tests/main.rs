@@ -9,3 +9,4 @@ mod http;
 mod operations;
 mod service;
 mod support;
+mod walk;
