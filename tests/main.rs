@@ -5,6 +5,9 @@
 
 mod concurrency;
 mod contract;
+mod demo;
+mod docs;
+mod floors;
 mod http;
 mod operations;
 mod service;

@@ -52,9 +52,6 @@ enum Command {
     Facts(facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and says what it found.
     Verify(verify::VerifyArgs),
-    /// Prints the walk through all operations, as a document.
-    #[command(hide = true)]
-    Walkthrough,
 }
 
 /// Parses the arguments and does what they say.
@@ -66,10 +63,6 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from_error),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
-        Command::Walkthrough => {
-            print!("{}", walk::document());
-            Ok(())
-        }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -95,7 +95,7 @@ pub static PARTS: &[Part] = &[
             },
             Step {
                 call: Operation(2),
-                title: "She lets a member of her family pay for this booking, up to 500000 won.",
+                title: "She lets a member of her family pay for this booking, up to 500,000 won.",
                 who: Some(ActorKind::Mother),
                 path: "/family-payment-delegations",
                 body: r#"{
@@ -112,7 +112,7 @@ pub static PARTS: &[Part] = &[
             },
             Step {
                 call: Operation(1),
-                title: "The payer proves the authority to pay 300000 won.",
+                title: "The payer proves the authority to pay 300,000 won.",
                 who: Some(ActorKind::FamilyMember),
                 path: "/family-reservation-payment-authorizations",
                 body: r#"{
@@ -646,8 +646,8 @@ pub fn document() -> String {
 const INTRODUCTION: &str = "\
 # A walk through all operations
 
-This document is generated: `carebook walkthrough > docs/walkthrough.md`. A test runs each line of
-it in a shell, against a server of its own.
+This document is generated (`REWRITE_DOCS=1 cargo test walk::`), and a test runs each line of it in
+a shell, against a server of its own.
 
 Start a demonstration in one terminal:
 

@@ -242,7 +242,7 @@ impl Engine {
         if self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max {
             return None;
         }
-        Admission::admit(&self.shared.admission)
+        Admission::admit(&self.shared.admission, 1)
     }
 
     /// Whether commands are taken: the log works and the disk has room.
@@ -276,7 +276,7 @@ impl Engine {
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
         match self.shared.lifecycle(actor) {
             Ok(()) => Ok(()),
-            Err((rejection, position)) => Err(self.shared.refuse(rejection, position).await),
+            Err(refused) => Err(self.shared.refuse(refused.0, refused.1).await),
         }
     }
 
@@ -372,6 +372,12 @@ impl Shared {
         }
     }
 
+    /// Whether all that was read stood so at one instant since, as a whole: what an answer that
+    /// changes nothing needs. A commit asks [`Shared::stands`] under the sequencer.
+    pub(crate) fn stood(&self, basis: &Basis) -> bool {
+        self.tables.at_one_instant(|| self.stands(basis))
+    }
+
     /// Whether all that was read still stands so.
     pub(crate) fn stands(&self, basis: &Basis) -> bool {
         let tables = &self.tables;
@@ -404,7 +410,7 @@ impl Shared {
     }
 
     /// The actor's lifecycle refuses, or the basis of its not refusing.
-    fn lifecycle(&self, actor: &Actor) -> Result<(), (Rejection, u64)> {
+    fn lifecycle(&self, actor: &Actor) -> Result<(), Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = View::new(&self.tables);
         let Some(fact) = view.fact::<ActorFact>(&actor.subject) else {
@@ -416,10 +422,8 @@ impl Shared {
             ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
         };
         let position = self.rests_on(&Self::basis(durable_before, &view));
-        Err((
-            Rejection::new(Class::Forbidden, refusal.0, refusal.1),
-            position,
-        ))
+        let rejection = Rejection::new(Class::Forbidden, refusal.0, refusal.1);
+        Err(Box::new((rejection, position)))
     }
 
     async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
@@ -427,9 +431,9 @@ impl Shared {
             return Reply::Unavailable;
         }
         if call.row.is_some_and(|row| row.bearer)
-            && let Err((rejection, position)) = self.lifecycle(&call.actor)
+            && let Err(refused) = self.lifecycle(&call.actor)
         {
-            return self.refuse(rejection, position).await;
+            return self.refuse(refused.0, refused.1).await;
         }
         let mut order = Order {
             key: Box::default(),
@@ -505,7 +509,7 @@ impl Shared {
             rejection.body = call.command.key_reused(&call.actor, &view);
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 break position;
             }
         };
@@ -692,8 +696,8 @@ impl Shared {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        if let Err((rejection, position)) = self.lifecycle(actor) {
-            return Err(self.refuse(rejection, position).await);
+        if let Err(refused) = self.lifecycle(actor) {
+            return Err(self.refuse(refused.0, refused.1).await);
         }
         let (found, position) = self.read_now(read, actor, path);
         if self.lanes.wait(position).await.is_err() {
@@ -725,7 +729,7 @@ impl Shared {
             });
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 return (found, position);
             }
         }

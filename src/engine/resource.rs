@@ -166,7 +166,7 @@ impl Job {
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 let record = self.record(now, &decided);
-                self.commit(slot, &basis, record, decided)
+                self.commit(slot, &basis, record, *decided)
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
             Ok(Outcome::Answer(body)) => {
@@ -199,7 +199,7 @@ impl Job {
 
     fn unless_changed(&self, basis: &Basis, verdict: impl FnOnce(u64) -> Verdict) -> Attempt {
         let position = self.shared.rests_on(basis);
-        if !self.shared.stands(basis) {
+        if !self.shared.stood(basis) {
             return Attempt::Again;
         }
         Attempt::Final(verdict(position))
@@ -238,13 +238,7 @@ impl Job {
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
-    fn commit(
-        &self,
-        slot: &mut Slot,
-        basis: &Basis,
-        record: Vec<u8>,
-        decided: Box<Decided>,
-    ) -> Attempt {
+    fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
@@ -255,7 +249,7 @@ impl Job {
             disposition,
             next,
             ..
-        } = *decided;
+        } = decided;
         let stored = Stored {
             fingerprint: self.order.fingerprint,
             body: Bytes::from(answer),
@@ -284,12 +278,14 @@ impl Job {
         };
         // From here on the commit is in the log's hands: half of it must not stay alive here.
         let whole = EndUnlessWhole;
+        let published = shared.tables.begin();
         for change in changes {
             shared.tables.publish(position, change);
         }
         if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
+        drop(published);
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;
