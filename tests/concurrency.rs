@@ -1,12 +1,16 @@
 //! Many clients at once: of those that want the same, one gets it, and everybody is told which.
 
+use std::collections::BTreeSet;
 use std::sync::Barrier;
+use std::time::Duration;
 
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
 use crate::support::good::{Good, code, row};
 use crate::support::stage::{Stage, with};
-use crate::support::{Answer, Client, seed};
+use crate::support::{Answer, Client, Server, World, run, seed};
 
 const CLIENTS: usize = 64;
 
@@ -253,7 +257,8 @@ fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
                     body.len()
                 );
                 // Some leave within the request, some right after it.
-                let cut = (seed as usize).wrapping_mul(number + 1) % (2 * head.len());
+                let cut =
+                    usize::try_from(seed >> 1).unwrap().wrapping_mul(number + 1) % (2 * head.len());
                 client.send_raw(&head.as_bytes()[..cut.min(head.len())]);
             });
         }
@@ -267,4 +272,69 @@ fn clients_that_leave_before_their_answers_leave_whole_commits_behind() {
         assert_eq!(again.text(), first.text());
         assert_eq!(again.header("idempotent-replayed"), Some("true"));
     }
+}
+
+#[test]
+fn what_was_answered_under_load_is_there_after_the_plug_was_pulled() {
+    let mut random = StdRng::seed_from_u64(seed());
+    let world = World::new();
+    let hq = world.headquarters();
+    let path = "/settlement-deposit-requests";
+    let mut acknowledged: Vec<(Value, Answer)> = Vec::new();
+    for round in 0..4 {
+        let server = Server::start(&world);
+        // All that was answered before, whenever that was.
+        let mut client = server.client();
+        for (body, answer) in &acknowledged {
+            let again = client.post(path, &hq, body);
+            assert_eq!(
+                again.header("idempotent-replayed"),
+                Some("true"),
+                "{again:?}"
+            );
+            assert_eq!(again.text(), answer.text());
+        }
+        let lasts = Duration::from_millis(random.random_range(50..250));
+        let answered = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8)
+                .map(|number| {
+                    let (world, hq) = (&world, &hq);
+                    let mut client = server.client();
+                    scope.spawn(move || {
+                        let mut answered = Vec::new();
+                        let headers = [
+                            ("Authorization", &*format!("Bearer {hq}")),
+                            ("Content-Type", "application/json"),
+                        ];
+                        for count in 0.. {
+                            let name = format!("{round}-{number}-{count}");
+                            let body = world.deposit_request(&name, &name);
+                            let bytes = body.to_string();
+                            match client.try_request("POST", path, &headers, bytes.as_bytes()) {
+                                Ok(answer) => {
+                                    assert_eq!(answer.status, 201, "{answer:?}");
+                                    answered.push((body, answer));
+                                }
+                                Err(_) => break,
+                            }
+                        }
+                        answered
+                    })
+                })
+                .collect();
+            std::thread::sleep(lasts);
+            server.kill();
+            let clients = clients.into_iter();
+            clients
+                .flat_map(|one| one.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        // No two commits share a position.
+        let positions: BTreeSet<_> = answered.iter().map(|(_, one)| one.position()).collect();
+        assert_eq!(positions.len(), answered.len());
+        acknowledged.extend(answered);
+    }
+    assert!(!acknowledged.is_empty());
+    let (code, out, err) = run(&["verify", "--data", world.data().to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{out}{err}");
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Barrier;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::catalogue::{Invalid, KeySource, OPERATIONS, ProblemShape, READS, ReadRow, Row};
+use carebook::catalogue::{
+    Invalid, KeySource, OPERATIONS, ProblemShape, READS, ReadRow, Row, Success,
+};
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use serde_json::{Value, json};
 
 use crate::support::good::{Good, assert_problem, code, method};
-use crate::support::stage::{Stage, stripped, theatre};
+use crate::support::stage::{Stage, assert_reads, stripped, theatre};
 use crate::support::{Answer, Client, Server, World, claims};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -90,7 +92,7 @@ fn comparable(answer: &Answer) -> Value {
 fn assert_replay(row: &Row, first: &Answer, again: &Answer) {
     let what = format!("{}: {again:?}", row.name);
     let status = match row.success {
-        carebook::catalogue::Success::Created => 201,
+        Success::Created => 201,
         _ => 200,
     };
     assert_eq!(again.status, status, "{what}");
@@ -694,6 +696,7 @@ fn required(good: &Good, client: &mut Client, token: &str) -> Vec<String> {
 
 #[test]
 fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places() {
+    let beyond_floats = &"9".repeat(400);
     let stage = Stage::new();
     let mut client = stage.client();
     for row in OPERATIONS {
@@ -733,11 +736,22 @@ fn missing_unknown_repeated_and_ill_typed_members_are_each_told_by_their_places(
                     ("9223372036854775808", "out_of_range"),
                     ("-9223372036854775809", "out_of_range"),
                     ("100000000000000000000000000", "out_of_range"),
+                    (beyond_floats, "out_of_range"),
+                    ("1e400", "out_of_range"),
+                    ("0.1e-999", "wrong_type"),
+                    ("01e999", ""),
+                    ("1.e999", ""),
+                    ("-", ""),
+                    ("-0.0", "wrong_type"),
                 ] {
                     let text = text_of(&members[..]);
                     let was = format!("{}: {value}", json!(name));
                     let text = text.replace(&was, &format!("{}: {number}", json!(name)));
-                    assert_invalid(row, &send_text(&text), &fault(name, code), number);
+                    let faults = match code {
+                        "" => fault("", "malformed_json"),
+                        code => fault(name, code),
+                    };
+                    assert_invalid(row, &send_text(&text), &faults, number);
                 }
             }
         }
@@ -1014,4 +1028,371 @@ fn with_key(body: &Value, key: &str) -> Value {
     let mut body = body.clone();
     body["idempotencyKey"] = json!(key);
     body
+}
+
+#[test]
+fn the_service_has_these_operations() {
+    const KEY_IN_HEADER: &str = "header";
+    const KEY_IN_BODY: &str = "body";
+    const NO_KEY: &str = "none";
+    #[rustfmt::skip]
+    let expected = [
+        (1, "POST", "/family-reservation-payment-authorizations", 200, 400, NO_KEY),
+        (2, "POST", "/family-payment-delegations", 201, 400, KEY_IN_HEADER),
+        (3, "POST", "/admin/branches", 201, 422, KEY_IN_HEADER),
+        (4, "POST", "/family-accounts/{familyAccountId}/reservation-care-history-access-grants", 201, 400, KEY_IN_HEADER),
+        (5, "POST", "/settlement-data-room-export-requests", 201, 400, KEY_IN_BODY),
+        (6, "POST", "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts", 200, 400, KEY_IN_BODY),
+        (7, "PATCH", "/mother/profile", 201, 422, KEY_IN_HEADER),
+        (8, "POST", "/settlement-branch-deposit-acknowledgements", 200, 400, KEY_IN_BODY),
+        (9, "POST", "/settlement-deposit-requests", 201, 400, KEY_IN_BODY),
+        (10, "POST", "/care-team-assignment-decisions/assign-from-candidate-snapshot", 201, 400, KEY_IN_BODY),
+        (11, "POST", "/caregiver-payout-receipt-states/repairs", 200, 400, KEY_IN_BODY),
+        (12, "POST", "/caregiver-payout-acknowledgements/branch-deposits", 201, 400, KEY_IN_BODY),
+        (13, "POST", "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations", 200, 422, KEY_IN_BODY),
+        (14, "POST", "/branch/manager-invitations/accept", 201, 422, KEY_IN_HEADER),
+        (15, "POST", "/reservation-payment-change-adjustments/{reservationBookingId}/mother-payments", 200, 400, KEY_IN_BODY),
+        (16, "POST", "/branch-settlement-account-statement-snapshots", 201, 400, KEY_IN_BODY),
+        (17, "POST", "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions", 200, 400, NO_KEY),
+        (18, "POST", "/customer-reservation-drafts/{draftId}/confirm", 201, 400, KEY_IN_HEADER),
+        (19, "POST", "/branch-office-profile-updates", 200, 400, KEY_IN_BODY),
+        (20, "POST", "/reservation-payment-pre-registrations", 200, 400, KEY_IN_HEADER),
+        (21, "POST", "/billing-engine-payment-admin-operations", 200, 400, KEY_IN_BODY),
+    ];
+    let found = OPERATIONS.iter().map(|row| {
+        let success = match row.success {
+            Success::Ok => 200,
+            Success::Created | Success::CreatedOnce => 201,
+        };
+        let key = match row.key {
+            KeySource::Header => KEY_IN_HEADER,
+            KeySource::Body | KeySource::BodyOfAll { .. } => KEY_IN_BODY,
+            KeySource::None => NO_KEY,
+        };
+        let invalid = invalid_status(row);
+        (row.tag, method(row), row.path, success, invalid, key)
+    });
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    for row in OPERATIONS {
+        assert_eq!(row.bearer, row.tag != 13);
+        let once = matches!(row.tag, 3 | 7 | 14);
+        assert_eq!(row.success == Success::CreatedOnce, once, "{}", row.name);
+        let shape = match row.tag {
+            7 => ProblemShape::Profile,
+            14 => ProblemShape::Invitation,
+            _ => ProblemShape::Full,
+        };
+        assert_eq!(row.problem, shape, "{}", row.name);
+    }
+}
+
+#[test]
+fn the_service_has_these_reads() {
+    let expected: BTreeSet<_> = [
+        "/settlement-statements/{}",
+        "/settlement-data-room-requests/{}",
+        "/family-payment-delegations/{}",
+        "/reservation-care-history-access-grants/{}",
+        "/mother/profile",
+        "/admin/branches/{}",
+        "/branch-office-profiles/{}",
+        "/care-team-rosters/{}",
+        "/caregiver-payout-receipt-states/{}/{}/{}",
+        "/reservation-financial-lifecycles/{}",
+        "/reservation-payment-change-adjustments/{}",
+        "/reservation-payment-pre-registrations/{}",
+        "/branch-settlement-account-statement-snapshots/{}",
+        "/billing-engine-payment-admin-operations/{}",
+        "/organization",
+        "/reference-facts/{}/{}",
+    ]
+    .map(str::to_owned)
+    .into();
+    let found: BTreeSet<_> = READS
+        .iter()
+        .map(|row| {
+            let steps = row.path.split('/');
+            let steps = steps.map(|step| if step.starts_with('{') { "{}" } else { step });
+            steps.collect::<Vec<_>>().join("/")
+        })
+        .collect();
+    assert_eq!(found, expected);
+}
+
+/// Where what an operation brought about is read, and by which revision of its own it is tagged;
+/// without one, by the position of its last commit.
+fn read_of(row: &Row, stage: &Stage, answer: &Value) -> Option<(String, Option<&'static str>)> {
+    let of = |place: &str, member: &str| format!("/{place}/{}", answer[member].as_str().unwrap());
+    let booking = "reservationBookingId";
+    Some(match row.tag {
+        2 => (
+            of("family-payment-delegations", "paymentDelegationId"),
+            Some("delegationRevision"),
+        ),
+        3 => (of("admin/branches", "branchId"), Some("revision")),
+        4 => (
+            of(
+                "reservation-care-history-access-grants",
+                "reservationCareHistoryAccessGrantId",
+            ),
+            Some("revision"),
+        ),
+        5 | 6 => (
+            of("settlement-data-room-requests", "requestId"),
+            Some("revision"),
+        ),
+        7 => ("/mother/profile".to_owned(), Some("profileRevision")),
+        8 | 9 => (of("settlement-statements", "statementId"), Some("revision")),
+        11 => {
+            let path = format!(
+                "{}/{}/{}",
+                of("caregiver-payout-receipt-states", booking),
+                stage.id("contract-assignment-1"),
+                stage.id("payout-instruction-1")
+            );
+            (path, Some("revision"))
+        }
+        13 => (of("reservation-financial-lifecycles", booking), None),
+        15 => (of("reservation-payment-change-adjustments", booking), None),
+        16 => (
+            of(
+                "branch-settlement-account-statement-snapshots",
+                "snapshotId",
+            ),
+            None,
+        ),
+        19 => (
+            of("branch-office-profiles", "branchOfficeProfileId"),
+            Some("revisionNumber"),
+        ),
+        20 => (
+            of("reservation-payment-pre-registrations", "paymentId"),
+            None,
+        ),
+        21 => (
+            of(
+                "billing-engine-payment-admin-operations",
+                "billingAdminOperationAuditId",
+            ),
+            None,
+        ),
+        // They read and bring nothing about, or what they bring about reads otherwise.
+        1 | 10 | 12 | 14 | 17 | 18 => return None,
+        _ => panic!("{} has no entry here: add where it is read", row.name),
+    })
+}
+
+#[test]
+fn what_an_operation_brought_about_is_read_as_it_was_answered() {
+    for row in OPERATIONS {
+        let stage = Stage::new();
+        let good = Good::of(row, &stage);
+        let token = good.token(&stage);
+        let mut client = stage.client();
+        let first = good.carried_out(&mut client, &token);
+        let answer = first.json();
+        let Some((path, revision)) = read_of(row, &stage, &answer) else {
+            continue;
+        };
+        let tag = match revision {
+            Some(member) => answer[member].to_string(),
+            None => first.position().unwrap().to_string(),
+        };
+        // Who needs no token to act needs one to read.
+        let reader = if row.bearer { token } else { stage.mother() };
+        assert_reads(&mut client, &reader, &path, &tag, &answer);
+        // A replay moves nothing, a refusal neither.
+        let reader = &reader;
+        good.send(&mut client, reader, &good.body);
+        good.send(&mut client, reader, &good.other);
+        assert_reads(&mut client, reader, &path, &tag, &answer);
+        if row.tag != 7 {
+            let hq = stage.headquarters();
+            assert_eq!(client.get(&path, &hq).status, 200, "{}", row.name);
+        }
+        let stranger = Actor {
+            subject: "stranger".into(),
+            ..stripped(&good.actor)
+        };
+        let unread = client.get(&path, &stage.token(&stranger));
+        assert_problem(row_problem(&path), &unread, 404, "not_found");
+    }
+}
+
+fn row_problem(path: &str) -> ProblemShape {
+    if path == "/mother/profile" {
+        ProblemShape::Profile
+    } else {
+        ProblemShape::Full
+    }
+}
+
+/// Every value of a body that has a shape, as pointer, place, and value; what is any object to
+/// the operation has none.
+fn values_within(body: &Value) -> Vec<(String, String, Value)> {
+    let mut found = Vec::new();
+    let mut open = vec![(String::new(), String::new(), body.clone())];
+    while let Some((pointer, place, value)) = open.pop() {
+        match &value {
+            Value::Object(members) if place != "providerContext" => {
+                for (name, inner) in members {
+                    let dot = if place.is_empty() { "" } else { "." };
+                    let place = format!("{place}{dot}{name}");
+                    open.push((format!("{pointer}/{name}"), place, inner.clone()));
+                }
+            }
+            Value::Array(items) => {
+                for (index, inner) in items.iter().enumerate() {
+                    let place = format!("{place}[{index}]");
+                    open.push((format!("{pointer}/{index}"), place, inner.clone()));
+                }
+            }
+            _ => {}
+        }
+        found.push((pointer, place, value));
+    }
+    found.retain(|(pointer, ..)| !pointer.is_empty());
+    found
+}
+
+#[test]
+fn faults_inside_of_members_are_told_by_their_places() {
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let mut objects = 0;
+    for row in OPERATIONS {
+        let good = Good::of(row, &stage_for(row, &stage));
+        let token = good.token(&stage);
+        for (pointer, place, value) in values_within(&good.body) {
+            let mut send = |value: Value| {
+                let mut body = good.body.clone();
+                *body.pointer_mut(&pointer).unwrap() = value;
+                good.send(&mut client, &token, &body)
+            };
+            if pointer.matches('/').count() > 1 {
+                let ill = if value.is_boolean() {
+                    json!(0)
+                } else {
+                    json!(false)
+                };
+                assert_invalid(row, &send(ill), &fault(&place, "wrong_type"), "ill-typed");
+            }
+            let Value::Object(members) = &value else {
+                continue;
+            };
+            if place == "providerContext" {
+                continue;
+            }
+            objects += 1;
+            let mut more = value.clone();
+            more["unknownMember"] = json!({});
+            let unknown = format!("{place}.unknownMember");
+            assert_invalid(
+                row,
+                &send(more),
+                &fault(&unknown, "unknown_field"),
+                "unknown",
+            );
+            let answer = send(json!({}));
+            assert_eq!(answer.status, invalid_status(row), "{}: {place}", row.name);
+            if row.problem == ProblemShape::Full {
+                let faults = answer.faults();
+                assert!(!faults.is_empty());
+                for (path, code) in faults {
+                    assert_eq!(code, "required", "{}: {path}", row.name);
+                    let name = path.strip_prefix(&format!("{place}.")).unwrap();
+                    assert!(members.contains_key(name), "{}: {path}", row.name);
+                }
+            }
+            // A repeated member is told of once, by its place.
+            for (name, inner) in members {
+                let once = format!("{}:{inner}", json!(name));
+                let text = good.body.to_string();
+                let object = value.to_string();
+                let twice = object.replacen('{', &format!("{{{once},"), 1);
+                let text = text.replacen(&object, &twice, 1);
+                let answer = good.send_bytes(&mut client, &token, text.as_bytes());
+                let place = format!("{place}.{name}");
+                assert_invalid(row, &answer, &fault(&place, "duplicate_field"), "twice");
+            }
+        }
+    }
+    assert!(objects > 5);
+}
+
+#[test]
+fn strings_have_the_bounds_of_their_kind() {
+    const PLAIN: [&str; 11] = [
+        "reason",
+        "memo",
+        "messageToBranch",
+        "headOfficePrivateMemo",
+        "bankName",
+        "accountHolder",
+        "accountNumberDisplay",
+        "legalName",
+        "displayName",
+        "addressLine",
+        "serviceAddressLevel1",
+    ];
+    const OPAQUE: [&str; 10] = [
+        "role",
+        "caregiverRole",
+        "scope",
+        "serviceType",
+        "providerName",
+        "storageBucket",
+        "exportFormat",
+        "artifactKind",
+        "fileName",
+        "idempotencyKey",
+    ];
+    // These have a form, or a bound, of their own.
+    const OWN: [&str; 4] = [
+        "branchCode",
+        "currencyCode",
+        "storageObjectKey",
+        "postalCode",
+    ];
+    let stage = Stage::new();
+    let mut client = stage.client();
+    let (mut plain, mut opaque) = (BTreeSet::new(), BTreeSet::new());
+    for row in OPERATIONS
+        .iter()
+        .filter(|row| row.problem == ProblemShape::Full)
+    {
+        let good = Good::of(row, &stage_for(row, &stage));
+        let token = good.token(&stage);
+        for (pointer, place, value) in values_within(&good.body) {
+            if !value.is_string() {
+                continue;
+            }
+            let name = place.rsplit('.').next().unwrap().to_owned();
+            let mut assert_fault = |text: String, code| {
+                let mut body = good.body.clone();
+                *body.pointer_mut(&pointer).unwrap() = json!(text);
+                let answer = good.send(&mut client, &token, &body);
+                assert_invalid(row, &answer, &fault(&place, code), code);
+            };
+            assert_fault(String::new(), "too_short");
+            let ends = |ending: &str| name.ends_with(ending);
+            let is_opaque = OPAQUE.contains(&name.as_str())
+                || ["Id", "Key", "Code", "Reference"]
+                    .iter()
+                    .any(|ending| ends(ending));
+            if OWN.contains(&name.as_str()) {
+                continue;
+            }
+            if is_opaque {
+                assert_fault("가".repeat(513), "too_long");
+                assert_fault(" \u{a0}\t".to_owned(), "blank");
+                opaque.insert(name);
+            } else if PLAIN.contains(&name.as_str()) {
+                assert_fault("가".repeat(4_001), "too_long");
+                plain.insert(name);
+            }
+        }
+    }
+    assert_eq!(plain.len(), PLAIN.len(), "{plain:?}");
+    assert!(opaque.len() > 30, "{opaque:?}");
 }

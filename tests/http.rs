@@ -117,7 +117,7 @@ fn parameters_of_a_path_are_decoded_and_no_slash_is_made_of_them() {
     assert_eq!(answer.json()["invalid"], 1);
     let fact = json!({"kind": "actor", "id": id, "revision": 1, "facts": {"lifecycle": "active"}});
     assert_eq!(
-        client.put_facts(&token, &[fact.clone()]).json()["applied"],
+        client.put_facts(&token, std::slice::from_ref(&fact)).json()["applied"],
         1
     );
     let path = format!(

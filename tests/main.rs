@@ -3,6 +3,7 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod cli;
 mod concurrency;
 mod contract;
 mod demo;
@@ -12,4 +13,5 @@ mod http;
 mod operations;
 mod service;
 mod support;
+mod tls;
 mod walk;

@@ -250,11 +250,18 @@ pub struct Client {
 }
 
 /// An answer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body);
+        write!(f, "{} {:?} {body}", self.status, self.headers)
+    }
 }
 
 impl Answer {

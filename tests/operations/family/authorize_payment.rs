@@ -67,8 +67,8 @@ fn whoever_has_no_delegation_that_is_enough_is_told_so_and_no_more() {
 fn a_delegation_is_over_when_it_expires() {
     let stage = Stage::new();
     let mut client = stage.client();
-    let (started, lasts) = (Instant::now(), Duration::from_millis(1_500));
-    let expires = time_in(1_500);
+    let (started, lasts) = (Instant::now(), Duration::from_millis(2_500));
+    let expires = time_in(2_500);
     let grant = Good::of(row(2).unwrap(), &stage);
     let body = with(grant.body.clone(), "/expiresAt", json!(expires));
     let granted = grant.send(&mut client, &stage.mother(), &body);
