@@ -15,3 +15,4 @@ mod operations;
 mod service;
 mod support;
 mod tls;
+mod walk;

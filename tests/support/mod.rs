@@ -10,7 +10,7 @@ pub mod stage;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -155,7 +155,15 @@ impl Server {
     }
 
     /// Runs the command, which has to print `listening on http://ADDRESS`.
-    pub fn spawn(mut command: Command) -> Self {
+    pub fn spawn(command: Command) -> Self {
+        let (server, mut out) = Self::spawn_heard(command);
+        // What it prints later must find a reader.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        server
+    }
+
+    /// As [`Server::spawn`], with what it prints after that line.
+    pub fn spawn_heard(mut command: Command) -> (Self, BufReader<ChildStdout>) {
         command.stdout(Stdio::piped());
         if std::env::var_os("SERVER_LOG").is_none() {
             command.stderr(Stdio::null());
@@ -164,15 +172,14 @@ impl Server {
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
-        // What it prints later must find a reader.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
             panic!("the server does not listen: {line:?}, {:?}", child.wait());
         };
-        Self {
+        let server = Self {
             address: address.to_owned(),
             child,
-        }
+        };
+        (server, out)
     }
 
     pub fn client(&self) -> Client {

@@ -1,0 +1,6 @@
+//! Branches, and what belongs to them.
+
+mod accept_invitation;
+mod create;
+mod snapshot_settlement_account;
+mod update_profile;
