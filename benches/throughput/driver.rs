@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::server::Server;
 use crate::workload::Request;
 
 /// What a run measured.
@@ -17,9 +18,19 @@ pub(crate) struct Figures {
     latencies: Vec<u32>,
     /// The bodies of the answers.
     pub(crate) bodies: Vec<Vec<u8>>,
+    /// Processor time of the server, in user and in kernel mode, in microseconds.
+    processor: (u64, u64),
 }
 
 impl Figures {
+    /// Processor time of the server for one command, in user and in kernel mode, in microseconds.
+    /// Unlike the rate, it hardly depends on what else the machine is doing.
+    pub(crate) fn processor_per_command(&self) -> (f64, f64) {
+        #[allow(clippy::cast_precision_loss)]
+        let each = |micros: u64| micros as f64 / self.latencies.len() as f64;
+        (each(self.processor.0), each(self.processor.1))
+    }
+
     pub(crate) fn answers(&self) -> usize {
         self.latencies.len()
     }
@@ -52,12 +63,14 @@ struct Shared {
 /// Sends the requests over `connections`, each of which waits for its answer before it sends the
 /// next; every answer must have this status.
 pub(crate) fn run(
-    address: &str,
+    server: &Server,
     connections: usize,
     requests: Vec<Request>,
     status: u16,
 ) -> Figures {
     let count = requests.len();
+    let address = server.address();
+    let before = server.processor_micros();
     let shared = Rc::new(RefCell::new(Shared {
         requests: requests.into_iter(),
         latencies: Vec::with_capacity(count),
@@ -85,6 +98,7 @@ pub(crate) fn run(
         }
         started.elapsed()
     });
+    let after = server.processor_micros();
     let shared = Rc::into_inner(shared).unwrap().into_inner();
     let mut latencies = shared.latencies;
     latencies.sort_unstable();
@@ -92,6 +106,7 @@ pub(crate) fn run(
         elapsed,
         latencies,
         bodies: shared.bodies,
+        processor: (after.0 - before.0, after.1 - before.1),
     }
 }
 

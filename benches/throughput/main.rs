@@ -54,15 +54,15 @@ fn main() {
     for run in 1..=arguments.runs {
         let limit = server::Server::start_limit();
         let requests = workload::request_deposits(&limit, arguments.commands);
-        let figures = driver::run(limit.address(), arguments.connections, requests, 201);
+        let figures = driver::run(&limit, arguments.connections, requests, 201);
         rows.push(("the limit, as EP9", run, figures));
         drop(limit);
         let server = server::Server::start();
         let requests = workload::request_deposits(&server, arguments.commands);
-        let opened = driver::run(server.address(), arguments.connections, requests, 201);
+        let opened = driver::run(&server, arguments.connections, requests, 201);
         rows.push(("EP9 request_deposit", run, opened.clone()));
         let requests = workload::acknowledge_deposits(&server, &opened.bodies);
-        let acknowledged = driver::run(server.address(), arguments.connections, requests, 200);
+        let acknowledged = driver::run(&server, arguments.connections, requests, 200);
         rows.push(("EP8 acknowledge_deposit", run, acknowledged));
     }
     if arguments.json {
@@ -77,6 +77,8 @@ fn main() {
                     "perSecond": figures.per_second(),
                     "p50Micros": figures.percentile(0.50),
                     "p99Micros": figures.percentile(0.99),
+                    "serverUserMicros": figures.processor_per_command().0,
+                    "serverKernelMicros": figures.processor_per_command().1,
                 })
             })
             .collect();
@@ -93,6 +95,8 @@ fn main() {
         "per second",
         "p50 µs",
         "p99 µs",
+        "server user µs",
+        "server kernel µs",
     ]);
     for (name, run, figures) in &rows {
         table.add_row([
@@ -103,6 +107,8 @@ fn main() {
             format!("{:.0}", figures.per_second()),
             figures.percentile(0.50).to_string(),
             figures.percentile(0.99).to_string(),
+            format!("{:.1}", figures.processor_per_command().0),
+            format!("{:.1}", figures.processor_per_command().1),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {

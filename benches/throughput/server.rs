@@ -69,6 +69,21 @@ impl Server {
         &self.address
     }
 
+    /// Processor time that the server has used so far, in user and in kernel mode, in
+    /// microseconds.
+    pub(crate) fn processor_micros(&self) -> (u64, u64) {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // The name of the process, in parentheses, may hold spaces.
+        let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
+        let ticks: Vec<u64> = fields
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse().unwrap())
+            .collect();
+        // USER_HZ is 100 on every Linux: a tick is ten milliseconds.
+        (ticks[0] * 10_000, ticks[1] * 10_000)
+    }
+
     /// A token of an actor who acts for `branch`.
     pub(crate) fn token(&self, kind: ActorKind, subject: &str, branch: &str) -> String {
         let actor = Actor {

@@ -282,7 +282,7 @@ impl<R: Resource> Commit<R> {
 /// When the type has no JSON form, which a test of its operation would have shown.
 #[must_use]
 pub fn to_json(body: &impl Serialize) -> Vec<u8> {
-    let mut text = Vec::with_capacity(1_024);
+    let mut text = Vec::with_capacity(1_536);
     serde_json::to_writer(&mut text, body).expect("an answer has a JSON form");
     text
 }

@@ -71,7 +71,7 @@ impl Default for Limits {
         Self {
             commands_max: 4_096,
             queued_bytes_max: 64 << 20,
-            recent_bytes_max: 64 << 20,
+            recent_bytes_max: 32 << 20,
         }
     }
 }
