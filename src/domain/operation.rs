@@ -48,6 +48,52 @@ impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
     }
 }
 
+/// Declares a command that has one parameter in its path besides its body: the struct and how it is
+/// read. The faults of both are found together.
+///
+/// ```text
+/// at_path! {
+///     /// What a request asks for.
+///     pub struct Command {
+///         /// The plan.
+///         pub plan_code = "planCode",
+///         body: Body,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! at_path {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $(#[$field_meta:meta])*
+            $field_vis:vis $field:ident = $json:literal,
+            body: $body:ty $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, ::serde::Serialize)]
+        $vis struct $name {
+            $(#[$field_meta])*
+            #[serde(rename = $json)]
+            $field_vis $field: $crate::base::text::Ident,
+            /// The body.
+            $field_vis body: $body,
+        }
+
+        impl $crate::domain::operation::Request for $name {
+            fn read(
+                parts: &$crate::domain::operation::Parts<'_>,
+                at: &mut $crate::base::json::Reader,
+            ) -> Option<Self> {
+                let $field = parts.param($json, at);
+                let body = <$body as $crate::base::json::Member>::read(parts.body, at);
+                Some(Self { $field: $field?, body: body? })
+            }
+        }
+    };
+}
+
 /// Fresh identifiers, handed in so that deciding stays a function of its arguments.
 pub trait Mint {
     /// A new UUIDv7.

@@ -6,8 +6,6 @@
 //! (403); the scopes are not exactly the one there is, the grant would be over already, an active
 //! one shares a scope (409). The mother who grants is the actor, never a member of the body.
 
-use serde::Serialize;
-
 use super::care_history_authority::{
     CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent,
     CareHistoryGrantView, SUMMARY,
@@ -15,15 +13,14 @@ use super::care_history_authority::{
 use super::grant::{GrantTerms, evidence, is_only};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{Member, Reader};
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource};
-use crate::{members, rejections};
+use crate::{at_path, members, rejections};
 
 members! {
     /// The body of the request.
@@ -39,24 +36,12 @@ members! {
     }
 }
 
-/// The request: the account in its path, and its body.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Command {
-    /// The family account.
-    pub family_account_id: Ident,
-    /// The body.
-    pub body: Body,
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let family_account_id = parts.param("familyAccountId", at);
-        let body = <Body as Member>::read(parts.body, at);
-        Some(Self {
-            family_account_id: family_account_id?,
-            body: body?,
-        })
+at_path! {
+    /// The request: the account in its path, and its body.
+    pub struct Command {
+        /// The family account.
+        pub family_account_id = "familyAccountId",
+        body: Body,
     }
 }
 

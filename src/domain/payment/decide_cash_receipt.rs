@@ -13,21 +13,20 @@ use super::words::{
     ReceiptIssuer, ReceiptPurpose, ReceiptRequestState, RequestedReceiptPurpose,
 };
 use crate::base::digest::Digest;
-use crate::base::json::Reader;
 use crate::base::text::Ident;
-use crate::domain::operation::{Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Class, Rejection};
-use crate::{members, rejections};
+use crate::{at_path, members, rejections};
 
-/// What a request asks for.
-#[derive(Clone, Debug, Serialize)]
-pub struct Command {
-    /// The plan.
-    pub plan_code: Ident,
-    /// The rest.
-    pub body: Body,
+at_path! {
+    /// What a request asks for.
+    pub struct Command {
+        /// The plan.
+        pub plan_code = "planCode",
+        body: Body,
+    }
 }
 
 members! {
@@ -41,17 +40,6 @@ members! {
         pub purpose: RequestedReceiptPurpose = "purpose",
         /// For whom it is to be registered.
         pub registration_identity_reference: Option<Ident> = "registrationIdentityReference",
-    }
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let plan_code = parts.param("planCode", at);
-        let body = crate::base::json::Member::read(parts.body, at);
-        Some(Self {
-            plan_code: plan_code?,
-            body: body?,
-        })
     }
 }
 
@@ -195,6 +183,7 @@ mod tests {
 
     use super::*;
     use crate::base::actor::ActorKind;
+    use crate::base::json::Reader;
     use crate::base::json::{Json, Member};
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan::sample;

@@ -15,24 +15,24 @@ use super::adjustment::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AnyObject, Member, Reader};
+use crate::base::json::AnyObject;
 use crate::base::text::{BodyKey, Ident};
 use crate::base::time::Instant;
-use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{at_path, members, rejections};
 
 /// What the message to the settlement's workflow is about.
 const TOPIC: &str = "settlement.continuation.requested";
 
-/// What a request asks for.
-#[derive(Clone, Debug, Serialize)]
-pub struct Command {
-    /// The booking.
-    pub reservation_booking_id: Ident,
-    /// The rest.
-    pub body: Body,
+at_path! {
+    /// What a request asks for.
+    pub struct Command {
+        /// The booking.
+        pub reservation_booking_id = "reservationBookingId",
+        body: Body,
+    }
 }
 
 members! {
@@ -46,17 +46,6 @@ members! {
         pub provider_name: Ident = "providerName",
         /// What the provider says of it.
         pub provider_context: AnyObject = "providerContext",
-    }
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let reservation_booking_id = parts.param("reservationBookingId", at);
-        let body = <Body as Member>::read(parts.body, at);
-        Some(Self {
-            reservation_booking_id: reservation_booking_id?,
-            body: body?,
-        })
     }
 }
 
@@ -181,8 +170,10 @@ mod tests {
     use super::*;
     use crate::base::digest::Fingerprint;
     use crate::base::json::Json;
+    use crate::base::json::Reader;
     use crate::catalogue::{KeySource, OPERATIONS};
     use crate::domain::operation::Mint;
+    use crate::domain::operation::{Parts, Request};
     use crate::domain::scenario::{Scenario, Then, member};
 
     const NAME: &str = "capture_adjustment_payment";
@@ -556,7 +547,7 @@ mod tests {
         let of = |body: &Value| scenario.fingerprint(NAME, &PATH, body);
         assert_eq!(
             of(&payment()).to_hex(),
-            "eb187d027e05e51ad29385710a26e1ebb0bbd0f174832723d7684298ada4458a"
+            "3b2e09288c6edc7077d145529c00a712ba545d4c0b7499d8f83b5075aeed7dde"
         );
         let other_key = with(&payment(), &[("paymentId", json!("payment-2"))]);
         assert_eq!(of(&other_key), of(&payment()));

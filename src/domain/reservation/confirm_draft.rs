@@ -21,12 +21,10 @@ use super::draft::{
 };
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{AtLeast, Member, Reader};
+use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
-use crate::domain::operation::{
-    Commit, Context, Decision, Operation, Parts, Request, mark_replayed, to_json,
-};
+use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
 use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
@@ -37,7 +35,7 @@ use crate::domain::reference::reservation_booking::{BookingState, ReservationBoo
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource, View};
-use crate::{members, rejections, words};
+use crate::{at_path, members, rejections, words};
 
 /// The code of a key that was used with other facts.
 const KEY_REUSED: &str = "idempotency_key_reused";
@@ -56,13 +54,13 @@ words! {
     }
 }
 
-/// What a request asks for.
-#[derive(Clone, Debug, Serialize)]
-pub struct Command {
-    /// The draft.
-    pub draft_id: Ident,
-    /// The rest.
-    pub body: Body,
+at_path! {
+    /// What a request asks for.
+    pub struct Command {
+        /// The draft.
+        pub draft_id = "draftId",
+        body: Body,
+    }
 }
 
 members! {
@@ -75,17 +73,6 @@ members! {
             "reservationDraftStepAuthorityProjectionId",
         /// Its revision.
         pub expected_review_revision: AtLeast<1> = "expectedReviewRevision",
-    }
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let draft_id = parts.param("draftId", at);
-        let body = <Body as Member>::read(parts.body, at);
-        Some(Self {
-            draft_id: draft_id?,
-            body: body?,
-        })
     }
 }
 
@@ -1441,7 +1428,7 @@ mod tests {
         let first = of(&PATH, &body());
         assert_eq!(
             first,
-            "b251ad3c9d2a242fca71b5bc03b059ee7177eb0593d39da6025f51dba74d7eeb"
+            "6ea68f5a9af0efebe46fdcb5b972381de8a86ee0518a4d98f8db69715ffa4fd4"
         );
         assert_ne!(of(&[("draftId", "draft-2")], &body()), first);
         for member in ["expectedDraftRevision", "expectedReviewRevision"] {

@@ -23,23 +23,23 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
-use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
 use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Resource, View};
-use crate::{members, rejections};
+use crate::{at_path, members, rejections};
 
 /// The flag that turns the regional benefit off when it is false.
 const REGIONAL_BENEFIT: &str = "regionalBenefit";
 
-/// What a request asks for.
-#[derive(Clone, Debug, Serialize)]
-pub struct Command {
-    /// The booking.
-    pub reservation_booking_id: Ident,
-    /// The rest.
-    pub body: Body,
+at_path! {
+    /// What a request asks for.
+    pub struct Command {
+        /// The booking.
+        pub reservation_booking_id = "reservationBookingId",
+        body: Body,
+    }
 }
 
 members! {
@@ -239,17 +239,6 @@ fn consistent(
     };
     if charge().is_some_and(|charge| !charge.fits()) {
         at.fault::<()>(FaultCode::OutOfRange);
-    }
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let reservation_booking_id = parts.param("reservationBookingId", at);
-        let body = <Body as Member>::read(parts.body, at);
-        Some(Self {
-            reservation_booking_id: reservation_booking_id?,
-            body: body?,
-        })
     }
 }
 
@@ -465,6 +454,7 @@ mod tests {
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::catalogue::{Invalid, KeySource, OPERATIONS};
+    use crate::domain::operation::Parts;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "finalize_charge";
@@ -886,7 +876,7 @@ mod tests {
         let of = |body: &Value| scenario.fingerprint(NAME, &PATH, body);
         assert_eq!(
             of(&charge()).to_hex(),
-            "9d70a78f5537f0e24c9b46ef5decf60fa5d85a8ca8f1e249f4ca8963cc0f3377"
+            "7c24bc98e82a616d91562a4b6c2d7dfad493b371f83fd42cf87fb010733bb823"
         );
         assert_eq!(
             of(&plain()).to_hex(),

@@ -5,17 +5,14 @@
 //! an artifact with this identifier stands, the artifact was made from older data than were asked
 //! for (409). An earlier artifact of the same kind stays, superseded.
 
-use serde::Serialize;
-
 use super::data_room::{Artifact, ArtifactReady, DataRoomEvent, DataRoomRequest, DataRoomView};
 use super::state::SettlementActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{Member, Reader};
 use crate::base::text::{BodyKey, Ident};
-use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{at_path, members, rejections};
 
 members! {
     /// The body of the request.
@@ -33,24 +30,12 @@ members! {
     }
 }
 
-/// What is asked for: the data-room request in the path, and the body.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Command {
-    /// The data-room request.
-    pub settlement_data_room_request_id: Ident,
-    /// The body.
-    pub body: Body,
-}
-
-impl Request for Command {
-    fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let settlement_data_room_request_id = parts.param("settlementDataRoomRequestId", at);
-        let body = <Body as Member>::read(parts.body, at);
-        Some(Self {
-            settlement_data_room_request_id: settlement_data_room_request_id?,
-            body: body?,
-        })
+at_path! {
+    /// What is asked for: the data-room request in the path, and the body.
+    pub struct Command {
+        /// The data-room request.
+        pub settlement_data_room_request_id = "settlementDataRoomRequestId",
+        body: Body,
     }
 }
 
