@@ -263,6 +263,7 @@ impl Scenario {
             key,
             fingerprint: command.fingerprint(),
             born: self.mint.id(),
+            external_directory: false,
             mint: &self.mint,
             view: View::new(&self.memory),
         };

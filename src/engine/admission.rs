@@ -2,11 +2,13 @@
 //! any work, so memory does not grow with load.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Counts what is in flight.
 pub struct Admission {
+    max: usize,
     free: AtomicUsize,
+    shed: AtomicU64,
 }
 
 /// The right to have one command in flight; dropping it gives it back.
@@ -17,8 +19,27 @@ impl Admission {
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self {
+            max,
             free: AtomicUsize::new(max),
+            shed: AtomicU64::new(0),
         }
+    }
+
+    /// How many are in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.max - self.free.load(Ordering::Relaxed).min(self.max)
+    }
+
+    /// How many were shed.
+    #[must_use]
+    pub fn shed(&self) -> u64 {
+        self.shed.load(Ordering::Relaxed)
+    }
+
+    /// Counts one that is shed.
+    pub fn count_shed(&self) {
+        self.shed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One more, when it may be.
@@ -29,7 +50,11 @@ impl Admission {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
                 free.checked_sub(1)
             });
-        taken.is_ok().then(|| Permit(Arc::clone(admission)))
+        if taken.is_err() {
+            admission.count_shed();
+            return None;
+        }
+        Some(Permit(Arc::clone(admission)))
     }
 }
 
@@ -50,7 +75,9 @@ mod tests {
         let second = Admission::admit(&admission);
         assert!(first.is_some() && second.is_some());
         assert!(Admission::admit(&admission).is_none());
+        assert_eq!((admission.in_flight(), admission.shed()), (2, 1));
         drop(first);
+        assert_eq!(admission.in_flight(), 1);
         assert!(Admission::admit(&admission).is_some());
     }
 }

@@ -245,6 +245,15 @@ pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer
 }
 
+/// The page of metrics.
+#[must_use]
+pub fn metrics(page: String) -> Answer {
+    const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let mut answer = Response::new(Full::new(page.into()));
+    answer.headers_mut().insert(CONTENT_TYPE, TEXT);
+    answer
+}
+
 /// An answer without a body.
 #[must_use]
 pub fn empty(status: StatusCode) -> Answer {
