@@ -136,6 +136,8 @@ pub fn carebook() -> Command {
 pub struct Server {
     child: Child,
     pub address: String,
+    /// Where it offers what is for inside, when that is apart.
+    pub internal: Option<String>,
 }
 
 impl Server {
@@ -158,9 +160,12 @@ impl Server {
             command.stderr(Stdio::null());
         }
         let mut child = command.spawn().unwrap();
-        let mut line = String::new();
+        let (mut line, mut second) = (String::new(), String::new());
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
+        if command.get_args().any(|arg| arg == "--internal-listen") {
+            out.read_line(&mut second).unwrap();
+        }
         // What it prints later must find a reader.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
@@ -168,6 +173,10 @@ impl Server {
         };
         Self {
             address: address.to_owned(),
+            internal: second
+                .trim()
+                .strip_prefix("internal on http://")
+                .map(str::to_owned),
             child,
         }
     }

@@ -1,0 +1,3 @@
+//! Branches, seen from outside.
+
+mod create;
