@@ -1,4 +1,32 @@
-//! carebook, floor by floor, each standing on those before it.
+//! carebook: reservation payments, settlement and branch administration for a care-service
+//! platform, as one process that keeps its state in memory and its history in a log.
+//!
+//! The tour, floor by floor. A floor uses those before it and never one after it.
+//!
+//! 1. [`base`]: words that everybody uses. Time, text with its bounds, revisions, digests, the
+//!    actor, JSON as it comes in, and the codec. Knows no reservation and no HTTP; reads no clock,
+//!    no file, no socket.
+//! 2. [`domain`]: what the service decides. A decision is a pure function of a state, a command,
+//!    what surrounds it (the actor, the time, fresh identifiers) and a read-only view of committed
+//!    state; its result is a commit, an answer or a rejection. Each operation has a file of its
+//!    own, each resource's state too. Knows no status code, no log, nothing asynchronous.
+//! 3. [`catalogue`]: the one table of operations, reads, kinds of resources and kinds of facts.
+//!    Routes, log, documents and tests read it; nothing else lists them.
+//! 4. [`journal`]: what a commit is in the log, what replaying the log makes, and the tables that
+//!    hold it. Knows records and positions, not who asks or who waits.
+//! 5. [`engine`]: from a command to a durable answer. Finds or wakes the resource's actor, gives
+//!    commits their order, holds answers back until what they rest on is on the disk. The only
+//!    reader of the clock and the only source of chance. Knows nothing of HTTP.
+//! 6. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of
+//!    rejection becomes a status.
+//! 7. [`cli`]: the commands, their arguments, their exit codes.
+//!
+//! Beside them stands the crate `wal`, a log of bytes that has never heard of carebook. The engine
+//! appends to it. `cli` opens it, and so skips the floors between: a directory is recovered before
+//! there is an engine, and checked without one.
+//!
+//! Within the floors, tests may look up: the domain's own tests find their operations in the
+//! catalogue, so that a row that is forgotten fails them.
 
 pub mod base;
 pub mod catalogue;

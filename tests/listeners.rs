@@ -171,7 +171,7 @@ fn metrics_go_up_with_what_is_asked() {
     assert!(gained("carebook_log_batch_duration_seconds_sum") > 0.0);
     for idle in [
         "carebook_commands_in_flight",
-        "carebook_commands_shed_total",
+        "carebook_requests_shed_total",
         "carebook_log_queued_bytes",
         "carebook_relay_pending_branches",
         "carebook_relay_deliveries_total",
@@ -189,5 +189,5 @@ fn what_is_shed_is_counted() {
     let body = world.deposit_request("S-1", "key-1");
     let answer = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
     assert_eq!(answer.status, 429);
-    assert_eq!(metrics(&mut client)["carebook_commands_shed_total"], 1.0);
+    assert_eq!(metrics(&mut client)["carebook_requests_shed_total"], 1.0);
 }

@@ -3,7 +3,11 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod demo;
+mod docs;
+mod floors;
 mod listeners;
 mod operations;
 mod service;
 mod support;
+mod tls;

@@ -139,6 +139,12 @@ pub struct Scenario {
     pub disposition: Disposition,
 }
 
+impl Default for Scenario {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Scenario {
     /// An empty service on 2026-11-20 at noon, UTC; the actor is a workflow.
     pub fn new() -> Self {

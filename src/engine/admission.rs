@@ -1,18 +1,20 @@
-//! Admission: how many commands may be in flight at once. Past the bound a command is shed before
-//! any work, so memory does not grow with load.
+//! Admission: how much may be in flight at once, commands or bytes. Past the bound a request is
+//! shed before any work, so memory does not grow with load.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is in flight.
+/// Counts what is free of a bounded amount.
 pub struct Admission {
     max: usize,
     free: AtomicUsize,
-    shed: AtomicU64,
 }
 
-/// The right to have one command in flight; dropping it gives it back.
-pub struct Permit(Arc<Admission>);
+/// The right to have some of the amount in flight; dropping it gives it back.
+pub struct Permit {
+    admission: Arc<Admission>,
+    amount: usize,
+}
 
 impl Admission {
     /// At most `max` at once.
@@ -21,46 +23,33 @@ impl Admission {
         Self {
             max,
             free: AtomicUsize::new(max),
-            shed: AtomicU64::new(0),
         }
     }
 
-    /// How many are in flight.
+    /// How much is in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.max - self.free.load(Ordering::Relaxed).min(self.max)
     }
 
-    /// How many were shed.
+    /// So much more, when it may be.
     #[must_use]
-    pub fn shed(&self) -> u64 {
-        self.shed.load(Ordering::Relaxed)
-    }
-
-    /// Counts one that is shed.
-    pub fn count_shed(&self) {
-        self.shed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// One more, when it may be.
-    #[must_use]
-    pub fn admit(admission: &Arc<Self>) -> Option<Permit> {
+    pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
         let taken = admission
             .free
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
-                free.checked_sub(1)
+                free.checked_sub(amount)
             });
-        if taken.is_err() {
-            admission.count_shed();
-            return None;
-        }
-        Some(Permit(Arc::clone(admission)))
+        taken.is_ok().then(|| Permit {
+            admission: Arc::clone(admission),
+            amount,
+        })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.free.fetch_add(1, Ordering::AcqRel);
+        self.admission.free.fetch_add(self.amount, Ordering::AcqRel);
     }
 }
 
@@ -71,13 +60,14 @@ mod tests {
     #[test]
     fn beyond_the_bound_nothing_is_admitted_until_something_ends() {
         let admission = Arc::new(Admission::new(2));
-        let first = Admission::admit(&admission);
-        let second = Admission::admit(&admission);
+        let first = Admission::admit(&admission, 1);
+        let second = Admission::admit(&admission, 1);
         assert!(first.is_some() && second.is_some());
-        assert!(Admission::admit(&admission).is_none());
-        assert_eq!((admission.in_flight(), admission.shed()), (2, 1));
+        assert!(Admission::admit(&admission, 1).is_none());
+        assert_eq!(admission.in_flight(), 2);
         drop(first);
         assert_eq!(admission.in_flight(), 1);
-        assert!(Admission::admit(&admission).is_some());
+        assert!(Admission::admit(&admission, 2).is_none());
+        assert!(Admission::admit(&admission, 1).is_some());
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
+use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, SpawnErr};
 
 use super::lane;
 use super::resource::{Job, Slot};
@@ -95,7 +95,7 @@ impl Directory {
             match self.try_dispatch(target, job, lane, spare.take()) {
                 Dispatched::Sent => return Ok(()),
                 Dispatched::Failed(error) => return Err(error),
-                Dispatched::NeedsActor(back) => job = back,
+                Dispatched::NeedsActor(back) => job = *back,
             }
             let started = Self::start(lane).await.map_err(|error| error.to_string())?;
             spare = Some(started);
@@ -110,7 +110,7 @@ impl Directory {
     fn try_dispatch(
         &self,
         target: Digest,
-        job: Job,
+        mut job: Job,
         lane: usize,
         spare: Option<ActorRef<Job>>,
     ) -> Dispatched {
@@ -119,16 +119,32 @@ impl Directory {
             if let Some(spare) = spare {
                 self.pools[lane].lock().push(spare);
             }
-            live.pending += 1;
-            return send(&live.actor, job);
+            return match live.actor.send_message(job) {
+                Ok(()) => {
+                    live.pending += 1;
+                    Dispatched::Sent
+                }
+                Err(error) => Dispatched::Failed(error.to_string()),
+            };
         }
-        let Some(actor) = spare.or_else(|| self.pools[lane].lock().pop()) else {
-            return Dispatched::NeedsActor(job);
-        };
-        let sent = send(&actor, job);
-        shard.insert(target, Live { actor, pending: 1 });
-        self.live.fetch_add(1, Ordering::Relaxed);
-        sent
+        let was_started = spare.is_some();
+        let mut spare = spare;
+        loop {
+            let Some(actor) = spare.take().or_else(|| self.pools[lane].lock().pop()) else {
+                return Dispatched::NeedsActor(Box::new(job));
+            };
+            match actor.send_message(job) {
+                Ok(()) => {
+                    shard.insert(target, Live { actor, pending: 1 });
+                    self.live.fetch_add(1, Ordering::Relaxed);
+                    return Dispatched::Sent;
+                }
+                // An actor ends with its runtime. Facts that were loaded before the server ran
+                // had one of their own, so their actors are in the pool and serve nobody.
+                Err(MessagingErr::SendErr(back)) if !was_started => job = back,
+                Err(error) => return Dispatched::Failed(error.to_string()),
+            }
+        }
     }
 
     /// The actor has done one job for `target`; with no other waiting, it goes to rest.
@@ -158,13 +174,6 @@ impl Directory {
 
 enum Dispatched {
     Sent,
-    NeedsActor(Job),
+    NeedsActor(Box<Job>),
     Failed(String),
-}
-
-fn send(actor: &ActorRef<Job>, job: Job) -> Dispatched {
-    match actor.send_message(job) {
-        Ok(()) => Dispatched::Sent,
-        Err(error) => Dispatched::Failed(error.to_string()),
-    }
 }

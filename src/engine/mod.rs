@@ -244,12 +244,10 @@ impl Engine {
     /// waits for the disk.
     #[must_use]
     pub fn admit(&self) -> Option<Permit> {
-        let admission = &self.shared.admission;
         if self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max {
-            admission.count_shed();
             return None;
         }
-        Admission::admit(admission)
+        Admission::admit(&self.shared.admission, 1)
     }
 
     /// Whether commands are taken: the log works and the disk has room.
@@ -271,7 +269,6 @@ impl Engine {
             durable: shared.journal.durable(),
             live_actors: shared.directory.live(),
             commands_in_flight: shared.admission.in_flight(),
-            commands_shed: shared.admission.shed(),
             queued_bytes: shared.journal.queued_bytes(),
             log_batches: batches.count,
             log_batch_time: batches.time,
@@ -305,7 +302,7 @@ impl Engine {
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
         match self.shared.lifecycle(actor) {
             Ok(()) => Ok(()),
-            Err((rejection, position)) => Err(self.shared.refuse(rejection, position).await),
+            Err(refused) => Err(self.shared.refuse(refused.0, refused.1).await),
         }
     }
 
@@ -365,8 +362,6 @@ pub struct Figures {
     pub live_actors: usize,
     /// Commands in flight.
     pub commands_in_flight: usize,
-    /// Commands that were shed.
-    pub commands_shed: u64,
     /// Bytes of records that wait for the disk.
     pub queued_bytes: usize,
     /// Batches of records that were written and synced.
@@ -420,6 +415,12 @@ impl Shared {
         }
     }
 
+    /// Whether all that was read stood so at one instant since, as a whole: what an answer that
+    /// changes nothing needs. A commit asks [`Shared::stands`] under the sequencer.
+    pub(crate) fn stood(&self, basis: &Basis) -> bool {
+        self.tables.at_one_instant(|| self.stands(basis))
+    }
+
     /// Whether all that was read still stands so.
     pub(crate) fn stands(&self, basis: &Basis) -> bool {
         let tables = &self.tables;
@@ -452,7 +453,7 @@ impl Shared {
     }
 
     /// The actor's lifecycle refuses, or the basis of its not refusing.
-    fn lifecycle(&self, actor: &Actor) -> Result<(), (Rejection, u64)> {
+    fn lifecycle(&self, actor: &Actor) -> Result<(), Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = View::new(&self.tables);
         let Some(fact) = view.fact::<ActorFact>(&actor.subject) else {
@@ -464,10 +465,8 @@ impl Shared {
             ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
         };
         let position = self.rests_on(&Self::basis(durable_before, &view));
-        Err((
-            Rejection::new(Class::Forbidden, refusal.0, refusal.1),
-            position,
-        ))
+        let rejection = Rejection::new(Class::Forbidden, refusal.0, refusal.1);
+        Err(Box::new((rejection, position)))
     }
 
     async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
@@ -475,9 +474,9 @@ impl Shared {
             return Reply::Unavailable;
         }
         if call.row.is_some_and(|row| row.bearer)
-            && let Err((rejection, position)) = self.lifecycle(&call.actor)
+            && let Err(refused) = self.lifecycle(&call.actor)
         {
-            return self.refuse(rejection, position).await;
+            return self.refuse(refused.0, refused.1).await;
         }
         let mut order = Order {
             key: Box::default(),
@@ -554,7 +553,7 @@ impl Shared {
             rejection.body = call.command.key_reused(&call.actor, &view);
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 break position;
             }
         };
@@ -750,8 +749,8 @@ impl Shared {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        if let Err((rejection, position)) = self.lifecycle(actor) {
-            return Err(self.refuse(rejection, position).await);
+        if let Err(refused) = self.lifecycle(actor) {
+            return Err(self.refuse(refused.0, refused.1).await);
         }
         let (found, position) = self.read_now(read, actor, path);
         if self.lanes.wait(position).await.is_err() {
@@ -783,7 +782,7 @@ impl Shared {
             });
             let basis = Self::basis(durable_before, &view);
             let position = self.rests_on(&basis);
-            if self.stands(&basis) {
+            if self.stood(&basis) {
                 return (found, position);
             }
         }

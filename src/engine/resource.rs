@@ -190,7 +190,7 @@ impl Job {
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 let record = self.record(now, &decided);
-                self.commit(slot, &basis, record, decided)
+                self.commit(slot, &basis, record, *decided)
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
             Ok(Outcome::Answer(body)) => {
@@ -223,7 +223,7 @@ impl Job {
 
     fn unless_changed(&self, basis: &Basis, verdict: impl FnOnce(u64) -> Verdict) -> Attempt {
         let position = self.shared.rests_on(basis);
-        if !self.shared.stands(basis) {
+        if !self.shared.stood(basis) {
             return Attempt::Again;
         }
         Attempt::Final(verdict(position))
@@ -267,13 +267,7 @@ impl Job {
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
-    fn commit(
-        &self,
-        slot: &mut Slot,
-        basis: &Basis,
-        record: Vec<u8>,
-        decided: Box<Decided>,
-    ) -> Attempt {
+    fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
@@ -284,7 +278,7 @@ impl Job {
             disposition,
             next,
             ..
-        } = *decided;
+        } = decided;
         let to_deliver = match disposition {
             Disposition::Accepted if self.order.instead_of.is_none() => changes
                 .iter()
@@ -322,12 +316,14 @@ impl Job {
         };
         // From here on the commit is in the log's hands: half of it must not stay alive here.
         let whole = EndUnlessWhole;
+        let published = shared.tables.begin();
         for change in changes {
             shared.tables.publish(position, change);
         }
         if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
+        drop(published);
         drop(sequence);
         slot.state = Some(next);
         slot.position = position;

@@ -24,13 +24,20 @@ use crate::domain::reference::intake::{Incoming, Lines, parse_batch};
 use crate::domain::reference::read_fact::may_write;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
+use crate::engine::admission::Admission;
 use crate::engine::intake::Batch;
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Puts a batch of facts in place.
-pub async fn put<B>(engine: &Arc<Engine>, actor: Arc<Actor>, headers: &HeaderMap, body: B) -> Answer
+pub async fn put<B>(
+    engine: &Arc<Engine>,
+    actor: Arc<Actor>,
+    headers: &HeaderMap,
+    body: B,
+    bodies: &Arc<Admission>,
+) -> Answer
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -45,7 +52,7 @@ where
     if !is_media_type(headers, "application/json") {
         return unsupported_media_type(manner);
     }
-    let body = match json_body(headers, body, manner).await {
+    let (body, _share) = match json_body(headers, body, bodies, manner).await {
         Ok(body) => body,
         Err(answer) => return *answer,
     };
@@ -104,6 +111,9 @@ where
             Ok(None) => break,
             // What came is in place as far as it went; sending the batch again is safe.
             Ok(Some(Err(_))) | Err(_) => {
+                if let Err(reply) = batch.finish().await {
+                    return Manner::PLAIN.reply(reply, Success::Ok);
+                }
                 return Manner::PLAIN.trouble(
                     StatusCode::REQUEST_TIMEOUT,
                     "request_invalid",

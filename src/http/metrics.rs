@@ -42,6 +42,7 @@ pub struct Series(pub usize);
 pub struct Metrics {
     names: Vec<&'static str>,
     lanes: Box<[Box<[Counts]>]>,
+    shed: AtomicU64,
 }
 
 /// The counts of one series on one lane.
@@ -62,6 +63,7 @@ impl Metrics {
         Self {
             lanes: (0..lanes.max(1)).map(|_| lane()).collect(),
             names,
+            shed: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +82,9 @@ impl Metrics {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS.partition_point(|(bound, _)| *bound < micros);
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.shed.fetch_add(1, Ordering::Relaxed);
+        }
         counts.by_class[class].fetch_add(1, Ordering::Relaxed);
         counts.by_bucket[bucket].fetch_add(1, Ordering::Relaxed);
         counts.micros.fetch_add(micros, Ordering::Relaxed);
@@ -91,6 +96,12 @@ impl Metrics {
         let mut page = Page(String::with_capacity(64 << 10));
         self.requests(&mut page);
         self.latencies(&mut page);
+        page.one(
+            "carebook_requests_shed_total",
+            "counter",
+            "Requests that were answered 429 before any work.",
+            self.shed.load(Ordering::Relaxed),
+        );
         engine(&mut page, figures);
         page.0
     }
@@ -151,7 +162,6 @@ fn engine(page: &mut Page, figures: &Figures) {
         durable,
         live_actors,
         commands_in_flight,
-        commands_shed,
         queued_bytes,
         log_batches,
         log_batch_time,
@@ -166,12 +176,6 @@ fn engine(page: &mut Page, figures: &Figures) {
         gauge,
         "Commands in flight.",
         commands_in_flight,
-    );
-    page.one(
-        "carebook_commands_shed_total",
-        counter,
-        "Commands that were answered 429 before any work.",
-        commands_shed,
     );
     page.one(
         "carebook_durable_position",

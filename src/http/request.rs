@@ -1,5 +1,6 @@
 //! Reading a request: its body, its headers, its command; every fault found, none passed over.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::{AnyCommand, Parts};
 use crate::domain::rejection::Rejection;
+use crate::engine::admission::{Admission, Permit};
 
 /// The most bytes that the body of a command may have.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
@@ -25,6 +27,8 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
+    /// As many bytes of bodies are in flight as may be.
+    Overloaded,
     /// It has more bytes than it may.
     TooLarge,
     /// It did not arrive in time, or broke off.
@@ -45,11 +49,16 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(expected)
 }
 
-/// The whole body, when it has at most [`BODY_BYTES_MAX`] bytes.
+/// The whole body, when it has at most [`BODY_BYTES_MAX`] bytes, and its share of `budget`, the
+/// bytes of bodies that may be in flight.
 ///
 /// # Errors
-/// When it is larger, slower, or breaks off.
-pub async fn whole_body<B>(headers: &HeaderMap, body: B) -> Result<Bytes, BodyError>
+/// When it is larger, slower, or breaks off, or the budget is used up.
+pub async fn whole_body<B>(
+    headers: &HeaderMap,
+    body: B,
+    budget: &Arc<Admission>,
+) -> Result<(Bytes, Permit), BodyError>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -61,9 +70,12 @@ where
     if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(BodyError::TooLarge);
     }
+    // A body that does not say how long it is may be as long as any.
+    let share = Admission::admit(budget, announced.unwrap_or(BODY_BYTES_MAX));
+    let share = share.ok_or(BodyError::Overloaded)?;
     let collected = Limited::new(body, BODY_BYTES_MAX).collect();
     match tokio::time::timeout(BODY_TIMEOUT, collected).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Ok(collected)) => Ok((collected.to_bytes(), share)),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
         Ok(Err(_)) | Err(_) => Err(BodyError::Broken),
     }

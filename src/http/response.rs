@@ -1,5 +1,7 @@
 //! Answers: the one place that knows status codes and the shapes of problems.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{
@@ -9,7 +11,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use crate::base::json::Fault;
-use crate::catalogue::{Invalid, ProblemShape, Row, Success};
+use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::Reply;
@@ -200,6 +202,63 @@ fn success_status(success: Success, disposition: Disposition, replay: bool) -> S
         (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
         (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,
     }
+}
+
+/// The codes that go with one status; none where it is a success.
+pub type Codes = Vec<&'static str>;
+
+/// What an operation can answer with: each status in ascending order, with the codes of its
+/// problems, those of the operation itself in the order in which they are tested.
+///
+/// 202 is not among them: it is for a commit that leaves a side effect on its way, and whether an
+/// operation makes such commits is not in its row.
+#[must_use]
+pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
+    let manner = Manner::of(row);
+    let mut statuses: BTreeMap<u16, Codes> = BTreeMap::new();
+    let mut add = |status: StatusCode, codes: &[&'static str]| {
+        let known = statuses.entry(status.as_u16()).or_default();
+        for code in codes {
+            if !known.contains(code) {
+                known.push(code);
+            }
+        }
+    };
+    for replay in [false, true] {
+        add(success_status(row.success, Disposition::Done, replay), &[]);
+    }
+    add(manner.invalid, &["request_invalid"]);
+    if row.bearer {
+        add(StatusCode::UNAUTHORIZED, &["authentication_required"]);
+        add(
+            StatusCode::FORBIDDEN,
+            &["actor_inactive", "actor_withdrawn"],
+        );
+    }
+    add(StatusCode::REQUEST_TIMEOUT, &["request_invalid"]);
+    add(StatusCode::PAYLOAD_TOO_LARGE, &["body_too_large"]);
+    add(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        &["unsupported_media_type"],
+    );
+    match row.key {
+        KeySource::None => {}
+        KeySource::Header | KeySource::Body => {
+            add(StatusCode::CONFLICT, &["idempotency_key_reused"]);
+        }
+        KeySource::BodyOfAll { reused } => add(StatusCode::CONFLICT, &[reused]),
+    }
+    for (class, code) in row.operation.rejections() {
+        add(manner.status(*class), &[code]);
+    }
+    add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
+    add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);
+    add(StatusCode::SERVICE_UNAVAILABLE, &["service_unavailable"]);
+    // Only what may have been committed can be in doubt, and every commit takes a key.
+    if row.key != KeySource::None {
+        add(StatusCode::SERVICE_UNAVAILABLE, &["outcome_unknown"]);
+    }
+    statuses
 }
 
 struct Problem<'a> {

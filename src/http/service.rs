@@ -17,6 +17,7 @@ use super::token::{Bearer, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::read::Found;
+use crate::engine::admission::{Admission, Permit};
 use crate::engine::{Call, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,7 +32,12 @@ pub struct Service {
     metrics: Arc<Metrics>,
     /// Who acts where no token is looked at.
     nobody: Arc<Actor>,
+    /// Bytes of bodies that may be in flight.
+    bodies: Arc<Admission>,
 }
+
+/// Bytes of bodies that may be in flight; beyond that, requests are shed.
+const BODIES_BYTES_MAX: usize = 256 << 20;
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -66,6 +72,7 @@ impl Service {
             routes: Routes::new(offer),
             metrics,
             nobody: Arc::new(Actor::nobody()),
+            bodies: Arc::new(Admission::new(BODIES_BYTES_MAX)),
         }
     }
 
@@ -171,7 +178,7 @@ impl Service {
             Special::Ready => Manner::PLAIN.unavailable(),
             Special::Metrics => response::metrics(self.metrics.page(&self.engine.figures())),
             Special::PutFacts => match self.actor(headers, Manner::PLAIN) {
-                Ok(actor) => facts::put(&self.engine, actor, headers, body).await,
+                Ok(actor) => facts::put(&self.engine, actor, headers, body, &self.bodies).await,
                 Err(answer) => *answer,
             },
         }
@@ -216,7 +223,7 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
-        let body = match json_body(headers, body, manner).await {
+        let (body, _share) = match json_body(headers, body, &self.bodies, manner).await {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
@@ -261,8 +268,9 @@ impl Service {
 pub(super) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
+    budget: &Arc<Admission>,
     manner: Manner,
-) -> Result<Bytes, Box<Answer>>
+) -> Result<(Bytes, Permit), Box<Answer>>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -270,8 +278,9 @@ where
     if !is_media_type(headers, "application/json") {
         return Err(Box::new(unsupported_media_type(manner)));
     }
-    whole_body(headers, body).await.map_err(|error| {
+    whole_body(headers, body, budget).await.map_err(|error| {
         Box::new(match error {
+            BodyError::Overloaded => manner.overloaded(),
             BodyError::TooLarge => manner.trouble(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body_too_large",

@@ -6,6 +6,7 @@
 //! a key 24 bytes and its share of the table.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -43,13 +44,47 @@ struct State {
 /// The tables.
 #[derive(Default)]
 pub struct Tables {
+    /// Odd while a commit is being published: between two equal even readings, no commit was
+    /// half there.
+    publishing: AtomicU64,
     states: Shards<State>,
     names: Shards<Digest>,
     lists: Shards<Vec<Digest>>,
     keys: Shards<u64>,
 }
 
+/// A commit being published; it is whole when this is dropped.
+pub struct Publishing<'a>(&'a Tables);
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        self.0.publishing.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl Tables {
+    /// Begins to publish a commit of several changes. One commit is published at a time: callers
+    /// hold the log's sequencer.
+    pub fn begin(&self) -> Publishing<'_> {
+        self.publishing.fetch_add(1, Ordering::AcqRel);
+        Publishing(self)
+    }
+
+    /// What `look` sees at one instant, with no commit half published.
+    pub fn at_one_instant<T>(&self, look: impl Fn() -> T) -> T {
+        loop {
+            let before = self.publishing.load(Ordering::Acquire);
+            if before % 2 == 0 {
+                let seen = look();
+                std::sync::atomic::fence(Ordering::Acquire);
+                if self.publishing.load(Ordering::Acquire) == before {
+                    return seen;
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// Puts a change in place that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
         for name in &change.names_left {
@@ -137,5 +172,43 @@ impl Source for Tables {
     fn listed(&self, name: Name) -> Vec<Digest> {
         let shard = self.lists.shard(name.0).read();
         shard.get(&name.0).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_of_two_changes_is_seen_whole_or_not_at_all() {
+        let tables = Tables::default();
+        let keys = [Digest([1; 16]), Digest([2; 16])];
+        let change = |key| Change {
+            kind: 1,
+            key,
+            event: Vec::new(),
+            state: Vec::new(),
+            names_left: Vec::new(),
+            names_taken: Vec::new(),
+            lists_left: Vec::new(),
+            lists_joined: Vec::new(),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for position in 1..=20_000 {
+                    let _whole = tables.begin();
+                    tables.publish(position, change(keys[0]));
+                    tables.publish(position, change(keys[1]));
+                }
+            });
+            let mut last = 0;
+            while last < 20_000 {
+                let seen = tables.at_one_instant(|| keys.map(|key| tables.position(key)));
+                assert_eq!(seen[0], seen[1]);
+                assert!(seen[0] >= last);
+                last = seen[0];
+            }
+        });
     }
 }

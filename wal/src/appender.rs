@@ -17,11 +17,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::Error;
 use crate::format::{RECORD_BYTES_MAX, to_u64};
+use crate::frame::Batched;
 use crate::log::{Log, Options};
 use crate::reader::Reader;
 use crate::segment::{Maker, Prepared, Retired};
 use crate::storage::Lock;
-use crate::writer::{self, Writer};
+use crate::writer::Writer;
 
 /// How often the free space is looked at, and again when it was too little.
 const WATCH: Duration = Duration::from_millis(500);
@@ -105,7 +106,7 @@ struct Shared {
 }
 
 struct Queue {
-    records: Vec<Vec<u8>>,
+    records: Batched,
     next: u64,
     parked: bool,
     /// Why nothing more is taken.
@@ -160,7 +161,7 @@ impl Appender {
         let batch_bytes_max = options.batch_bytes_max.clamp(1, RECORD_BYTES_MAX);
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
-                records: Vec::new(),
+                records: Batched::default(),
                 next: last + 1,
                 parked: false,
                 closed: None,
@@ -347,7 +348,8 @@ impl Sequence<'_> {
     ///
     /// # Errors
     /// [`Failed`], and the record has no position then.
-    pub fn push(&mut self, payload: Vec<u8>) -> Result<u64, Failed> {
+    pub fn push(&mut self, payload: impl AsRef<[u8]>) -> Result<u64, Failed> {
+        let payload = payload.as_ref();
         if let Some(reason) = &self.queue().closed {
             return Err(Failed::Stopped(Arc::clone(reason)));
         }
@@ -432,7 +434,7 @@ impl Journal {
             {
                 let mut queue = self.shared.queue.lock();
                 queue.closed = Some(error.to_string().into());
-                queue.records.clear();
+                queue.records.clear(0);
             }
             let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
         }
@@ -440,12 +442,13 @@ impl Journal {
     }
 
     fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {
-        let mut records = Vec::new();
+        let mut records = Batched::default();
         loop {
             match self.wait(&mut records)? {
                 Task::Write => {
                     self.write(&records, events)?;
-                    records.clear();
+                    // One huge batch must not keep its memory for good.
+                    records.clear(self.batch_bytes_max);
                 }
                 Task::Seal => self.writer.seal()?,
                 Task::Stop => return self.writer.seal(),
@@ -454,7 +457,7 @@ impl Journal {
     }
 
     /// Waits for something to do; takes all records that are queued.
-    fn wait(&mut self, records: &mut Vec<Vec<u8>>) -> Result<Task, Error> {
+    fn wait(&mut self, records: &mut Batched) -> Result<Task, Error> {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue.lock();
         let seal_at = self
@@ -491,14 +494,12 @@ impl Journal {
         }
     }
 
-    fn write(&mut self, records: &[Vec<u8>], events: &mut dyn Events) -> Result<(), Error> {
-        let mut rest = records;
-        while !rest.is_empty() {
-            let (count, frame) = writer::next_batch(rest, self.batch_bytes_max);
+    fn write(&mut self, records: &Batched, events: &mut dyn Events) -> Result<(), Error> {
+        for batch in records.batches(self.batch_bytes_max) {
+            let frame = batch.frame_bytes();
             if !self.writer.fits(frame) {
                 self.next_segment(frame)?;
             }
-            let (batch, behind) = rest.split_at(count);
             let started = Instant::now();
             let last = self.writer.commit(batch)?;
             let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -506,11 +507,11 @@ impl Journal {
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
             let left = self.writer.left();
             self.shared.room.left.store(left, Ordering::Relaxed);
-            let bytes = batch.iter().map(Vec::len).sum();
-            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared
+                .queued_bytes
+                .fetch_sub(batch.payload_bytes(), Ordering::Relaxed);
             self.shared.durable.store(last, Ordering::Release);
             events.durable(last);
-            rest = behind;
         }
         Ok(())
     }

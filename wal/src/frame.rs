@@ -23,7 +23,9 @@
 //! of its segment; its payload is the digest before it. A seal says only that
 //! everything before it is durable.
 
-use crate::format::{Chain, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_usize};
+use crate::format::{
+    Chain, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_u64, to_usize,
+};
 
 pub(crate) const HEADER: usize = 72;
 const ALIGN: usize = 8;
@@ -163,26 +165,87 @@ pub(crate) struct Place {
     pub(crate) seed: u32,
 }
 
+/// Records one after the other, each with its length before it: what a data frame carries.
+///
+/// They are kept in one piece, so that callers free what they allocated on their own threads, and
+/// the journal thread neither frees nor visits single records.
+#[derive(Default)]
+pub(crate) struct Batched {
+    bytes: Vec<u8>,
+    /// Where each record ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Batched {
+    pub(crate) fn of(records: &[Vec<u8>]) -> Self {
+        let mut all = Self::default();
+        for record in records {
+            all.push(record);
+        }
+        all
+    }
+
+    pub(crate) fn push(&mut self, record: &[u8]) {
+        self.bytes
+            .extend_from_slice(&to_u32(record.len()).to_le_bytes());
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Forgets the records, and the memory beyond `keep_bytes`.
+    pub(crate) fn clear(&mut self, keep_bytes: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(keep_bytes);
+        self.ends.clear();
+    }
+
+    /// The records cut into batches, none with more than `bytes_max` bytes of records unless it is
+    /// one record.
+    pub(crate) fn batches(&self, bytes_max: usize) -> impl Iterator<Item = Batch<'_>> {
+        let mut first = 0_usize;
+        std::iter::from_fn(move || {
+            let begin = first.checked_sub(1).map_or(0, |last| self.ends[last]);
+            let rest = self.ends.get(first..).filter(|rest| !rest.is_empty())?;
+            let fitting = rest.partition_point(|end| end - begin <= bytes_max);
+            let count = fitting.max(1);
+            first += count;
+            Some(Batch {
+                bytes: &self.bytes[begin..rest[count - 1]],
+                count,
+            })
+        })
+    }
+}
+
+/// Some records that become one frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    bytes: &'a [u8],
+    pub(crate) count: usize,
+}
+
+impl Batch<'_> {
+    /// The length of the frame.
+    pub(crate) fn frame_bytes(self) -> u64 {
+        to_u64(frame_bytes(self.bytes.len()))
+    }
+
+    /// Bytes of the records, without the lengths before them.
+    pub(crate) fn payload_bytes(self) -> usize {
+        self.bytes.len() - self.count * RECORD_OVERHEAD
+    }
+}
+
 /// Appends a data frame to `buffer`; the digest moves on.
-pub(crate) fn push_data(
-    buffer: &mut Vec<u8>,
-    place: Place,
-    chain: &mut Chain,
-    records: &[Vec<u8>],
-) {
-    push(
-        buffer,
-        KIND_DATA,
-        place,
-        chain,
-        to_u32(records.len()),
-        |buffer| {
-            for record in records {
-                buffer.extend_from_slice(&to_u32(record.len()).to_le_bytes());
-                buffer.extend_from_slice(record);
-            }
-        },
-    );
+pub(crate) fn push_data(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain, batch: Batch<'_>) {
+    let count = to_u32(batch.count);
+    push(buffer, KIND_DATA, place, chain, count, |buffer| {
+        buffer.extend_from_slice(batch.bytes);
+    });
 }
 
 /// Appends a seal to `buffer`; the digest moves on.
@@ -272,14 +335,17 @@ mod tests {
 
     #[test]
     fn a_frame_gives_back_its_records() {
-        for records in [
-            vec![],
-            vec![vec![]],
-            vec![vec![1, 2, 3], vec![], vec![0; 100]],
-        ] {
+        for records in [vec![vec![]], vec![vec![1, 2, 3], vec![], vec![0; 100]]] {
             let mut buffer = Vec::new();
             let mut chain = [3; 16];
-            push_data(&mut buffer, PLACE, &mut chain, &records);
+            let batched = Batched::of(&records);
+            let batch = batched.batches(usize::MAX).next().unwrap();
+            assert_eq!(
+                batch.payload_bytes(),
+                records.iter().map(Vec::len).sum::<usize>()
+            );
+            push_data(&mut buffer, PLACE, &mut chain, batch);
+            assert_eq!(batch.frame_bytes(), to_u64(buffer.len()));
             let header = sound(&buffer);
             assert_eq!(header.bytes(), u64::try_from(buffer.len()).unwrap());
             assert!(header.payload_is_sound(&buffer, PLACE.seed));
@@ -296,6 +362,22 @@ mod tests {
     }
 
     #[test]
+    fn records_are_cut_into_batches_of_at_most_so_many_bytes_unless_one_has_more() {
+        let batched = Batched::of(&[vec![0; 6], vec![0; 6], vec![0; 50], vec![], vec![0; 6]]);
+        let counts = |bytes_max| -> Vec<_> {
+            batched
+                .batches(bytes_max)
+                .map(|batch| batch.count)
+                .collect()
+        };
+        assert_eq!(counts(20), [2, 1, 2]);
+        assert_eq!(counts(19), [1, 1, 1, 2]);
+        assert_eq!(counts(0), [1; 5]);
+        assert_eq!(counts(usize::MAX), [5]);
+        assert_eq!(Batched::default().batches(10).count(), 0);
+    }
+
+    #[test]
     fn marks_have_the_length_that_is_set_aside_for_them() {
         let mut buffer = Vec::new();
         push_seal(&mut buffer, PLACE, &mut [0; 16]);
@@ -308,7 +390,9 @@ mod tests {
     #[test]
     fn every_flipped_bit_of_a_frame_is_found() {
         let mut buffer = Vec::new();
-        push_data(&mut buffer, PLACE, &mut [3; 16], &[vec![7; 21], vec![]]);
+        let batched = Batched::of(&[vec![7; 21], vec![]]);
+        let batch = batched.batches(usize::MAX).next().unwrap();
+        push_data(&mut buffer, PLACE, &mut [3; 16], batch);
         for bit in 0..buffer.len() * 8 {
             let mut flipped = buffer.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::appender::{Appender, Events};
 use crate::error::Error;
 use crate::format::RECORD_BYTES_MAX;
+use crate::frame::Batched;
 use crate::lock;
 use crate::manifest::Manifest;
 use crate::reader::{Index, Reader};
@@ -14,7 +15,7 @@ use crate::segment::Maker;
 use crate::storage::{Lock, Storage};
 use crate::survey::{self, Report, Survey, TornTail, Visitor};
 use crate::verify::no_manifest;
-use crate::writer::{self, Writer};
+use crate::writer::Writer;
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -143,8 +144,10 @@ impl Log {
         if records.is_empty() {
             return Ok(self.last_position());
         }
-        let (count, frame) = writer::next_batch(records, usize::MAX);
-        debug_assert_eq!(count, records.len());
+        let records = Batched::of(records);
+        let mut batches = records.batches(usize::MAX);
+        let batch = batches.next().expect("some records make one batch");
+        let frame = batch.frame_bytes();
         if !self.writer.fits(frame) {
             let prepared = match self.maker.prepare(frame, None) {
                 Ok(prepared) => prepared.expect("without a bound on its size a segment is made"),
@@ -158,7 +161,7 @@ impl Log {
                 Err(unused) => self.maker.give_up(&unused),
             }
         }
-        let done = self.writer.commit(records);
+        let done = self.writer.commit(batch);
         self.failed = done.is_err();
         done
     }

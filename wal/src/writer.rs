@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, to_u64};
-use crate::frame::{self, Place, RECORD_OVERHEAD, SEAL_BYTES};
+use crate::frame::{self, Batch, Place, SEAL_BYTES};
 use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
@@ -93,14 +93,14 @@ impl Writer {
 
     /// Writes and syncs one batch that fits; gives the last position in it.
     /// An error is final.
-    pub(crate) fn commit(&mut self, records: &[Vec<u8>]) -> Result<u64, Error> {
+    pub(crate) fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
         self.begin();
         let frame_at = self.offset + to_u64(self.buffer.len());
         let place = self.place();
-        frame::push_data(&mut self.buffer, place, &mut self.chain, records);
+        frame::push_data(&mut self.buffer, place, &mut self.chain, batch);
         self.flush()?;
         self.reader.note(self.next, self.segment.number, frame_at);
-        self.next += to_u64(records.len());
+        self.next += to_u64(batch.count);
         self.unsealed = true;
         Ok(self.next - 1)
     }
@@ -153,19 +153,4 @@ impl Writer {
         self.offset += to_u64(self.buffer.len());
         Ok(())
     }
-}
-
-/// How many of the records make the next batch, and the length of its frame.
-pub(crate) fn next_batch(records: &[Vec<u8>], batch_bytes_max: usize) -> (usize, u64) {
-    let mut payload = 0;
-    let mut count = 0;
-    for record in records {
-        let bytes = record.len() + RECORD_OVERHEAD;
-        if count > 0 && payload + bytes > batch_bytes_max {
-            break;
-        }
-        payload += bytes;
-        count += 1;
-    }
-    (count, to_u64(frame::frame_bytes(payload)))
 }

@@ -98,8 +98,8 @@ pub struct Eligibility {
     pub provider_issue_allowed: bool,
 }
 
-/// Decides on a cash receipt for an obligation of this purpose under this plan (decisions EP17;
-/// the pre-registration of a payment freezes the same decision).
+/// Decides on a cash receipt for an obligation of this purpose under this plan. The
+/// pre-registration of a payment freezes the same decision.
 #[must_use]
 pub fn eligibility(
     plan: &PaymentProductPlan,

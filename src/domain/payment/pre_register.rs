@@ -241,7 +241,7 @@ fn fee_snapshot(
     }
 }
 
-/// The fee on an amount, in won, halves rounded up (decisions EP20).
+/// The fee on an amount, in won, halves rounded up.
 fn fee(amount_krw: i64, rate: BasisPoints) -> i64 {
     let whole = i128::from(BasisPoints::WHOLE);
     let product = i128::from(amount_krw) * i128::from(rate.number());

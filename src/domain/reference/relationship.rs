@@ -1,9 +1,9 @@
 //! `relationship`: what the authorization service says of a subject, such as that it is a finance
 //! operator of a branch.
 //!
-//! The fact's own identifier says nothing. A relationship that is applied is found by what it
-//! says, so it is a name: one applied fact to an object, relation and subject. One that is revoked
-//! gives the name up, so that the relationship can be applied again under another identifier.
+//! The fact's own identifier says nothing. A relationship is found by what it says: the facts that
+//! apply it stand in the list of its object, relation and subject, and it holds as long as one
+//! does. One that is revoked leaves the list.
 
 use super::FactKind;
 use crate::base::text::Text;

@@ -1,0 +1,173 @@
+//! Prints `docs/operations.md` from the catalogue. A test holds the file to what this prints:
+//!
+//! ```text
+//! cargo run --example operations_table > docs/operations.md
+//! ```
+
+use std::fmt::Write as _;
+
+use carebook::catalogue::{
+    FACTS, KeySource, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
+};
+use carebook::http::response::statuses;
+
+/// Statuses whose codes are the same for every operation; they are told once.
+const COMMON: [u16; 7] = [401, 408, 413, 415, 429, 500, 503];
+
+const INTRODUCTION: &str = "\
+# Operations, reads, kinds
+
+Printed by `cargo run --example operations_table` from the catalogue, `src/catalogue.rs`; a test
+compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
+
+## Operations
+
+A *key* is the key of idempotency: in the header `Idempotency-Key`, or in the body. A status stands
+with the codes of its problems; the operation's own stand in the order in which they are tested.
+";
+
+const COMMON_CODES: &str = "\
+### What every operation can answer
+
+| status | code | when |
+|---|---|---|
+| 401 | `authentication_required` | there is no token, or it is refused; never where the table says that no token is looked at |
+| 403 | `actor_inactive`, `actor_withdrawn` | the actor's lifecycle; never where no token is looked at |
+| 408 | `request_invalid` | the body did not arrive whole within 20 seconds; nothing was done |
+| 413 | `body_too_large` | the body has more than 1 MiB |
+| 415 | `unsupported_media_type` | the body is not `application/json` |
+| 429 | `overloaded` | shed before any work |
+| 500 | `internal_error` | a fault of the service; nothing was done |
+| 503 | `service_unavailable` | the disk has no room, the log has failed, or the service is ending; nothing was done |
+| 503 | `outcome_unknown` | the log failed before the commit was durable: send it again under the same key; never where there is no key |
+
+A path that is not known is 404 `route_not_found`, a method that a path does not have 405
+`method_not_allowed`. A head that cannot be read is answered by the HTTP library, 400 or 431 without
+a body.
+
+| shape of problems | members |
+|---|---|
+| full | `status`, `code`, `message`, `fieldErrors`, `conflictingFieldPaths`, `retryable` |
+| profile | `status`, `code`, `retryable` |
+| invitation | `status`, `code`, `message`, `retryable` |
+
+A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` in the place of the code,
+`draftId`, `expectedDraftRevision`, `currentDraftRevision`,
+`reservationDraftStepAuthorityProjectionId`, `expectedReviewRevision`, `currentReviewRevision`,
+`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` would answer 202
+where a side effect is left pending; with the embedded directory each is completed in the commit.
+";
+
+const READS_INTRODUCTION: &str = "\
+## Reads
+
+All `GET`, with a token. 200 with an `ETag`; 304 for a matching `If-None-Match`; 401; 403
+`actor_inactive` and `actor_withdrawn`; 404 `not_found` for what does not exist and for what the
+actor may not see; 503 `service_unavailable` when the log has failed. Where a read itself answers
+403, it is `permission_denied`.
+
+| read | path | shape of problems |
+|---|---|---|
+";
+
+const BESIDE: &str = "\
+Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process answers) and
+`GET /readyz` (commands are taken; else 503), the last two without a token.
+";
+
+const KINDS_INTRODUCTION: &str = "\
+## Kinds of resources
+
+The tag stands in the log and never changes.
+
+| tag | kind | reference facts come in to it |
+|---|---|---|
+";
+
+fn main() {
+    print!("{}", page());
+}
+
+/// The page.
+pub fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    page.push_str(
+        "\n| no. | operation | request | key | problems | answers |\n|---|---|---|---|---|---|\n",
+    );
+    for row in OPERATIONS {
+        let method = match row.method {
+            Method::Post => "POST",
+            Method::Patch => "PATCH",
+        };
+        let token = if row.bearer { "" } else { "<br>no token" };
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | `{method} {}`{token} | {} | {} | {} |",
+            row.tag,
+            row.name,
+            row.path,
+            key(row),
+            shape(row.problem),
+            answers(row)
+        );
+    }
+    let _ = write!(page, "\n{COMMON_CODES}\n{READS_INTRODUCTION}");
+    for row in READS {
+        let _ = writeln!(
+            page,
+            "| `{}` | `{}` | {} |",
+            row.name,
+            row.path,
+            shape(row.problem)
+        );
+    }
+    let _ = write!(page, "\n{BESIDE}\n{KINDS_INTRODUCTION}");
+    for resource in RESOURCES {
+        let kind = resource.kind();
+        let holds_facts = FACTS.iter().any(|fact| fact.kind() == kind);
+        let facts = if holds_facts { "yes" } else { "" };
+        let _ = writeln!(page, "| {} | `{}` | {facts} |", kind.tag, kind.name);
+    }
+    page
+}
+
+fn key(row: &Row) -> &'static str {
+    match row.key {
+        KeySource::Header => "header",
+        KeySource::Body => "body",
+        KeySource::BodyOfAll { .. } => "body, one scope for all subjects",
+        KeySource::None => "none: it only reads",
+    }
+}
+
+fn shape(problem: ProblemShape) -> &'static str {
+    match problem {
+        ProblemShape::Full => "full",
+        ProblemShape::Profile => "profile",
+        ProblemShape::Invitation => "invitation",
+    }
+}
+
+/// The statuses, each with its codes where they are not those of every operation.
+fn answers(row: &Row) -> String {
+    let mut cells = Vec::new();
+    let mut common = Vec::new();
+    for (status, codes) in statuses(row) {
+        let own: Vec<_> = codes
+            .iter()
+            .filter(|code| !matches!(**code, "actor_inactive" | "actor_withdrawn"))
+            .map(|code| format!("`{code}`"))
+            .collect();
+        if COMMON.contains(&status) {
+            common.push(status.to_string());
+        } else if status == 200 && row.success == Success::CreatedOnce {
+            cells.push("200 for a replay".to_owned());
+        } else if own.is_empty() {
+            cells.push(status.to_string());
+        } else {
+            cells.push(format!("{status} {}", own.join(", ")));
+        }
+    }
+    cells.push(common.join(", "));
+    cells.join("<br>")
+}

@@ -1,0 +1,187 @@
+//! The documents say what is: commands, flags, links and the table of operations are compared with
+//! what they speak of.
+
+#[path = "../examples/operations_table.rs"]
+#[allow(dead_code)]
+mod operations_table;
+
+use std::path::{Path, PathBuf};
+
+use carebook::catalogue::{OPERATIONS, READS};
+
+use crate::support::carebook;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(file: impl AsRef<Path>) -> String {
+    let file = root().join(file);
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The lines of the first block of shell commands in `page`.
+fn first_commands(page: &str) -> Vec<&str> {
+    let block = page.split("```sh\n").nth(1).unwrap();
+    block.split("```").next().unwrap().lines().collect()
+}
+
+/// The documents of the project: README, CHANGELOG, and all of docs/.
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![
+        "README.md".into(),
+        "CHANGELOG.md".into(),
+        "wal/README.md".into(),
+    ];
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_readme_s_two_commands_are_what_the_gate_runs() {
+    let readme = text("README.md");
+    let commands = first_commands(&readme);
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    let gate = text(".ci/run");
+    for command in commands {
+        let runs = |line: &str| line.contains(command) && !line.trim_start().starts_with('#');
+        assert!(gate.lines().any(runs), "the gate does not run: {command}");
+    }
+}
+
+#[test]
+fn the_table_of_operations_is_the_catalogue_s() {
+    let file = "docs/operations.md";
+    let page = operations_table::page();
+    for row in OPERATIONS {
+        assert!(page.contains(&format!("`{}`", row.name)), "{}", row.name);
+        assert!(page.contains(&format!(" {}`", row.path)), "{}", row.path);
+    }
+    for row in READS {
+        assert!(page.contains(&format!("`{}`", row.path)), "{}", row.path);
+    }
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(root().join(file), &page).unwrap();
+    }
+    assert!(
+        text(file) == page,
+        "{file} is not what the catalogue says; REWRITE_DOCS=1 cargo test docs::"
+    );
+}
+
+#[test]
+fn every_flag_that_the_readme_names_exists() {
+    let readme = text("README.md");
+    let flags = readme.split("| flag |").nth(1).unwrap();
+    let flags: Vec<_> = flags
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .flat_map(|line| line.split('`'))
+        .filter(|word| word.starts_with("--"))
+        .map(|word| word.split(' ').next().unwrap())
+        .collect();
+    assert!(flags.len() > 5, "{flags:?}");
+    let help = carebook().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for flag in flags {
+        assert!(help.contains(flag), "serve has no {flag}");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut checked = 0;
+    for document in documents() {
+        let page = text(&document);
+        let folder = root().join(document.parent().unwrap());
+        for link in page.split("](").skip(1) {
+            let target = link.split(')').next().unwrap();
+            if target.contains("://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() {
+                root().join(&document)
+            } else {
+                folder.join(file)
+            };
+            assert!(path.exists(), "{}: {target}", document.display());
+            if !anchor.is_empty() {
+                let linked = std::fs::read_to_string(&path).unwrap();
+                let anchors: Vec<_> = linked.lines().filter_map(anchor_of).collect();
+                assert!(
+                    anchors.iter().any(|known| known == anchor),
+                    "{}: {target}: {anchors:?}",
+                    document.display()
+                );
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 10, "{checked} links");
+}
+
+/// The anchor of a heading.
+fn anchor_of(line: &str) -> Option<String> {
+    let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
+    let mut anchor = String::new();
+    for character in heading.to_lowercase().chars() {
+        match character {
+            ' ' => anchor.push('-'),
+            '-' | '_' => anchor.push(character),
+            other if other.is_alphanumeric() => anchor.push(other),
+            _ => {}
+        }
+    }
+    Some(anchor)
+}
+
+#[test]
+fn files_that_the_documents_name_are_there() {
+    let mut checked = 0;
+    for document in documents() {
+        for word in text(&document).split('`').skip(1).step_by(2) {
+            let is_source = ["src/", "wal/", "tests/", "examples/", ".ci/"]
+                .iter()
+                .any(|folder| word.starts_with(folder));
+            if !is_source || word.contains([' ', '<', '*', '{', '…']) {
+                continue;
+            }
+            checked += 1;
+            // The log crate's document speaks of its own files.
+            let folders = [root(), &root().join(document.parent().unwrap())];
+            let is_there = folders.iter().any(|folder| folder.join(word).exists());
+            assert!(is_there, "{}: {word}", document.display());
+        }
+    }
+    assert!(checked > 10, "{checked} files");
+}
+
+#[test]
+fn decisions_are_numbered_without_gaps_and_each_is_listed() {
+    let mut names: Vec<_> = std::fs::read_dir(root().join("docs/decisions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .collect();
+    names.sort();
+    assert!(!names.is_empty());
+    let list = text("docs/decisions/README.md");
+    for (number, name) in (1..).zip(&names) {
+        assert!(name.starts_with(&format!("{number:04}-")), "{name}");
+        assert!(list.contains(&format!("]({name})")), "{name} is not listed");
+    }
+}
