@@ -1,9 +1,10 @@
-//! The floors of the crate: each uses those before it and none after it.
+//! The floors of the program: what stands on what, read from its source.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The floors, lowest first.
+use crate::support::files;
+
+/// From the lowest to the highest; each may name those below it.
 const FLOORS: [&str; 7] = [
     "base",
     "domain",
@@ -14,95 +15,206 @@ const FLOORS: [&str; 7] = [
     "cli",
 ];
 
-/// The floors that may use the log crate.
-const ON_THE_LOG: [&str; 2] = ["engine", "cli"];
-
-/// Files of Rust under `folder`.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// The modules that exist for tests only: declared under `#[cfg(test)]` in a file of their folder.
-fn for_tests_only(files: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    for file in files {
-        let text = std::fs::read_to_string(file).unwrap();
-        let mut lines = text.lines().map(str::trim);
-        while let Some(line) = lines.next() {
-            if line != "#[cfg(test)]" {
-                continue;
+/// Every file of the program: its path below `src`, and its code without comments and tests.
+fn code() -> Vec<(String, String)> {
+    let source = source();
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "rs");
+    files(&source)
+        .into_iter()
+        .filter(is_rust)
+        .map(|path| {
+            let name = path.strip_prefix(&source).unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            (name.to_owned(), without_tests(&text))
+        })
+        .filter(|(name, _)| !is_test_module(name))
+        .collect()
+}
+
+/// Files that are compiled for tests alone.
+fn is_test_module(name: &str) -> bool {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let module = file.strip_suffix(".rs").unwrap();
+    let parent = match folder {
+        "" => source().join("lib.rs"),
+        folder => source().join(folder).join("mod.rs"),
+    };
+    let parent = std::fs::read_to_string(parent).unwrap_or_default();
+    let lines: Vec<_> = parent.lines().map(str::trim).collect();
+    let declared = lines
+        .iter()
+        .position(|line| line.ends_with(&format!("mod {module};")));
+    declared.is_some_and(|line| {
+        let attributes = lines[..line].iter().rev();
+        let mut attributes = attributes.take_while(|line| line.starts_with("#["));
+        attributes.any(|attribute| attribute.contains("cfg(test)"))
+    })
+}
+
+/// The code up to its tests, which stand at the end, without comments.
+fn without_tests(text: &str) -> String {
+    let mut code = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == "#[cfg(test)]" {
+            let item = lines.by_ref().find(|line| !line.starts_with("#["));
+            if item.is_some_and(|item| item.starts_with("mod tests")) {
+                break;
             }
-            let declared = lines.by_ref().find(|line| !line.starts_with("#["));
-            let name = declared
-                .and_then(|line| line.strip_suffix(';'))
-                .and_then(|line| line.split_once("mod "))
-                .map(|(_, name)| name);
-            if let Some(name) = name {
-                found.insert(file.with_file_name(format!("{name}.rs")));
+            continue;
+        }
+        let line = line.split("//").next().unwrap_or_default();
+        code.push_str(line);
+        code.push('\n');
+    }
+    code
+}
+
+fn floor(name: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| *floor == name)
+}
+
+/// The floors that the code names as `crate::…`, also in a list `crate::{…}`.
+fn named(code: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    for after in code.split("crate::").skip(1) {
+        let word = |text: &str| -> String {
+            let is_word = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '_';
+            text.trim_start().chars().take_while(is_word).collect()
+        };
+        match after.strip_prefix('{') {
+            None => found.extend(floor(&word(after))),
+            Some(list) => {
+                let mut depth = 0;
+                let mut item = String::new();
+                for letter in list.chars() {
+                    match letter {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => found.extend(floor(&word(&std::mem::take(&mut item)))),
+                        _ => {}
+                    }
+                    if letter != ',' || depth > 0 {
+                        item.push(letter);
+                    }
+                }
+                found.extend(floor(&word(&item)));
             }
         }
     }
     found
 }
 
-/// The code of a file without its comments and its tests, which stand at its end.
-fn code(text: &str) -> String {
-    let tests = text.find("#[cfg(test)]\n#[allow(clippy::unwrap_used");
-    let tests = tests.or_else(|| text.find("#[cfg(test)]\nmod tests"));
-    text[..tests.unwrap_or(text.len())]
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect::<Vec<_>>()
-        .join("\n")
+#[test]
+fn no_floor_stands_on_one_above_it() {
+    let mut arrows = 0;
+    let mut seen = [false; FLOORS.len()];
+    for (name, code) in code() {
+        let first = name.split(['/', '.']).next().unwrap();
+        let Some(own) = floor(first) else {
+            assert!(
+                matches!(name.as_str(), "lib.rs" | "main.rs"),
+                "{name} is on no floor"
+            );
+            continue;
+        };
+        seen[own] = true;
+        for other in named(&code) {
+            arrows += 1;
+            assert!(
+                other <= own,
+                "{name} names {}, which is above it",
+                FLOORS[other]
+            );
+        }
+    }
+    assert_eq!(seen, [true; FLOORS.len()]);
+    assert!(arrows > 100, "{arrows} arrows: the source is read wrongly");
 }
 
 #[test]
-fn no_floor_uses_one_above_it() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources(&src, &mut files);
-    let skipped = for_tests_only(&files);
-    assert!(!skipped.is_empty(), "the scenarios are for tests only");
-    let mut uses = 0;
-    for file in files.iter().filter(|file| !skipped.contains(*file)) {
-        let inside = file.strip_prefix(&src).unwrap();
-        let first = inside.iter().next().unwrap().to_str().unwrap();
-        let name = first.trim_end_matches(".rs");
-        let Some(own) = FLOORS.iter().position(|floor| *floor == name) else {
-            assert!(matches!(name, "lib" | "main"), "{name} is on no floor");
-            continue;
-        };
-        let code = code(&std::fs::read_to_string(file).unwrap());
-        for (height, floor) in FLOORS.iter().enumerate() {
-            let is_used = code.contains(&format!("crate::{floor}::"))
-                || code.contains(&format!("crate::{floor};"))
-                || code.contains(&format!("crate::{floor} "));
-            uses += usize::from(is_used);
-            assert!(
-                height <= own || !is_used,
-                "{} is on the floor {name} and uses {floor}",
-                inside.display()
-            );
-        }
-        let on_the_log = code.contains("wal::");
+fn the_arrows_of_a_list_are_all_read() {
+    let base_and_http = vec![0, 5];
+    assert_eq!(
+        named("use crate::{base::{json, text}, members, http};"),
+        base_and_http
+    );
+    assert_eq!(named("crate::base::x crate::http::y"), base_and_http);
+    assert!(named("use crate::{members, rejections};").is_empty());
+}
+
+/// The files whose code has one of the words.
+fn naming(words: &[&str]) -> Vec<String> {
+    let has = |code: &str| words.iter().any(|word| code.contains(word));
+    let code = code().into_iter();
+    code.filter(|(_, code)| has(code))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[test]
+fn one_file_knows_how_values_become_bytes_in_the_log() {
+    assert_eq!(naming(&["bincode"]), ["base/codec.rs"]);
+}
+
+#[test]
+fn the_clock_is_read_by_the_engine_and_the_command_line() {
+    let readers = naming(&["SystemTime::now", "Utc::now", "Local::now", "UNIX_EPOCH"]);
+    assert!(
+        readers.contains(&"engine/clock.rs".to_owned()),
+        "{readers:?}"
+    );
+    for name in readers {
         assert!(
-            !on_the_log || ON_THE_LOG.contains(&name),
-            "{} uses the log",
-            inside.display()
-        );
-        let codec = Path::new("base/codec.rs");
-        assert!(
-            !code.contains("bincode::") || inside == codec,
-            "{} names the codec's package",
-            inside.display()
+            name == "engine/clock.rs" || name.starts_with("cli/"),
+            "{name}"
         );
     }
-    assert!(uses > 50, "{uses} uses found");
+    // Stopwatches measure patience, and decide nothing: they stay out of the lower floors.
+    for name in naming(&["Instant::now("]) {
+        let own = floor(name.split('/').next().unwrap()).unwrap();
+        assert!(own >= floor("engine").unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn only_the_front_speaks_http_and_only_the_command_line_prints() {
+    for name in naming(&["hyper::", "StatusCode", "http_body"]) {
+        assert!(
+            name.starts_with("http/") || name.starts_with("cli/"),
+            "{name}"
+        );
+    }
+    for name in naming(&["println!", "print!(", "std::process::exit"]) {
+        assert!(name.starts_with("cli/"), "{name}");
+    }
+    for name in naming(&[
+        "std::fs",
+        "tokio::fs",
+        "TcpStream",
+        "TcpListener",
+        "std::env",
+    ]) {
+        assert!(
+            name.starts_with("http/") || name.starts_with("cli/"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn only_the_engine_and_the_command_line_use_the_log() {
+    let users = naming(&["wal::"]);
+    assert!(!users.is_empty());
+    for name in users {
+        assert!(
+            name.starts_with("engine/") || name.starts_with("cli/"),
+            "{name}"
+        );
+    }
 }

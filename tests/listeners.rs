@@ -79,7 +79,7 @@ fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
         Client::connect(server.internal.as_ref().unwrap()),
     );
     for row in OPERATIONS {
-        let path = row.path.replace('{', "").replace('}', "");
+        let path = row.path.replace(['{', '}'], "");
         let method = match row.method {
             catalogue::Method::Post => "POST",
             catalogue::Method::Patch => "PATCH",

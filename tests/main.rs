@@ -3,9 +3,13 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod cli;
+mod concurrency;
+mod contract;
 mod demo;
 mod docs;
 mod floors;
+mod http;
 mod listeners;
 mod operations;
 mod service;

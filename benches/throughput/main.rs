@@ -8,11 +8,13 @@
 //!
 //! Starts the release server as a process of its own on a fresh directory, drives it from this
 //! process over kept-alive connections, one request in flight on each (a closed loop), and checks
-//! the status of every answer.
+//! the status of every answer. In the same run, so that the ratio means something: the limit, a
+//! bare server that does the least a service with these promises has to do (`limit.rs`).
 
 #![allow(clippy::unwrap_used)]
 
 mod driver;
+mod limit;
 mod server;
 mod workload;
 
@@ -35,6 +37,9 @@ struct Arguments {
     /// Prints JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Is the limit that is measured beside the service; the bench starts this itself.
+    #[arg(long, hide = true, value_name = "DIR")]
+    serve_limit: Option<std::path::PathBuf>,
     /// What cargo passes to every bench.
     #[arg(long, hide = true)]
     bench: bool,
@@ -42,8 +47,16 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
+    if let Some(directory) = &arguments.serve_limit {
+        return limit::serve(directory);
+    }
     let mut rows = Vec::new();
     for run in 1..=arguments.runs {
+        let limit = server::Server::start_limit();
+        let requests = workload::request_deposits(&limit, arguments.commands);
+        let figures = driver::run(limit.address(), arguments.connections, requests, 201);
+        rows.push(("the limit, as EP9", run, figures));
+        drop(limit);
         let server = server::Server::start();
         let requests = workload::request_deposits(&server, arguments.commands);
         let opened = driver::run(server.address(), arguments.connections, requests, 201);

@@ -23,17 +23,31 @@ impl Server {
         let key = SigningKey::generate(SigningAlgorithm::Es256).unwrap();
         let jwks = directory.path().join("jwks.json");
         std::fs::write(&jwks, key.jwks()).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carebook"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carebook"));
+        command
             .arg("serve")
             .arg("--data")
             .arg(directory.path().join("data"))
             .arg("--jwks")
             .arg(jwks)
             .args(["--listen", "127.0.0.1:0"])
-            .env("RUST_LOG", "warn")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .env("RUST_LOG", "warn");
+        Self::spawn(command, key, directory)
+    }
+
+    /// The limit, in a process of its own too.
+    pub(crate) fn start_limit() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let key = SigningKey::generate(SigningAlgorithm::Es256).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .arg("--serve-limit")
+            .arg(directory.path().join("data"));
+        Self::spawn(command, key, directory)
+    }
+
+    fn spawn(mut command: Command, key: SigningKey, directory: TempDir) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)

@@ -61,6 +61,17 @@ impl<'a> Json<'a> {
     /// # Errors
     /// When the bytes are no JSON text, or nest deeper than [`NESTING_MAX`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        match Self::parse_in_range(bytes) {
+            // JSON numbers have no bounds, the parser's have those of a double: a number beyond
+            // them is read as one that is too large, with a place of its own.
+            Err(Malformed(fault)) if fault.starts_with("number out of range") => {
+                Json::parse_in_range(&with_numbers_capped(bytes)).map(Json::into_owned)
+            }
+            parsed => parsed,
+        }
+    }
+
+    fn parse_in_range(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let value = Level(0)
             .deserialize(&mut deserializer)
@@ -70,6 +81,84 @@ impl<'a> Json<'a> {
             .map_err(|error| Malformed(error.to_string()))?;
         Ok(value)
     }
+
+    /// The same tree, which borrows from nothing.
+    fn into_owned(self) -> Json<'static> {
+        let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::Bool(value),
+            Self::Int(value) => Json::Int(value),
+            Self::TooLarge => Json::TooLarge,
+            Self::Fraction(value) => Json::Fraction(value),
+            Self::Text(value) => Json::Text(text(value)),
+            Self::Array(items) => Json::Array(items.into_iter().map(Json::into_owned).collect()),
+            Self::Object(members) => Json::Object(
+                members
+                    .into_iter()
+                    .map(|(name, value)| (text(name), value.into_owned()))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// The text with each number that no double holds replaced by one beyond 64 bits. What is no
+/// number of JSON's stays as it is, to be refused.
+fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
+    const BEYOND_64_BITS: &[u8] = b"1e300";
+    let mut text = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    let mut in_string = false;
+    while let Some((&first, after)) = rest.split_first() {
+        let length = match first {
+            b'\\' if in_string => 2.min(rest.len()),
+            b'0'..=b'9' if !in_string => {
+                let is_number =
+                    |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+                let length = rest.iter().take_while(|byte| is_number(byte)).count();
+                if is_beyond_doubles(&rest[..length]) {
+                    text.extend_from_slice(BEYOND_64_BITS);
+                    rest = &rest[length..];
+                    continue;
+                }
+                length
+            }
+            b'"' => {
+                in_string = !in_string;
+                1
+            }
+            _ => 1,
+        };
+        debug_assert!(length > 0 && length <= 1 + after.len());
+        text.extend_from_slice(&rest[..length]);
+        rest = &rest[length..];
+    }
+    text
+}
+
+/// Whether it is a number of JSON's form (RFC 8259 section 6, without its sign) that is larger
+/// than every double.
+fn is_beyond_doubles(token: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(token) else {
+        return false;
+    };
+    let all_digits =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
+    all_digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(all_digits)
+        && exponent.is_none_or(all_digits)
+        && text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
 /// How many arrays and objects stand around the value that comes next.
@@ -851,5 +940,47 @@ mod tests {
         let members: Vec<_> = (0..5_000).map(|n| format!("\"m{n}\":0")).collect();
         let text = format!("{{{}}}", members.join(","));
         assert_eq!(faults::<Inner>(&text).len(), FAULTS_MAX);
+    }
+
+    #[test]
+    fn a_number_that_no_double_holds_is_too_large_and_hides_nothing_else() {
+        let nines = "9".repeat(400);
+        let text = format!(
+            r#"{{"a": {nines}, "b": -{nines}, "c": 1E400, "d": 1.5e+999, "e": "1e400 \" {nines}",
+                "f": [1, -2.5, 1e-999], "1e400": true}}"#
+        );
+        let of = |name: &str, value| (Cow::Owned(name.to_owned()), value);
+        let strings = format!("1e400 \" {nines}");
+        assert_eq!(
+            Json::parse(text.as_bytes()),
+            Ok(Json::Object(vec![
+                of("a", Json::TooLarge),
+                of("b", Json::TooLarge),
+                of("c", Json::TooLarge),
+                of("d", Json::TooLarge),
+                of("e", Json::Text(Cow::Owned(strings))),
+                of(
+                    "f",
+                    Json::Array(vec![
+                        Json::Int(1),
+                        Json::Fraction(-2.5),
+                        Json::Fraction(0.0)
+                    ])
+                ),
+                of("1e400", Json::Bool(true)),
+            ]))
+        );
+        for malformed in [
+            "[1e400, 01e999]",
+            "[1e400, 1.e999]",
+            "[1e400, +1e999]",
+            "[1e400, 1e999e9]",
+            "[1e400, 1e+]",
+            "[1e400, \"]",
+            "[1e400, \"\\",
+            "1e400 1e400",
+        ] {
+            assert!(Json::parse(malformed.as_bytes()).is_err(), "{malformed}");
+        }
     }
 }

@@ -35,6 +35,10 @@ const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Arguments of `carebook facts`.
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook facts template > facts.ndjson
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"")]
 pub struct FactsArgs {
     #[command(subcommand)]
     command: FactsCommand,
@@ -45,6 +49,10 @@ enum FactsCommand {
     /// Brings facts in: one JSON object a line.
     Load(LoadArgs),
     /// Prints one sample of each kind, as `load` takes it.
+    #[command(after_help = "\
+Examples:
+  carebook facts template > facts.ndjson
+  carebook facts template | jq -c 'select(.kind == \"actor\")'")]
     Template,
 }
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::lane::LogFailed;
 use super::{Call, Order, Reply, Shared, Stored};
@@ -203,12 +203,7 @@ impl Shared {
         } = created;
         // Whoever has left can ask again under the key.
         let tell = |reply| drop(answer.send(reply));
-        let deadline = Instant::now() + FIRST_ATTEMPT;
-        let messages = match self.lanes.wait(position).await {
-            Ok(()) => self.pending_messages(branch).await,
-            Err(failed) => Err(failed),
-        };
-        let messages = match messages {
+        let messages = match self.pending_messages(branch).await {
             Ok(messages) => messages,
             Err(failed) => {
                 tell(Reply::OutcomeUnknown);
@@ -224,7 +219,7 @@ impl Shared {
                 taken.push(message.number);
             }
         };
-        if timeout_at(deadline, attempt).await.is_err()
+        if timeout(FIRST_ATTEMPT, attempt).await.is_err()
             && let Some(late) = messages.get(taken.len())
         {
             self.relay.failed(late, "it did not answer in time");

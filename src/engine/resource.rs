@@ -266,12 +266,25 @@ impl Job {
         .encode()
     }
 
+    /// The branch that the commit creates, when an external directory has to be told. What the
+    /// relay completes is no such commit: it has no key, or an answer in the place of another.
+    fn to_deliver(&self, decided: &Decided) -> Option<Digest> {
+        let is_first = self.order.key_digest.is_some() && self.order.instead_of.is_none();
+        if !is_first || decided.disposition == Disposition::Done {
+            return None;
+        }
+        let mut changes = decided.changes.iter();
+        let branch = changes.find(|change| change.kind == Branch::KIND.tag)?;
+        Some(branch.key)
+    }
+
     /// Gives the commit its place in the log and makes it visible, both in one step.
     fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
+        let to_deliver = self.to_deliver(&decided);
         let Decided {
             changes,
             answer,
@@ -279,15 +292,6 @@ impl Job {
             next,
             ..
         } = decided;
-        let to_deliver = match disposition {
-            Disposition::Accepted if self.order.instead_of.is_none() => changes
-                .iter()
-                .find(|change| change.kind == Branch::KIND.tag)
-                .map(|change| change.key),
-            _ => None,
-        };
-        // What the relay completes later has no key, and nobody waits for its answer.
-        let to_deliver = to_deliver.filter(|_| self.order.key_digest.is_some());
         let stored = Stored {
             fingerprint: self.order.fingerprint,
             body: Bytes::from(answer),

@@ -1,11 +1,12 @@
 //! One request: route, token, body, command, engine, answer; in the contract's order of checks.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
+use hyper::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use hyper::{Method, Request, StatusCode};
 
 use super::facts;
@@ -23,6 +24,11 @@ use crate::engine::{Call, Engine};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
 const REQUEST_ID_MAX: usize = 128;
+/// Of a body that an answer did not need, how much is still taken, in bytes, how long for, and
+/// how long it may stay silent meanwhile.
+const REST_BYTES_MAX: usize = 8 << 20;
+const REST_TIMEOUT: Duration = Duration::from_secs(2);
+const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
 
 /// The service behind every connection.
 pub struct Service {
@@ -89,7 +95,7 @@ impl Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let started = Instant::now();
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
         let mut series = self.metrics.elsewhere();
         let mut answer = self
@@ -97,12 +103,16 @@ impl Service {
                 &head.method,
                 head.uri.path(),
                 &head.headers,
-                body,
+                &mut body,
                 &mut series,
             )
             .await;
         self.metrics
             .count(series, answer.status(), started.elapsed());
+        // Who waits for 100 (Continue) has not sent the body yet, and need not.
+        if !head.headers.contains_key(EXPECT) {
+            let _ = tokio::time::timeout(REST_TIMEOUT, take_rest(&mut body)).await;
+        }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         answer
     }
@@ -302,6 +312,21 @@ pub(super) fn unsupported_media_type(manner: Manner) -> Answer {
         "unsupported_media_type",
         "The body must be application/json.",
     )
+}
+
+/// Takes what is still on its way of a body that was refused unread: closing the connection on it
+/// would reset the sender before it has read the answer.
+async fn take_rest<B>(body: &mut B)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut taken = 0;
+    while !body.is_end_stream() && taken < REST_BYTES_MAX {
+        match tokio::time::timeout(REST_SILENCE_MAX, body.frame()).await {
+            Ok(Some(Ok(frame))) => taken += frame.data_ref().map_or(0, Bytes::len),
+            _ => return,
+        }
+    }
 }
 
 /// 200 with the entity tag, or 304 when the caller has it already.

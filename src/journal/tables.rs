@@ -74,7 +74,7 @@ impl Tables {
     pub fn at_one_instant<T>(&self, look: impl Fn() -> T) -> T {
         loop {
             let before = self.publishing.load(Ordering::Acquire);
-            if before % 2 == 0 {
+            if before.is_multiple_of(2) {
                 let seen = look();
                 std::sync::atomic::fence(Ordering::Acquire);
                 if self.publishing.load(Ordering::Acquire) == before {

@@ -1,5 +1,9 @@
-//! The operations, one file each, in the groups of the domain.
+//! The operations, one file each, in the groups of the domain; each with its read.
 
 mod branch;
+mod family;
+mod mother;
 mod payment;
+mod reference;
 mod reservation;
+mod settlement;

@@ -4,6 +4,9 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod good;
+pub mod stage;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -249,11 +252,18 @@ pub struct Client {
 }
 
 /// An answer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body);
+        write!(f, "{} {:?} {body}", self.status, self.headers)
+    }
 }
 
 impl Answer {

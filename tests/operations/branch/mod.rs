@@ -1,3 +1,4 @@
 //! Branches, seen from outside.
 
 mod create;
+mod durable_first;

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::{Answer, Client, World};
 
 mod administer_gateway;
+mod decide_cash_receipt;
 mod pre_register;
 
 /// The facts of an open obligation with its plan, and of its payment at the gateway.

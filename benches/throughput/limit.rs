@@ -1,0 +1,104 @@
+//! The limit: the least that a service with these promises has to do. A bare hyper server that
+//! parses the same body, appends as many bytes to the same group-committed log, and answers as
+//! many bytes once they are durable. No token, no resources, no keys.
+
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use carebook::engine::lane::Lanes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use wal::{BoxError, Log, Options, Record, Visitor};
+
+/// Bytes of the record of an opened statement, and of its answer.
+const RECORD_BYTES: usize = 1_700;
+const ANSWER_BYTES: usize = 1_180;
+
+struct Nothing;
+
+impl Visitor for Nothing {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+struct Tell(Arc<Lanes>);
+
+impl wal::Events for Tell {
+    fn durable(&mut self, position: u64) {
+        self.0.durable(position);
+    }
+
+    fn failed(&mut self, _: &wal::Error) {
+        self.0.fail();
+    }
+}
+
+/// Serves until the process is ended.
+pub(crate) fn serve(directory: &Path) {
+    let storage = wal::open_dir(directory).unwrap();
+    let (log, _) = Log::open(storage, Options::default(), &mut Nothing).unwrap();
+    let lanes = Arc::new(Lanes::new(2));
+    let appender = log.start(Box::new(Tell(Arc::clone(&lanes)))).unwrap();
+    let mut senders = Vec::new();
+    for lane in 0..2 {
+        let (sender, mut receiver) = mpsc::unbounded_channel::<std::net::TcpStream>();
+        senders.push(sender);
+        let (lanes, appender) = (Arc::clone(&lanes), Arc::clone(&appender));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(async {
+                tokio::spawn(Arc::clone(&lanes).run(lane));
+                while let Some(stream) = receiver.recv().await {
+                    let stream = TcpStream::from_std(stream).unwrap();
+                    let (lanes, appender) = (Arc::clone(&lanes), Arc::clone(&appender));
+                    tokio::spawn(async move {
+                        let respond = service_fn(move |request| {
+                            answer(request, Arc::clone(&lanes), Arc::clone(&appender))
+                        });
+                        let _ = http1::Builder::new()
+                            .timer(TokioTimer::new())
+                            .serve_connection(TokioIo::new(stream), respond)
+                            .await;
+                    });
+                }
+            });
+        });
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("listening on http://{}", listener.local_addr().unwrap());
+    for (turn, stream) in listener.incoming().enumerate() {
+        let stream = stream.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        senders[turn % senders.len()].send(stream).unwrap();
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    lanes: Arc<Lanes>,
+    appender: Arc<wal::Appender>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert!(parsed.is_object());
+    let mut record = vec![b'r'; RECORD_BYTES];
+    record[..8].copy_from_slice(&body.len().to_le_bytes());
+    let position = appender.sequence().push(&record).unwrap();
+    lanes.wait(position).await.unwrap();
+    let mut response = Response::new(Full::new(Bytes::from(vec![b'a'; ANSWER_BYTES])));
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}

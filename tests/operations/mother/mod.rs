@@ -1,0 +1,3 @@
+//! Mothers' profiles.
+
+mod update_profile;

@@ -1,0 +1,3 @@
+//! Reference facts.
+
+mod facts;

@@ -1,0 +1,4 @@
+//! Settlement statements.
+
+mod acknowledge_deposit;
+mod request_deposit;
