@@ -44,6 +44,15 @@ impl Gate {
     }
 }
 
+/// Opens the gate when it is dropped: a failed test must not wait for the disk for ever.
+struct OpenInTheEnd(Arc<Gate>);
+
+impl Drop for OpenInTheEnd {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
 struct Disk {
     storage: Arc<dyn Storage>,
     gate: Arc<Gate>,
@@ -221,6 +230,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         taken: Mutex::default(),
     });
     engine.deliver_to(Arc::clone(&directory) as _, Duration::from_millis(20));
+    let _open = OpenInTheEnd(Arc::clone(&gate));
     on_lane(&engine, async {
         gate.set(true);
         let asked = tokio::spawn({
