@@ -1,5 +1,5 @@
 //! The demonstration: a world of sample facts, a signing key of its own, a token for each kind of
-//! actor, and a line to paste.
+//! actor, a line to paste, and a walk through all operations.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,6 +12,7 @@ use super::facts::load_lines;
 use super::serve::on_lane;
 use super::signing::{Claims, SigningAlgorithm, SigningKey};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
@@ -90,9 +91,12 @@ impl Demo {
         } else {
             lines.push(format!("# data directory: {}", self.data.display()));
         }
-        lines.push("# a token of each kind of actor, good for seven days:".to_owned());
+        lines.push(
+            "# the address, and a token of each kind of actor, good for seven days:".to_owned(),
+        );
+        lines.push(format!("export {}='{url}'", walk::ADDRESS));
         for actor in samples::cast() {
-            let name = actor.kind.as_str().to_uppercase();
+            let name = walk::token_variable(actor.kind);
             lines.push(format!("export {name}='{}'", self.token(&actor)?));
         }
         let headquarters = samples::cast()
@@ -110,6 +114,8 @@ impl Demo {
              -d '{}'",
             deposit_request(&headquarters, &number[..12])
         ));
+        lines.push(String::new());
+        lines.push(walk::printed());
         Ok(lines.join("\n"))
     }
 

@@ -8,6 +8,7 @@ pub mod serve;
 pub mod signing;
 pub mod token;
 pub mod verify;
+pub mod walk;
 
 use std::process::ExitCode;
 use std::time::SystemTime;

@@ -61,6 +61,10 @@ impl<'a> Batch<'a> {
         let resource = Digest::of(0, &[kind, id]);
         while self.tasks.len() >= IN_FLIGHT_MAX || self.busy.contains(&resource) {
             self.finish_one().await;
+            // The resource of a fact that panicked stays busy: nothing more is taken.
+            if self.trouble.is_some() {
+                return;
+            }
         }
         self.busy.insert(resource);
         self.numbers.insert(label.index, resource);

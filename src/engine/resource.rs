@@ -114,6 +114,8 @@ impl Job {
                 }
                 Attempt::Again => {}
             }
+            // The state at hand may be what has changed: it is read anew.
+            *slot = Slot::empty();
         }
         let Self {
             mut order,
@@ -159,11 +161,11 @@ impl Job {
         let mint = shared.mint.at(now);
         let context = shared.context(&self.order, now, &mint);
         let command = &self.order.call.command;
-        if self.looked_up && command.target(&context) != self.target {
-            return Attempt::Moved;
-        }
         // A panic in here is this command's fault and nobody else's: nothing was written yet.
         let decided = catch_unwind(AssertUnwindSafe(|| {
+            if self.looked_up && command.target(&context) != self.target {
+                return None;
+            }
             if slot.state.is_some()
                 && let Some(target) = self.target
             {
@@ -176,11 +178,12 @@ impl Job {
             if let Ok(Outcome::Commit(decided)) = &outcome {
                 self.check_names(decided, &context.view);
             }
-            outcome
+            Some(outcome)
         }));
         let basis = Shared::basis(durable_before, &context.view);
         let outcome = match decided {
-            Ok(outcome) => outcome,
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return Attempt::Moved,
             Err(_) => {
                 // The state at hand may be half changed: the next command reads it anew.
                 *slot = Slot::empty();
@@ -300,7 +303,6 @@ impl Job {
         let mut sequence = shared.journal.sequence();
         if !shared.stands(basis) {
             drop(sequence);
-            // Its own state cannot have changed; what it read of others has.
             return Attempt::Again;
         }
         if self

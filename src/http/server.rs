@@ -19,7 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Barrier, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::service::Service;
@@ -153,16 +153,26 @@ impl Server {
         let server = Arc::new(self);
         let mut senders = Vec::new();
         let mut threads = Vec::new();
+        let together = Arc::new(Barrier::new(server.lanes.count()));
         for lane in 0..server.lanes.count() {
             let (sender, receiver) = mpsc::unbounded_channel();
             senders.push(sender);
             let (server, stop) = (Arc::clone(&server), stop.clone());
+            let together = Arc::clone(&together);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
             let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
             threads.push(thread.spawn(move || {
-                runtime.block_on(server.lane(lane, receiver, stop));
+                runtime.block_on(async {
+                    let gate = tokio::spawn(Arc::clone(&server.lanes).run(lane));
+                    Arc::clone(&server).lane(lane, receiver, stop).await;
+                    // A resource's actor may live here and have work of another lane's: all lanes
+                    // go together, or when the time is up.
+                    let all = tokio::time::timeout(server.limits.drain_timeout, together.wait());
+                    let _ = all.await;
+                    gate.abort();
+                });
                 // What did not end in time is not waited for.
                 runtime.shutdown_background();
             })?);
@@ -205,7 +215,6 @@ impl Server {
         mut connections: mpsc::UnboundedReceiver<Handed>,
         mut stop: watch::Receiver<bool>,
     ) {
-        let gate = tokio::spawn(Arc::clone(&self.lanes).run(lane));
         if lane == 0 {
             self.service.engine().resume_deliveries();
         }
@@ -227,7 +236,6 @@ impl Server {
                 tracing::warn!(lane, "requests in flight did not end in time");
             }
         }
-        gate.abort();
     }
 }
 

@@ -110,7 +110,7 @@ impl Service {
         self.metrics
             .count(series, answer.status(), started.elapsed());
         // Who waits for 100 (Continue) has not sent the body yet, and need not.
-        if !head.headers.contains_key(EXPECT) {
+        if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             let _ = tokio::time::timeout(REST_TIMEOUT, take_rest(&mut body)).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);

@@ -147,6 +147,58 @@ impl Tables {
         self.keys.len()
     }
 
+    /// 256 bits that two sets of tables share only when they hold the same: every state with its
+    /// kind and position, every name's holder, every list's members, every key's commit.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        // Tables have no order, so the entries' hashes are added up, each table under its number.
+        let mut sum = [0_u64; 4];
+        let mut add = |table: u8, key: Digest, parts: &[&[u8]]| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&[table]).update(&key.0);
+            for part in parts {
+                hasher.update(part);
+            }
+            let hash = hasher.finalize();
+            for (sum, part) in sum.iter_mut().zip(hash.as_bytes().chunks_exact(8)) {
+                let mut half = [0; 8];
+                half.copy_from_slice(part);
+                *sum = sum.wrapping_add(u64::from_le_bytes(half));
+            }
+        };
+        self.each(|kind, key, position, bytes| {
+            add(
+                1,
+                key,
+                &[&kind.to_le_bytes(), &position.to_le_bytes(), bytes],
+            );
+        });
+        for shard in &self.names.0 {
+            for (name, holder) in shard.read().iter() {
+                add(2, *name, &[&holder.0]);
+            }
+        }
+        for shard in &self.lists.0 {
+            for (list, members) in shard.read().iter() {
+                // A list that everybody left is as one that nobody ever joined.
+                if !members.is_empty() {
+                    let members: Vec<u8> = members.iter().flat_map(|member| member.0).collect();
+                    add(3, *list, &[&members]);
+                }
+            }
+        }
+        for shard in &self.keys.0 {
+            for (key, position) in shard.read().iter() {
+                add(4, *key, &[&position.to_le_bytes()]);
+            }
+        }
+        let mut digest = [0; 32];
+        for (place, part) in digest.chunks_exact_mut(8).zip(sum) {
+            place.copy_from_slice(&part.to_le_bytes());
+        }
+        digest
+    }
+
     /// Hands every resource to `visit`: kind, key, position of its last commit, bytes.
     pub fn each(&self, mut visit: impl FnMut(u16, Digest, u64, &[u8])) {
         for shard in &self.states.0 {
@@ -176,39 +228,62 @@ impl Source for Tables {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    fn change(key: u8, state: &[u8]) -> Change {
+        Change {
+            kind: 100,
+            key: Digest([key; 16]),
+            event: Vec::new(),
+            state: state.to_vec(),
+            names_taken: Vec::new(),
+            names_left: Vec::new(),
+            lists_joined: Vec::new(),
+            lists_left: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_commit_of_two_changes_is_seen_whole_or_not_at_all() {
         let tables = Tables::default();
-        let keys = [Digest([1; 16]), Digest([2; 16])];
-        let change = |key| Change {
-            kind: 1,
-            key,
-            event: Vec::new(),
-            state: Vec::new(),
-            names_left: Vec::new(),
-            names_taken: Vec::new(),
-            lists_left: Vec::new(),
-            lists_joined: Vec::new(),
-        };
+        let keys = [1, 2];
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for position in 1..=20_000 {
                     let _whole = tables.begin();
-                    tables.publish(position, change(keys[0]));
-                    tables.publish(position, change(keys[1]));
+                    tables.publish(position, change(keys[0], b""));
+                    tables.publish(position, change(keys[1], b""));
                 }
             });
             let mut last = 0;
             while last < 20_000 {
-                let seen = tables.at_one_instant(|| keys.map(|key| tables.position(key)));
+                let seen =
+                    tables.at_one_instant(|| keys.map(|key| tables.position(Digest([key; 16]))));
                 assert_eq!(seen[0], seen[1]);
                 assert!(seen[0] >= last);
                 last = seen[0];
             }
         });
+    }
+
+    #[test]
+    fn the_digest_does_not_depend_on_the_order_and_tells_every_difference() {
+        let (one, other) = (Tables::default(), Tables::default());
+        assert_eq!(one.digest(), [0; 32]);
+        one.publish(1, change(1, b"a"));
+        one.publish(2, change(2, b"b"));
+        other.publish(2, change(2, b"b"));
+        other.publish(1, change(1, b"a"));
+        assert_eq!(one.digest(), other.digest());
+        let mut seen = std::collections::BTreeSet::from([one.digest()]);
+        one.publish(3, change(1, b"c"));
+        assert!(seen.insert(one.digest()), "a state");
+        one.publish(4, change(1, b"c"));
+        assert!(seen.insert(one.digest()), "a position");
+        one.take_key(Digest([3; 16]), 5);
+        assert!(seen.insert(one.digest()), "a key");
+        one.take_key(Digest([3; 16]), 6);
+        assert!(seen.insert(one.digest()), "a key's position");
     }
 }

@@ -4,6 +4,7 @@ mod branch;
 mod family;
 mod mother;
 mod payment;
+mod payout;
 mod reference;
 mod reservation;
 mod settlement;

@@ -10,7 +10,7 @@ pub mod stage;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
@@ -157,7 +157,15 @@ impl Server {
     }
 
     /// Runs the command, which has to print `listening on http://ADDRESS`.
-    pub fn spawn(mut command: Command) -> Self {
+    pub fn spawn(command: Command) -> Self {
+        let (server, mut out) = Self::spawn_heard(command);
+        // What it prints later must find a reader.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        server
+    }
+
+    /// As [`Server::spawn`], with what it prints after that line.
+    pub fn spawn_heard(mut command: Command) -> (Self, BufReader<ChildStdout>) {
         command.stdout(Stdio::piped());
         if std::env::var_os("SERVER_LOG").is_none() {
             command.stderr(Stdio::null());
@@ -169,19 +177,18 @@ impl Server {
         if command.get_args().any(|arg| arg == "--internal-listen") {
             out.read_line(&mut second).unwrap();
         }
-        // What it prints later must find a reader.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
             panic!("the server does not listen: {line:?}, {:?}", child.wait());
         };
-        Self {
+        let server = Self {
             address: address.to_owned(),
             internal: second
                 .trim()
                 .strip_prefix("internal on http://")
                 .map(str::to_owned),
             child,
-        }
+        };
+        (server, out)
     }
 
     pub fn client(&self) -> Client {
@@ -301,14 +308,17 @@ impl Answer {
 
 impl Client {
     pub fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        Self {
+        Self::try_connect(address).unwrap()
+    }
+
+    /// As [`Client::connect`]; an error when nobody listens.
+    pub fn try_connect(address: &str) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        Ok(Self {
             stream: BufReader::new(stream),
-        }
+        })
     }
 
     /// POST of a JSON body with a token.
@@ -389,6 +399,11 @@ impl Client {
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// As [`Client::send_raw`]; an error when the connection breaks.
+    pub fn try_send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
     }
 
     /// Reads the answer to a request of `method`.

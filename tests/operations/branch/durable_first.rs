@@ -19,7 +19,7 @@ use serde_json::Value;
 use wal::storage::{File, Locked, Storage};
 use wal::{BoxError, Log, Options, Record, Visitor};
 
-use super::create::creation;
+use super::external_directory::creation;
 use crate::support::{World, actor};
 
 /// How long nothing may happen while a sync is held up.

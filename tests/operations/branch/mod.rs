@@ -1,4 +1,8 @@
-//! Branches, seen from outside.
+//! Branches, and what belongs to them.
 
+mod accept_invitation;
 mod create;
 mod durable_first;
+mod external_directory;
+mod snapshot_settlement_account;
+mod update_profile;

@@ -1,3 +1,7 @@
 //! Reservations, seen from outside.
 
+mod assign_caregiver;
+mod capture_adjustment_payment;
 mod confirm_draft;
+mod finalize_charge;
+mod whole_way;

@@ -1,4 +1,6 @@
-//! Settlement statements.
+//! Settlement statements, and the exports of their records.
 
 mod acknowledge_deposit;
+mod mark_artifact_ready;
+mod open_data_room;
 mod request_deposit;

@@ -1,0 +1,319 @@
+//! A damaged data directory of the service: the state that was there, or a refusal that names file
+//! and offset; never another state.
+//!
+//! ```text
+//! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
+//! ```
+//!
+//! tries every bit, and tears a batch at every byte; by default a fixed share of them.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use wal::storage::sim::SimDisk;
+use wal::{BoxError, Error, Log, Options, Record, Visitor};
+
+use super::inside::small;
+use super::load::{Replaying, Town, memories};
+use super::share;
+use crate::support::{Server, files, seed};
+
+/// What a start finds: the tables, the number of the last outbox message, the last commit.
+type Found = ([u8; 32], i64, u64);
+
+fn found(replaying: &Replaying, records: u64) -> Found {
+    let replay = &replaying.0;
+    (replay.tables.digest(), replay.outbox_number, records)
+}
+
+/// Recovery as `serve` does it, on a copy.
+fn recovered(disk: &SimDisk) -> Result<Found, Error> {
+    let mut replaying = Replaying::default();
+    let options = Options {
+        create: false,
+        ..small()
+    };
+    let (_, report) = Log::open(disk.after_kill().storage(), options, &mut replaying)?;
+    Ok(found(&replaying, report.records))
+}
+
+/// The check as `verify` does it, which writes nothing.
+fn verified(disk: &SimDisk) -> Result<Found, Error> {
+    let mut replaying = Replaying::default();
+    let report = wal::verify(disk.storage(), &mut replaying)?;
+    Ok(found(&replaying, report.records))
+}
+
+/// Fails the test unless the refusal names a file that there is, and an offset in it.
+#[track_caller]
+fn names_its_place(disk: &SimDisk, error: &Error, case: &str) {
+    let Error::Damaged { file, offset, .. } = error else {
+        panic!("{case}: {error}");
+    };
+    let bytes = disk.bytes(file.trim_start_matches("sim:"));
+    let length = bytes.unwrap_or_default().len() as u64;
+    assert!(*offset <= length, "{case}: offset {offset} of {file}");
+    let sentence = error.to_string();
+    let place = format!("{file}, offset {offset}");
+    assert!(sentence.contains(&place), "{case}: {sentence}");
+}
+
+/// The data directory of a server that was killed under load, with a few hundred records.
+fn killed_directory(seed: u64) -> (Town, SimDisk) {
+    let town = Town::new();
+    let mut memories = memories(seed);
+    let server = Server::start(&town.world);
+    town.settle(&server);
+    let address = server.address.clone();
+    std::thread::scope(|scope| {
+        for memory in &mut memories {
+            let (town, address) = (&town, &address);
+            scope.spawn(move || town.work(address, memory, 0));
+        }
+        let started = Instant::now();
+        while town.figures.acknowledged.load(Ordering::Relaxed) <= 250 {
+            assert!(started.elapsed() < Duration::from_secs(60), "too slow");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        server.kill();
+    });
+    let disk = SimDisk::new();
+    for file in files(&town.world.data()) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if name != "lock" {
+            disk.put(name, &std::fs::read(&file).unwrap());
+        }
+    }
+    (town, disk)
+}
+
+/// Where the frames of a segment begin and end.
+fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut at = 4_096;
+    while segment.len() >= at + 72 && segment[at..at + 4] == *b"Wfr1" {
+        let payload = u32::from_le_bytes(segment[at + 52..at + 56].try_into().unwrap());
+        let end = at + (72 + payload as usize).next_multiple_of(8);
+        found.push((at, end));
+        at = end;
+    }
+    found
+}
+
+/// Keeps what is found after each record.
+#[derive(Default)]
+struct Prefixes {
+    replaying: Replaying,
+    payloads: Vec<Vec<u8>>,
+    found: Vec<Found>,
+}
+
+impl Visitor for Prefixes {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.payloads.push(record.payload.to_vec());
+        self.replaying.record(record)?;
+        let count = self.payloads.len() as u64;
+        self.found.push(found(&self.replaying, count));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
+    let seed = seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    let (_town, disk) = killed_directory(seed);
+    let mut prefixes = Prefixes::default();
+    wal::verify(disk.storage(), &mut prefixes).unwrap();
+    let all = prefixes.found.len();
+    assert!(all > 200, "{all} records");
+    println!(
+        "as it was killed: {}",
+        tear(&disk, &prefixes.found, &mut random)
+    );
+    // The same records, the last of them in one large batch that nobody was answered for yet.
+    let disk = SimDisk::new();
+    let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::default()).unwrap();
+    let mut log = log;
+    let (before, last) = prefixes.payloads.split_at(all - 7);
+    for batch in before.chunks(5) {
+        log.append(batch).unwrap();
+    }
+    log.append(last).unwrap();
+    drop(log);
+    println!(
+        "with a large batch: {}",
+        tear(&disk, &prefixes.found, &mut random)
+    );
+}
+
+/// Tears the last batch of a log, of which `found` is what stands after each record; what it came
+/// to, for people.
+fn tear(disk: &SimDisk, found: &[Found], random: &mut StdRng) -> String {
+    let all = found.len();
+    let mut segments = disk.names();
+    segments.retain(|name| name.ends_with(".log"));
+    // The newest segment with a batch in it: one behind it may be there already, empty.
+    let (last, bytes, (from, to), records) = segments
+        .iter()
+        .rev()
+        .find_map(|name| {
+            let bytes = disk.bytes(name)?;
+            let records = |at: usize| {
+                u32::from_le_bytes(bytes[at + 48..at + 52].try_into().unwrap()) as usize
+            };
+            let mut batches = frames(&bytes);
+            batches.retain(|(from, _)| records(*from) > 0);
+            let batch = batches.pop()?;
+            let count = records(batch.0);
+            Some((name.clone(), bytes, batch, count))
+        })
+        .unwrap();
+    let (whole, before) = (found[all - 1], found[all - 1 - records]);
+    assert_eq!(recovered(disk).unwrap(), whole);
+    let (mut kept, mut shorter, mut refused) = (0, 0, 0);
+    let mut attempt = |torn: &[u8], case: &str| {
+        let damaged = disk.after_kill();
+        damaged.put(&last, torn);
+        let differs = torn.get(from..to) != Some(&bytes[from..to]);
+        match recovered(&damaged) {
+            Ok(found) if found == whole => kept += 1,
+            Ok(found) if found == before && differs => shorter += 1,
+            Ok(found) => panic!("{case}: {found:?}, neither {whole:?} nor {before:?}"),
+            Err(error) => {
+                names_its_place(&damaged, &error, case);
+                refused += 1;
+            }
+        }
+    };
+    let every = share("EVERY_BIT", 0) > 0;
+    // The server's own segments are megabytes of zeros: there, not every byte is worth its time.
+    let all_cuts = every && bytes.len() < 1 << 20;
+    let cuts = if every { 200 } else { 20 };
+    let step = if all_cuts {
+        1
+    } else {
+        ((to - from) / cuts).max(1)
+    };
+    for cut in (from..to).step_by(step).chain([to]) {
+        let mut torn = bytes.clone();
+        torn[cut..].fill(0);
+        attempt(&torn, &format!("zeros from {cut}"));
+        attempt(&bytes[..cut], &format!("cut off at {cut}"));
+    }
+    for sector in from / 512..=(to - 1) / 512 {
+        for garbage in [false, true] {
+            let mut torn = bytes.clone();
+            // What shares the sector with earlier frames was synced with them.
+            let part = (sector * 512).max(from)..(sector * 512 + 512).min(bytes.len());
+            torn[part.clone()].fill(0);
+            if garbage {
+                random.fill(&mut torn[part]);
+            }
+            attempt(&torn, &format!("sector {sector}, garbage: {garbage}"));
+        }
+    }
+    assert!(kept > 0 && shorter + refused > 0);
+    format!(
+        "{all} records, the last batch of {records} in {} bytes torn: whole {kept} times, \
+         {shorter} times without that batch, {refused} times refused",
+        to - from
+    )
+}
+
+#[test]
+fn a_flipped_bit_never_makes_another_state() {
+    let seed = seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    let (_town, source) = killed_directory(seed);
+    let mut prefixes = Prefixes::default();
+    wal::verify(source.storage(), &mut prefixes).unwrap();
+    // The same records in small segments and several starts: at least 64 KiB of files, where the
+    // server's would be megabytes of zeros.
+    let disk = SimDisk::new();
+    let size = |disk: &SimDisk| -> usize {
+        let names = disk.names();
+        names
+            .iter()
+            .map(|name| disk.bytes(name).unwrap().len())
+            .sum()
+    };
+    let mut left = prefixes.payloads.as_slice();
+    let open = || {
+        Log::open(disk.storage(), small(), &mut Replaying::default())
+            .unwrap()
+            .0
+    };
+    let mut log = open();
+    while size(&disk) < 64 << 10 {
+        let count = random.random_range(1..5).min(left.len());
+        let (batch, behind) = left.split_at(count);
+        log.append(batch).unwrap();
+        left = behind;
+        if random.random_ratio(1, 8) {
+            drop(log);
+            log = open();
+        }
+    }
+    // As after 50 ms without commands: an unmarked last batch may be taken for an unfinished one.
+    log.seal().unwrap();
+    drop(log);
+    let records = prefixes.payloads.len() - left.len();
+    let whole = prefixes.found[records - 1];
+    assert_eq!(verified(&disk).unwrap(), whole);
+    assert_eq!(recovered(&disk).unwrap(), whole);
+
+    let places: Vec<_> = disk
+        .names()
+        .into_iter()
+        .filter(|name| name != "lock")
+        .flat_map(|name| {
+            let bits = disk.bytes(&name).unwrap().len() * 8;
+            (0..bits).map(move |bit| (name.clone(), bit))
+        })
+        .collect();
+    assert!(places.len() >= 8 * (64 << 10), "{} bits", places.len());
+    let step = if share("EVERY_BIT", 0) > 0 { 1 } else { 401 };
+    let next = AtomicUsize::new(0);
+    let (same, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let disk = disk.after_kill();
+            let (places, next, same, refused) = (&places, &next, &same, &refused);
+            scope.spawn(move || {
+                while let Some((name, bit)) = places.get(next.fetch_add(step, Ordering::Relaxed)) {
+                    let case = format!("SEED={seed}, {name}, bit {bit}");
+                    let flip = || disk.flip(name, bit / 8, 1 << (bit % 8));
+                    flip();
+                    let verdict = verified(&disk);
+                    match &verdict {
+                        Ok(found) => {
+                            assert_eq!(*found, whole, "{case}");
+                            same.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            names_its_place(&disk, error, &case);
+                            refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    // A start comes to what the check comes to.
+                    if bit % 8 == bit / 8 % 8 {
+                        let started = recovered(&disk);
+                        assert_eq!(started.is_ok(), verdict.is_ok(), "{case}");
+                        assert!(started.is_err() || started.unwrap() == whole, "{case}");
+                    }
+                    flip();
+                }
+            });
+        }
+    });
+    let (same, refused) = (same.into_inner(), refused.into_inner());
+    println!(
+        "{records} records, {} bits, every {step}th flipped: {same} did no harm, {refused} were \
+         refused, none made another state",
+        places.len()
+    );
+    assert!(same > 0 && refused > 0);
+}

@@ -1,0 +1,276 @@
+//! The engine in this process, on the simulated disk: what a process cannot be made to do from
+//! outside, or not exactly when.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::digest::{Digest, Fingerprint};
+use carebook::base::json::{Json, Reader};
+use carebook::catalogue::OPERATIONS;
+use carebook::cli::serve::on_lane;
+use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
+use carebook::domain::rejection::Rejection;
+use carebook::domain::resource::{Name, Space, View};
+use carebook::engine::clock::SystemClock;
+use carebook::engine::{Call, Engine, Limits, Reply};
+use serde_json::Value;
+use wal::storage::sim::{SimDisk, Survivors};
+use wal::{Error, Log, Options};
+
+use super::load::Replaying;
+use crate::support::{World, actor};
+
+/// Small segments, so that little data has several.
+pub fn small() -> Options {
+    Options {
+        segment_bytes_min: 8 << 10,
+        segment_bytes_max: 16 << 10,
+        batch_bytes_max: 8 << 10,
+        reserve_bytes: 0,
+        seal_after: Duration::from_millis(5),
+        create: true,
+    }
+}
+
+/// Starts an engine of one lane; the flag turns true when its log fails.
+fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
+    let mut replaying = Replaying::default();
+    let (log, _) = Log::open(disk.storage(), small(), &mut replaying)?;
+    let failed = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&failed);
+    let engine = Engine::start(
+        log,
+        replaying.0,
+        1,
+        Limits::default(),
+        Arc::new(SystemClock::default()),
+        Box::new(move |_| told.store(true, Ordering::SeqCst)),
+    )?;
+    Ok((engine, failed))
+}
+
+/// A call of headquarters for a deposit.
+fn call(engine: &Engine, body: &Value) -> Call {
+    let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq-1");
+    call_of(engine, "request_deposit", headquarters, None, body)
+}
+
+fn call_of(
+    engine: &Engine,
+    operation: &str,
+    actor: Actor,
+    header_key: Option<&str>,
+    body: &Value,
+) -> Call {
+    let row = OPERATIONS.iter().find(|row| row.name == operation);
+    let row = row.unwrap();
+    let text = body.to_string();
+    let json = Json::parse(text.as_bytes()).unwrap();
+    let parts = Parts {
+        path: &[],
+        body: &json,
+    };
+    let read = row.operation;
+    let command = read.read(row.name, &parts, &mut Reader::new(engine.now()));
+    Call {
+        row: Some(row),
+        actor: Arc::new(actor),
+        command: command.unwrap(),
+        header_key: header_key.map(Into::into),
+    }
+}
+
+async fn carry_out(engine: &Engine, body: &Value) -> Reply {
+    let permit = engine.admit().unwrap();
+    engine.execute(call(engine, body), permit).await
+}
+
+fn is_done(reply: &Reply, as_replay: bool) -> bool {
+    matches!(reply, Reply::Done { replay, .. } if *replay == as_replay)
+}
+
+/// A sender who hangs up does not end its command, so its key stays held: the same command again
+/// waits, and is its replay. Otherwise two commits would take one key, and no start could replay
+/// the log.
+#[test]
+fn a_command_whose_sender_hung_up_holds_its_key_until_it_is_decided() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let (engine, _) = engine(&disk).unwrap();
+    on_lane(&engine, async {
+        // Leaves an actor in the pool, so that the next command is handed over at once.
+        let warm = carry_out(&engine, &world.deposit_request("S-0", "key-0")).await;
+        assert!(is_done(&warm, false), "{warm:?}");
+        for number in 1..50 {
+            let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+            {
+                let mut leaving = pin!(carry_out(&engine, &body));
+                let pending =
+                    std::future::poll_fn(|context| Poll::Ready(leaving.as_mut().poll(context)));
+                assert!(pending.await.is_pending());
+            }
+            let again = carry_out(&engine, &body).await;
+            assert!(is_done(&again, true), "{again:?}");
+        }
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+    let mut replaying = Replaying::default();
+    wal::verify(disk.storage(), &mut replaying).unwrap();
+    assert_eq!(replaying.0.operations[&9], 50, "one commit for each");
+}
+
+/// As many commands as may be in flight are, also when their senders hang up: what waits for an
+/// actor is bounded.
+#[test]
+fn a_command_whose_sender_hung_up_counts_until_it_is_decided() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let mut replaying = Replaying::default();
+    let (log, _) = Log::open(disk.storage(), small(), &mut replaying).unwrap();
+    let limits = Limits {
+        commands_max: 1,
+        ..Limits::default()
+    };
+    let clock = Arc::new(SystemClock::default());
+    let engine = Engine::start(log, replaying.0, 1, limits, clock, Box::new(|_| {})).unwrap();
+    on_lane(&engine, async {
+        let warm = carry_out(&engine, &world.deposit_request("S-0", "key-0")).await;
+        assert!(is_done(&warm, false), "{warm:?}");
+        let body = world.deposit_request("S-1", "key-1");
+        {
+            let mut leaving = pin!(carry_out(&engine, &body));
+            let pending =
+                std::future::poll_fn(|context| Poll::Ready(leaving.as_mut().poll(context)));
+            assert!(pending.await.is_pending());
+        }
+        assert!(engine.admit().is_none(), "it waits for its actor still");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let again = carry_out(&engine, &body).await;
+        assert!(is_done(&again, true), "{again:?}");
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A command for what a name belongs to, which belongs to another resource when its turn comes.
+struct Wandering {
+    inner: Box<dyn AnyCommand>,
+    asked: AtomicUsize,
+    decided: Arc<AtomicUsize>,
+}
+
+impl AnyCommand for Wandering {
+    fn key(&self) -> Option<&str> {
+        self.inner.key()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.inner.fingerprint()
+    }
+
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        match self.asked.fetch_add(1, Ordering::SeqCst) {
+            // Found by a name, so that it is looked up again.
+            0 => Some(
+                context
+                    .view
+                    .holder(Name::new(Space::StatementCode, &["nobody's"]))
+                    .unwrap_or(Digest([1; 16])),
+            ),
+            _ => self.inner.target(context),
+        }
+    }
+
+    fn names(&self, context: &Context<'_>) -> Vec<Name> {
+        self.inner.names(context)
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+        self.inner.key_reused(actor, view)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        self.decided.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(target, self.inner.target(context), "by the right actor");
+        self.inner.decide(target, slot, context)
+    }
+}
+
+#[test]
+fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let (engine, _) = engine(&disk).unwrap();
+    let body = world.deposit_request("S-1", "key-1");
+    let decided = Arc::new(AtomicUsize::new(0));
+    on_lane(&engine, async {
+        let mut wandering = call(&engine, &body);
+        wandering.command = Box::new(Wandering {
+            inner: wandering.command,
+            asked: AtomicUsize::new(0),
+            decided: Arc::clone(&decided),
+        });
+        let first = engine.execute(wandering, engine.admit().unwrap()).await;
+        assert!(is_done(&first, false), "{first:?}");
+        let again = carry_out(&engine, &body).await;
+        assert!(is_done(&again, true), "{again:?}");
+    })
+    .unwrap();
+    assert_eq!(decided.load(Ordering::SeqCst), 1);
+    engine.shut_down().unwrap();
+}
+
+/// After a sync has failed nothing is acknowledged; what was acknowledged before survives a power
+/// cut right then, whatever else does.
+#[test]
+fn nothing_is_acknowledged_after_a_failed_sync_and_all_before_it_survives() {
+    let world = World::new();
+    for fail_at in [0, 1, 2, 3, 5, 8, 13, 21, 34] {
+        let disk = SimDisk::new();
+        let (engine, failed) = engine(&disk).unwrap();
+        disk.fail_sync(fail_at);
+        let mut acknowledged = Vec::new();
+        on_lane(&engine, async {
+            for number in 0..200 {
+                let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+                let after = failed.load(Ordering::SeqCst);
+                match carry_out(&engine, &body).await {
+                    Reply::Done { .. } if after => panic!("acknowledged after the failure"),
+                    Reply::Done { .. } => acknowledged.push(body),
+                    Reply::OutcomeUnknown | Reply::Unavailable => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .unwrap();
+        assert!(failed.load(Ordering::SeqCst), "sync {fail_at} failed");
+        assert!(engine.shut_down().is_err() || acknowledged.len() < 200);
+        drop(engine);
+        for survivors in [
+            Survivors::Nothing,
+            Survivors::Everything,
+            Survivors::Random(fail_at),
+        ] {
+            let after = disk.after_power_cut(survivors);
+            let (engine, _) = self::engine(&after).unwrap();
+            on_lane(&engine, async {
+                for body in &acknowledged {
+                    let again = carry_out(&engine, body).await;
+                    assert!(is_done(&again, true), "{survivors:?}: {again:?}");
+                }
+            })
+            .unwrap();
+            engine.shut_down().unwrap();
+        }
+    }
+}

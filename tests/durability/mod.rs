@@ -1,0 +1,27 @@
+//! What was acknowledged is never lost, and what was refused leaves nothing: with the process
+//! killed, the disk failing, full or damaged, under load beyond its bounds, and told to stop.
+//!
+//! Every test has a small share by default; the campaigns take more from the environment:
+//!
+//! ```text
+//! KILL_ROUNDS=100 cargo test --release --test main durability::kill -- --nocapture
+//! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
+//! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
+//! ```
+//!
+//! `SEED` plays a run's choices again (what the scheduler does with them is its own affair).
+
+mod bounds;
+mod damage;
+mod disconnect;
+mod inside;
+mod kill;
+mod load;
+mod start;
+mod stop;
+mod sync_failure;
+
+/// A number from the environment, or the default share.
+fn share(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}

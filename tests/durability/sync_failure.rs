@@ -1,0 +1,92 @@
+//! A sync that fails is the end of the process, and of nothing that was acknowledged.
+//!
+//! strace makes the disk fail under the real program. Where it is missing, or may not trace, the
+//! test says so and passes; `inside` has the same on the simulated disk.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::load::{Town, memories};
+use crate::support::{Server, seed, serve_arguments};
+
+fn can_trace() -> bool {
+    let traced = Command::new("strace")
+        .args(["-D", "-f", "-qq", "-e", "trace=fdatasync", "true"])
+        .output();
+    match traced {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            println!("SKIPPED: strace may not trace here: {why}");
+            false
+        }
+        Err(error) => {
+            println!("SKIPPED: strace cannot be run: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_the_process_and_nothing_is_acknowledged_after_it() {
+    if !can_trace() {
+        return;
+    }
+    let seed = seed();
+    let town = Town::new();
+    let mut memories = memories(seed);
+    let server = Server::start(&town.world);
+    town.settle(&server);
+    assert_eq!(server.stop(), Some(0));
+    for (round, fail_at) in (0..).zip([15, 40, 110]) {
+        let log = town.world.path("strace.log");
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-ttt"]);
+        command.args(["-e", "signal=none", "-e", "trace=fdatasync", "-e"]);
+        command.arg(format!("inject=fdatasync:error=EIO:when={fail_at}"));
+        command.arg("-o").arg(&log);
+        command.arg(env!("CARGO_BIN_EXE_carebook"));
+        serve_arguments(&mut command, &town.world);
+        let server = Server::spawn(command);
+        let address = server.address.clone();
+        town.failing.store(true, Ordering::SeqCst);
+        let ended_at = std::thread::scope(|scope| {
+            for memory in &mut memories {
+                let (town, address) = (&town, &address);
+                scope.spawn(move || town.work(address, memory, round));
+            }
+            let code = server.ended_within(Duration::from_secs(60));
+            assert_eq!(code, Some(1), "it ends by itself, and says that it failed");
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+        });
+        town.failing.store(false, Ordering::SeqCst);
+        let log = std::fs::read_to_string(&log).unwrap();
+        let failure = log.lines().position(|line| line.contains("(INJECTED)"));
+        let failure = failure.unwrap_or_else(|| panic!("nothing was injected:\n{log}"));
+        let mut words = log.lines().nth(failure).unwrap().split_whitespace();
+        let thread = words.next().unwrap();
+        let failed_at: f64 = words.next().unwrap().parse().unwrap();
+        let again = log.lines().skip(failure + 1).filter(|line| {
+            line.split_whitespace().next() == Some(thread) && line.contains("fdatasync(")
+        });
+        assert_eq!(again.count(), 0, "a failed sync is not tried again:\n{log}");
+        let took = ended_at.as_secs_f64() - failed_at;
+        println!("sync {fail_at} failed; the process ended {took:.3} s later");
+        // A second is promised; the rest is for a machine that has other things to do.
+        assert!(took < 4.0, "{took} s");
+        // An answer that had left before the failure may have been on its way for a while.
+        let late = town.last_commit_acknowledged() - failed_at;
+        assert!(
+            late < 0.25,
+            "a commit was acknowledged {late} s after the failure"
+        );
+
+        let server = Server::start(&town.world);
+        town.hold_to(&server, &mut memories, round == 2);
+        town.content();
+        assert_eq!(server.stop(), Some(0));
+    }
+    town.compare_with_log();
+    println!("{}", town.figures);
+}

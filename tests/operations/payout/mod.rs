@@ -1,0 +1,4 @@
+//! Payouts to caregivers.
+
+mod acknowledge_deposit;
+mod repair_receipt;

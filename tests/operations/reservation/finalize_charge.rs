@@ -1,0 +1,290 @@
+//! A reservation's charge is finalized.
+
+use carebook::base::actor::{Actor, ActorKind};
+use serde_json::{Value, json};
+
+use crate::support::good::{Good, row};
+use crate::support::stage::{
+    Stage, assert_faults, assert_reads, assert_refused, assert_unreadable,
+};
+use crate::support::{Answer, Client};
+
+fn good(stage: &Stage) -> Good {
+    Good::of(row(13).unwrap(), stage)
+}
+
+/// Without a token.
+fn send(client: &mut Client, path: &str, body: &Value) -> Answer {
+    let headers = [("Content-Type", "application/json")];
+    client.request("POST", path, &headers, body.to_string().as_bytes())
+}
+
+fn path_of(booking: &str) -> String {
+    format!("/reservation-financial-lifecycles/{booking}/regional-benefit-charge-finalizations")
+}
+
+/// The good request, with other values.
+fn changed(good: &Good, changes: &[(&str, Value)]) -> Value {
+    let mut body = good.body.clone();
+    for (member, value) in changes {
+        body[*member] = value.clone();
+    }
+    body
+}
+
+#[test]
+fn a_charge_is_finalized_whole_without_a_token_and_those_concerned_read_it() {
+    let stage = Stage::new();
+    let good = good(&stage);
+    let mut client = stage.client();
+    let read = format!(
+        "/reservation-financial-lifecycles/{}",
+        stage.id("reservation-booking-1")
+    );
+    let readers = [stage.headquarters(), stage.manager(), stage.mother()];
+    for reader in &readers {
+        assert_unreadable(&mut client, reader, &read);
+    }
+    let first = send(&mut client, &good.path, &good.body);
+    assert_eq!(
+        (first.status, first.header("idempotent-replayed")),
+        (200, None)
+    );
+    // Without the district, the benefit is the city's: 100,000 won.
+    let expected = stage.named(json!({
+        "reservationBookingId": "reservation-booking-1",
+        "financialStage": "charge_finalized",
+        "motherVisiblePayableKrw": 900_000,
+        "caregiverPayoutKrw": 1_050_000,
+        "branchSettlementKrw": 300_000,
+        "hqSettlementKrw": 150_000,
+        "careDeliverySessionCode": "session-1",
+        "deliveredDayCount": 10,
+        "ledgerLineCount": 6,
+    }));
+    assert_eq!(first.json(), expected);
+    let position = first.position().unwrap().to_string();
+    for reader in &readers {
+        assert_reads(&mut client, reader, &read, &position, &expected);
+    }
+    let elsewhere = Actor {
+        branch_profile_ids: vec!["elsewhere".into()],
+        ..stage.actor(ActorKind::BranchManager)
+    };
+    let neighbour = Actor {
+        subject: "neighbour".into(),
+        ..stage.actor(ActorKind::Mother)
+    };
+    for stranger in [
+        stage.token(&elsewhere),
+        stage.token(&neighbour),
+        stage.workflow(),
+        stage.family_member(),
+    ] {
+        assert_unreadable(&mut client, &stranger, &read);
+    }
+    // Though finalizing needs no token, reading does.
+    assert_eq!(client.request("GET", &read, &[], b"").status, 401);
+
+    let again = send(&mut client, &good.path, &good.body);
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    // No token is looked at, not even one that is none.
+    let headers = [
+        ("Authorization", "Bearer nonsense"),
+        ("Content-Type", "application/json"),
+    ];
+    let body = good.body.to_string();
+    let again = client.request("POST", &good.path, &headers, body.as_bytes());
+    assert_eq!(again.text(), first.text());
+}
+
+#[test]
+fn every_amount_counts_and_a_new_snapshot_finalizes_anew() {
+    let stage = Stage::new();
+    let good = good(&stage);
+    let mut client = stage.client();
+    send(&mut client, &good.path, &good.body);
+    let all = changed(
+        &good,
+        &[
+            (
+                "finalizedChargeSnapshotId",
+                json!(stage.id("charge-snapshot-2")),
+            ),
+            ("serviceAddressLevel2", json!("중구")),
+            ("serviceAddressLevel3", json!("명동")),
+            ("additionalServiceChargeKrw", json!(50_000)),
+            ("rentalEquipmentChargeKrw", json!(30_000)),
+            ("governmentDiscountAmountKrw", json!(40_000)),
+            ("couponDiscountAmountKrw", json!(10_000)),
+            ("preReservationPaymentAmountKrw", json!(100_000)),
+            ("voucherServiceBalanceAddOnKrw", json!(5_000)),
+            ("voucherInhomeUserFeeChangeAmountKrw", json!(-3_000)),
+            (
+                "amountByComponentCode",
+                json!({"night_care": 20_001, "nothing": 0}),
+            ),
+            (
+                "enabledFlags",
+                json!({"regionalBenefit": true, "another": false}),
+            ),
+            ("branchId", json!(7)),
+            ("assignedCaregiverUserId", json!("caregiver-1")),
+            ("serviceCalendarImpactPlanId", json!("plan-1")),
+            (
+                "serviceCalendarImpactPolicyFingerprint",
+                json!("fingerprint-1"),
+            ),
+            ("serviceCalendarImpactFactIds", json!(["fact-1", "fact-2"])),
+        ],
+    );
+    let answer = send(&mut client, &good.path, &all);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // Gross 1,600,001; the district's benefit is 10 %, at most 120,000.
+    let expected = stage.named(json!({
+        "reservationBookingId": "reservation-booking-1",
+        "financialStage": "charge_finalized",
+        "motherVisiblePayableKrw": 832_001,
+        "caregiverPayoutKrw": 1_120_000,
+        "branchSettlementKrw": 320_001,
+        "hqSettlementKrw": 160_000,
+        "careDeliverySessionCode": "session-1",
+        "deliveredDayCount": 10,
+        "ledgerLineCount": 11,
+    }));
+    assert_eq!(answer.json(), expected);
+    let read = format!(
+        "/reservation-financial-lifecycles/{}",
+        stage.id("reservation-booking-1")
+    );
+    let position = answer.position().unwrap().to_string();
+    assert_reads(&mut client, &stage.mother(), &read, &position, &expected);
+    // The first snapshot is answered as it was.
+    let again = send(&mut client, &good.path, &good.body);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.json()["motherVisiblePayableKrw"], 900_000);
+    // What was paid too much is no negative payable.
+    let credit = changed(
+        &good,
+        &[
+            (
+                "finalizedChargeSnapshotId",
+                json!(stage.id("charge-snapshot-3")),
+            ),
+            ("ownPriceKrw", json!(0)),
+            ("preReservationPaymentAmountKrw", json!(100_000)),
+            ("enabledFlags", json!({"regionalBenefit": false})),
+        ],
+    );
+    let answer = send(&mut client, &good.path, &credit).json();
+    assert_eq!(answer["motherVisiblePayableKrw"], 0);
+    assert_eq!(answer["ledgerLineCount"], 6);
+}
+
+#[test]
+fn refusals_leave_nothing_behind() {
+    let stage = Stage::new();
+    let good = good(&stage);
+    let mut client = stage.client();
+    let unknown = send(&mut client, &path_of("unknown"), &good.body);
+    assert_refused(&unknown, 404, "reservation_facts_not_found", &[]);
+    let first = send(&mut client, &good.path, &good.body);
+    assert_eq!(first.header("idempotent-replayed"), None);
+    // The snapshot's identifier stands in the whole service, for this booking and its facts.
+    let other_booking = path_of(&stage.id("reservation-booking-2"));
+    for (path, body) in [(&good.path, &good.other), (&other_booking, &good.body)] {
+        let reused = send(&mut client, path, body);
+        assert_refused(&reused, 409, "charge_snapshot_reused", &[]);
+    }
+    let read = format!(
+        "/reservation-financial-lifecycles/{}",
+        stage.id("reservation-booking-2")
+    );
+    assert_unreadable(&mut client, &stage.headquarters(), &read);
+}
+
+#[test]
+fn what_is_no_charge_is_invalid() {
+    let stage = Stage::new();
+    let good = good(&stage);
+    let mut client = stage.client();
+    let mut all = good.body.clone();
+    let mut faults = Vec::new();
+    for (member, value, path, code) in [
+        (
+            "servicePriceKrw",
+            json!(-1),
+            "servicePriceKrw",
+            "out_of_range",
+        ),
+        ("quotedOn", json!("2026-10-11"), "quotedOn", "out_of_range"),
+        (
+            "couponDiscountAmountKrw",
+            json!(-1),
+            "couponDiscountAmountKrw",
+            "out_of_range",
+        ),
+        (
+            "voucherInhomeUserFeeChangeAmountKrw",
+            json!("0"),
+            "voucherInhomeUserFeeChangeAmountKrw",
+            "wrong_type",
+        ),
+        (
+            "amountByComponentCode",
+            json!({"night": -1}),
+            "amountByComponentCode.night",
+            "out_of_range",
+        ),
+        (
+            "enabledFlags",
+            json!({"regionalBenefit": 1}),
+            "enabledFlags.regionalBenefit",
+            "wrong_type",
+        ),
+        ("serviceType", json!(""), "serviceType", "too_short"),
+        (
+            "finalizedChargeSnapshotId",
+            json!(" "),
+            "finalizedChargeSnapshotId",
+            "blank",
+        ),
+    ] {
+        let body = changed(&good, &[(member, value.clone())]);
+        assert_faults(&send(&mut client, &good.path, &body), 422, &[(path, code)]);
+        all[member] = value;
+        faults.push((path, code));
+    }
+    assert_faults(&send(&mut client, &good.path, &all), 422, &faults);
+    for (changes, path, code) in [
+        (
+            vec![("ownPriceKrw", json!(1_500_001))],
+            "ownPriceKrw",
+            "out_of_range",
+        ),
+        (
+            vec![("amountByComponentCode", json!({" ": 1}))],
+            "amountByComponentCode. ",
+            "blank",
+        ),
+        (
+            vec![("additionalServiceChargeKrw", json!(i64::MAX))],
+            "",
+            "out_of_range",
+        ),
+    ] {
+        let body = changed(&good, &changes);
+        assert_faults(&send(&mut client, &good.path, &body), 422, &[(path, code)]);
+    }
+    // On the same day, for the whole price.
+    let bounds = changed(
+        &good,
+        &[
+            ("quotedOn", json!("2026-10-10")),
+            ("ownPriceKrw", json!(1_500_000)),
+            ("branchId", Value::Null),
+        ],
+    );
+    assert_eq!(send(&mut client, &good.path, &bounds).status, 200);
+}
