@@ -54,8 +54,9 @@ a body.
 A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` in the place of the code,
 `draftId`, `expectedDraftRevision`, `currentDraftRevision`,
 `reservationDraftStepAuthorityProjectionId`, `expectedReviewRevision`, `currentReviewRevision`,
-`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` would answer 202
-where a side effect is left pending; with the embedded directory each is completed in the commit.
+`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` answers 202
+where an external directory has left a side effect pending, and so does its replay; with the embedded
+directory each is completed in the commit.
 ";
 
 const READS_INTRODUCTION: &str = "\
@@ -71,8 +72,10 @@ actor may not see; 503 `service_unavailable` when the log has failed. Where a re
 ";
 
 const BESIDE: &str = "\
-Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process answers) and
-`GET /readyz` (commands are taken; else 503), the last two without a token.
+Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process answers),
+`GET /readyz` (commands are taken; else 503) and `GET /metrics` (Prometheus' text format), the last
+three without a token. With `--internal-listen`, `/metrics` and the operations without a token are on
+that listener alone.
 ";
 
 const KINDS_INTRODUCTION: &str = "\

@@ -11,6 +11,7 @@ mod docs;
 mod durability;
 mod floors;
 mod http;
+mod listeners;
 mod operations;
 mod service;
 mod support;

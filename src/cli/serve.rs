@@ -19,7 +19,8 @@ use super::exit::Failure;
 use super::open::{Opening, log_name, open};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::http::server::{FrontLimits, Server};
+use crate::http::directory_client::HttpDirectory;
+use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::token::{Reload, TokenVerifier};
 
@@ -38,7 +39,8 @@ Examples:
       --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
 
-Prints `listening on http://ADDRESS` on standard output when it is ready; logs go to standard
+Prints `listening on http://ADDRESS` on standard output when it is ready, and with
+--internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
 error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
 answered; SIGHUP reads the key set again.
 
@@ -54,6 +56,19 @@ pub struct ServeArgs {
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Where to offer what needs no token (the finalizing of charges, and /metrics), so that it
+    /// can be kept inside; without this it is offered where everything is. Without TLS.
+    #[arg(long, value_name = "ADDR")]
+    internal_listen: Option<SocketAddr>,
+    /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without
+    /// it the embedded one carries out at once what there is to do.
+    #[arg(long, value_name = "URL", value_parser = HttpDirectory::new)]
+    directory_url: Option<HttpDirectory>,
+    /// The first pause before a message to the directory is sent again; it doubles up to 60
+    /// times as much.
+    #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
+        value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    relay_pause_millis: u64,
     /// The issuer of tokens: their `iss`.
     #[arg(long, default_value = DEFAULT_ISSUER)]
     issuer: String,
@@ -129,11 +144,17 @@ impl ServeArgs {
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
+        if let Some(directory) = &self.directory_url {
+            let pause = Duration::from_millis(self.relay_pause_millis);
+            engine.deliver_to(Arc::new(directory.clone()), pause);
+        }
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
+        let (service, internal, inside) = self.services(&engine, &verifier)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
-            service: Arc::new(Service::new(Arc::clone(&engine), Arc::clone(&verifier))),
+            service,
+            internal,
             lanes: engine.lanes(),
             tls,
             limits: FrontLimits {
@@ -144,6 +165,9 @@ impl ServeArgs {
         };
         let stop = listen_to_signals(verifier, self.jwks.clone()).map_err(Failure::from_error)?;
         say(&format!("listening on {scheme}://{address}"));
+        if let Some(inside) = inside {
+            say(&format!("internal on http://{inside}"));
+        }
         if let Some(demo) = &demo {
             say(&demo
                 .introduction(&format!("{scheme}://{address}"))
@@ -185,6 +209,28 @@ impl ServeArgs {
             tracing::warn!("a key of the key set is not used: {skipped}");
         }
         Ok(verifier)
+    }
+
+    /// What answers, what answers inside, and where that is.
+    #[allow(clippy::type_complexity)]
+    fn services(
+        &self,
+        engine: &Arc<Engine>,
+        verifier: &Arc<TokenVerifier>,
+    ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
+        let Some(inside) = self.internal_listen else {
+            let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
+            return Ok((Arc::new(all), None, None));
+        };
+        let listener = TcpListener::bind(inside)
+            .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
+        let address = listener.local_addr().map_err(Failure::from_error)?;
+        let (public, internal) = Service::in_two(engine, verifier);
+        let internal = Internal {
+            listener,
+            service: Arc::new(internal),
+        };
+        Ok((Arc::new(public), Some(internal), Some(address)))
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {

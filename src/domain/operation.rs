@@ -115,6 +115,9 @@ pub struct Context<'a> {
     /// A fresh identifier for the resource that the command brings into being: the same one in
     /// [`Operation::target`] and [`Operation::decide`].
     pub born: Uuid,
+    /// Whether what is to happen in other systems waits for an external directory; otherwise the
+    /// embedded one does it in the commit.
+    pub external_directory: bool,
     /// Further identifiers.
     pub mint: &'a dyn Mint,
     /// Committed state of other resources.

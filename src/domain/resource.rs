@@ -121,6 +121,8 @@ crate::words! {
         RegionalBenefitPolicies = "regional benefit policies",
         /// A list: the payment-change adjustments of one booking.
         BookingAdjustments = "payment-change adjustments of a booking",
+        /// A list: the branches whose creation is not completed in other systems.
+        BranchInRepair = "branch in repair",
     }
 }
 

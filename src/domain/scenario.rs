@@ -269,6 +269,7 @@ impl Scenario {
             key,
             fingerprint: command.fingerprint(),
             born: self.mint.id(),
+            external_directory: false,
             mint: &self.mint,
             view: View::new(&self.memory),
         };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts what is free of a bounded amount.
 pub struct Admission {
+    max: usize,
     free: AtomicUsize,
 }
 
@@ -20,8 +21,15 @@ impl Admission {
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self {
+            max,
             free: AtomicUsize::new(max),
         }
+    }
+
+    /// How much is in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.max - self.free.load(Ordering::Relaxed).min(self.max)
     }
 
     /// So much more, when it may be.
@@ -56,7 +64,9 @@ mod tests {
         let second = Admission::admit(&admission, 1);
         assert!(first.is_some() && second.is_some());
         assert!(Admission::admit(&admission, 1).is_none());
+        assert_eq!(admission.in_flight(), 2);
         drop(first);
+        assert_eq!(admission.in_flight(), 1);
         assert!(Admission::admit(&admission, 2).is_none());
         assert!(Admission::admit(&admission, 1).is_some());
     }

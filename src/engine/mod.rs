@@ -24,10 +24,12 @@ pub mod directory;
 pub mod intake;
 pub mod lane;
 mod mint;
+pub mod relay;
 mod resource;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -53,6 +55,7 @@ use clock::Clock;
 use directory::Directory;
 use lane::Lanes;
 use mint::{EngineMint, MintAt};
+use relay::{ExternalDirectory, Relay};
 use resource::{Job, Verdict};
 
 /// How the engine is set up.
@@ -152,6 +155,7 @@ pub(crate) struct Shared {
     admission: Arc<Admission>,
     clock: Arc<dyn Clock>,
     mint: EngineMint,
+    relay: Relay,
     recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     limits: Limits,
     ended: AtomicBool,
@@ -216,6 +220,7 @@ impl Engine {
             admission: Arc::new(Admission::new(limits.commands_max)),
             mint: EngineMint::new(replay.outbox_number),
             clock,
+            relay: Relay::default(),
             recent,
             limits,
             ended: AtomicBool::new(false),
@@ -253,15 +258,36 @@ impl Engine {
             && self.shared.journal.has_room()
     }
 
-    /// Resources and keys held, and the highest durable position.
+    /// What the engine holds and has done.
     #[must_use]
     pub fn figures(&self) -> Figures {
+        let shared = &*self.shared;
+        let batches = shared.journal.batches();
         Figures {
-            resources: self.shared.tables.resources(),
-            keys: self.shared.tables.keys(),
-            durable: self.shared.journal.durable(),
-            live_actors: self.shared.directory.live(),
+            resources: shared.tables.resources(),
+            keys: shared.tables.keys(),
+            durable: shared.journal.durable(),
+            live_actors: shared.directory.live(),
+            commands_in_flight: shared.admission.in_flight(),
+            queued_bytes: shared.journal.queued_bytes(),
+            log_batches: batches.count,
+            log_batch_time: batches.time,
+            branches_in_repair: shared.branches_in_repair().len(),
+            relay_deliveries: shared.relay.deliveries(),
+            relay_failures: shared.relay.failures(),
         }
+    }
+
+    /// From here on, what is to happen in other systems waits for this directory, and a message
+    /// that it does not take is sent again after growing pauses, the first one of about
+    /// `first_pause`. Said once, before the first command.
+    pub fn deliver_to(&self, directory: Arc<dyn ExternalDirectory>, first_pause: Duration) {
+        self.shared.relay.deliver_to(directory, first_pause);
+    }
+
+    /// Goes on with what was not delivered when the log was last closed. Called once, on a lane.
+    pub fn resume_deliveries(&self) {
+        self.shared.resume_deliveries();
     }
 
     /// Carries a command out. The permit is held until the answer is there.
@@ -334,6 +360,20 @@ pub struct Figures {
     pub durable: u64,
     /// Resources whose actor is awake.
     pub live_actors: usize,
+    /// Commands in flight.
+    pub commands_in_flight: usize,
+    /// Bytes of records that wait for the disk.
+    pub queued_bytes: usize,
+    /// Batches of records that were written and synced.
+    pub log_batches: u64,
+    /// How long that took, in all.
+    pub log_batch_time: Duration,
+    /// Branches whose creation is not completed in other systems.
+    pub branches_in_repair: usize,
+    /// Messages that the external directory has taken.
+    pub relay_deliveries: u64,
+    /// Attempts at which it has not.
+    pub relay_failures: u64,
 }
 
 /// A command with what belongs to it until it is decided and published, whether or not somebody
@@ -351,6 +391,9 @@ pub(crate) struct Order {
     key_claim: Option<Held>,
     /// Its place among the commands in flight.
     permit: Option<Permit>,
+    /// The position of the commit that holds its key by now, and whose answer, which nobody was
+    /// told yet, its own takes the place of.
+    instead_of: Option<u64>,
 }
 
 /// What a decision has read, and the position on which it rests.
@@ -443,6 +486,7 @@ impl Shared {
             born: self.mint.id(self.clock.now()),
             key_claim: None,
             permit,
+            instead_of: None,
             call,
         };
         if let Some((key, scope, reused)) = key_of(&order.call) {
@@ -539,7 +583,11 @@ impl Shared {
             outcome => outcome,
         };
         match (outcome, fingerprint) {
-            (RecordOutcome::Answer { accepted, body }, Some(fingerprint)) => Ok(Stored {
+            (
+                RecordOutcome::Answer { accepted, body }
+                | RecordOutcome::Instead { accepted, body, .. },
+                Some(fingerprint),
+            ) => Ok(Stored {
                 fingerprint,
                 body: body.0.into(),
                 disposition: Disposition::from_accepted(accepted),
@@ -631,6 +679,7 @@ impl Shared {
             key: &order.key,
             fingerprint: order.fingerprint,
             born: order.born,
+            external_directory: self.relay.is_external(),
             mint,
             view: View::new(&self.tables),
         }
@@ -638,7 +687,9 @@ impl Shared {
 
     async fn answer(&self, verdict: Verdict, row: Option<&'static Row>) -> Reply {
         match verdict {
-            Verdict::Committed { position, stored } => {
+            Verdict::Committed {
+                position, stored, ..
+            } => {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;
                 }
@@ -649,6 +700,8 @@ impl Shared {
                     position,
                 }
             }
+            // The task that has it ends without a word when the process ends.
+            Verdict::Delivering(answer) => answer.await.unwrap_or(Reply::OutcomeUnknown),
             Verdict::ReplayOf { first, position } => {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;

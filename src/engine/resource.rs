@@ -9,12 +9,14 @@ use tokio::sync::oneshot;
 
 use super::admission::Permit;
 use super::claims::Held;
-use super::{Basis, Order, Shared, Stored};
+use super::relay::{self, Created};
+use super::{Basis, Order, Reply, Shared, Stored};
 use crate::base::codec::Blob;
 use crate::base::digest::Digest;
-use crate::domain::operation::{Decided, Outcome};
+use crate::domain::branch::state::Branch;
+use crate::domain::operation::{Decided, Disposition, Outcome};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{Name, Source as _, View};
+use crate::domain::resource::{Name, Resource as _, Source as _, View};
 use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
 
 /// How often a command is decided anew when what it has read was changed meanwhile.
@@ -55,7 +57,11 @@ pub(crate) enum Verdict {
     Committed {
         position: u64,
         stored: Stored,
+        /// The branch that was created, when an external directory has to be told.
+        to_deliver: Option<Digest>,
     },
+    /// The directory is being told: the answer comes from there.
+    Delivering(oneshot::Receiver<Reply>),
     ReplayOf {
         first: u64,
         position: u64,
@@ -115,11 +121,29 @@ impl Job {
             mut order,
             name_claims,
             reply,
+            shared,
             ..
         } = self;
         // From here on the names and the key are what the tables say.
         drop(name_claims);
         let answer = match verdict {
+            // The key is held on: its answer is not settled yet.
+            Some(Verdict::Committed {
+                position,
+                stored,
+                to_deliver: Some(branch),
+            }) => {
+                let (answer, receiver) = oneshot::channel();
+                let created = Created {
+                    branch,
+                    order,
+                    position,
+                    stored,
+                    answer,
+                };
+                relay::tell(shared, created);
+                (Verdict::Delivering(receiver), None)
+            }
             Some(verdict) => {
                 order.key_claim = None;
                 (verdict, order.permit.take())
@@ -229,15 +253,32 @@ impl Job {
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match self.order.key_digest {
-                Some(_) => RecordOutcome::Answer {
+            outcome: match (self.order.key_digest, self.order.instead_of) {
+                (Some(_), None) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
                 },
-                None => RecordOutcome::None,
+                (Some(_), Some(of)) => RecordOutcome::Instead {
+                    of,
+                    accepted: decided.disposition.is_accepted(),
+                    body: Blob(decided.answer.as_slice()),
+                },
+                (None, _) => RecordOutcome::None,
             },
         }
         .encode()
+    }
+
+    /// The branch that the commit creates, when an external directory has to be told. What the
+    /// relay completes is no such commit: it has no key, or an answer in the place of another.
+    fn to_deliver(&self, decided: &Decided) -> Option<Digest> {
+        let is_first = self.order.key_digest.is_some() && self.order.instead_of.is_none();
+        if !is_first || decided.disposition == Disposition::Done {
+            return None;
+        }
+        let mut changes = decided.changes.iter();
+        let branch = changes.find(|change| change.kind == Branch::KIND.tag)?;
+        Some(branch.key)
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
@@ -246,6 +287,7 @@ impl Job {
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
+        let to_deliver = self.to_deliver(&decided);
         let Decided {
             changes,
             answer,
@@ -266,7 +308,7 @@ impl Job {
         if self
             .order
             .key_digest
-            .is_some_and(|key| shared.tables.key(key).is_some())
+            .is_some_and(|key| shared.tables.key(key) != self.order.instead_of)
         {
             tracing::error!("a key was taken while it was held");
             return Attempt::Final(Verdict::Fault);
@@ -295,7 +337,11 @@ impl Job {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
-        Attempt::Final(Verdict::Committed { position, stored })
+        Attempt::Final(Verdict::Committed {
+            position,
+            stored,
+            to_deliver,
+        })
     }
 
     /// Takes the present key for the answer that was given under `first_key`.

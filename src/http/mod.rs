@@ -1,6 +1,8 @@
 //! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
 
+pub mod directory_client;
 pub mod facts;
+pub mod metrics;
 pub mod request;
 pub mod response;
 pub mod route;

@@ -198,8 +198,9 @@ impl Manner {
 
 fn success_status(success: Success, disposition: Disposition, replay: bool) -> StatusCode {
     match (success, disposition, replay) {
-        (Success::CreatedOnce, _, true) | (Success::Ok, ..) => StatusCode::OK,
+        (Success::Ok, ..) => StatusCode::OK,
         (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
+        (Success::CreatedOnce, Disposition::Done, true) => StatusCode::OK,
         (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,
     }
 }
@@ -301,6 +302,15 @@ pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
+    answer
+}
+
+/// The page of metrics.
+#[must_use]
+pub fn metrics(page: String) -> Answer {
+    const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let mut answer = Response::new(Full::new(page.into()));
+    answer.headers_mut().insert(CONTENT_TYPE, TEXT);
     answer
 }
 

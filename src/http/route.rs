@@ -5,15 +5,37 @@ use std::collections::BTreeMap;
 
 use hyper::Method;
 
+use super::metrics::Series;
 use super::response::Manner;
 use crate::catalogue::{self, OPERATIONS, ProblemShape, READS, ReadRow, Row};
 
 /// What stands at a path.
 #[derive(Default)]
 pub struct Place {
-    operations: Vec<(Method, &'static Row)>,
-    read: Option<&'static ReadRow>,
-    special: Vec<(Method, Special)>,
+    operations: Vec<(Method, Series, &'static Row)>,
+    read: Option<(Series, &'static ReadRow)>,
+    special: Vec<(Method, Series, Special)>,
+}
+
+/// What a listener offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Everything: it is the only one.
+    All,
+    /// What is for everybody.
+    Public,
+    /// What needs no token and is for inside: operations without one, and the metrics.
+    Internal,
+}
+
+impl Offer {
+    fn has(self, is_internal: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Public => !is_internal,
+            Self::Internal => is_internal,
+        }
+    }
 }
 
 /// What is neither an operation nor a read of the catalogue's.
@@ -25,6 +47,22 @@ pub enum Special {
     Health,
     /// `GET /readyz`
     Ready,
+    /// `GET /metrics`
+    Metrics,
+}
+
+impl Special {
+    const ALL: [(&'static str, Method, Self, &'static str); 4] = [
+        (
+            "/reference-facts",
+            Method::POST,
+            Self::PutFacts,
+            "put_reference_facts",
+        ),
+        ("/healthz", Method::GET, Self::Health, "healthz"),
+        ("/readyz", Method::GET, Self::Ready, "readyz"),
+        ("/metrics", Method::GET, Self::Metrics, "metrics"),
+    ];
 }
 
 /// What a request asks for.
@@ -36,6 +74,19 @@ pub enum Asked {
     Read(&'static ReadRow),
     /// Something else.
     Special(Special),
+}
+
+/// The names of all series of requests, each at its number, and last what leads nowhere.
+#[must_use]
+pub fn series_names() -> Vec<&'static str> {
+    let operations = OPERATIONS.iter().map(|row| row.name);
+    let reads = READS.iter().map(|row| row.name);
+    let special = Special::ALL.into_iter().map(|(.., name)| name);
+    operations
+        .chain(reads)
+        .chain(special)
+        .chain(["other"])
+        .collect()
 }
 
 /// What a request's path leads to.
@@ -57,9 +108,17 @@ impl Routes {
     /// # Panics
     /// When two paths of the catalogue cannot stand beside each other, which a test would show.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(offer: Offer) -> Self {
+        Self::of(offer, OPERATIONS)
+    }
+
+    fn of(offer: Offer, operations: &'static [Row]) -> Self {
         let mut places: BTreeMap<&str, Place> = BTreeMap::new();
-        for row in OPERATIONS {
+        let mut series = (0..).map(Series);
+        for (row, series) in operations.iter().zip(&mut series) {
+            if !offer.has(!row.bearer) {
+                continue;
+            }
             let method = match row.method {
                 catalogue::Method::Post => Method::POST,
                 catalogue::Method::Patch => Method::PATCH,
@@ -68,21 +127,18 @@ impl Routes {
                 .entry(row.path)
                 .or_default()
                 .operations
-                .push((method, row));
+                .push((method, series, row));
         }
-        for row in READS {
-            places.entry(row.path).or_default().read = Some(row);
+        for (row, series) in READS.iter().zip(&mut series) {
+            if offer.has(false) {
+                places.entry(row.path).or_default().read = Some((series, row));
+            }
         }
-        for (path, method, special) in [
-            ("/reference-facts", Method::POST, Special::PutFacts),
-            ("/healthz", Method::GET, Special::Health),
-            ("/readyz", Method::GET, Special::Ready),
-        ] {
-            places
-                .entry(path)
-                .or_default()
-                .special
-                .push((method, special));
+        for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
+            if offer.has(special == Special::Metrics) {
+                let place = places.entry(path).or_default();
+                place.special.push((method, series, special));
+            }
         }
         let mut router = matchit::Router::new();
         for (path, place) in places {
@@ -111,36 +167,30 @@ impl Routes {
     }
 }
 
-impl Default for Routes {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Place {
     /// What `method` asks for here; HEAD asks as GET does.
     #[must_use]
-    pub fn asked(&self, method: &Method) -> Option<Asked> {
+    pub fn asked(&self, method: &Method) -> Option<(Series, Asked)> {
         let method = if *method == Method::HEAD {
             &Method::GET
         } else {
             method
         };
-        let operation = self.operations.iter().find(|(known, _)| known == method);
-        let special = self.special.iter().find(|(known, _)| known == method);
+        let operation = self.operations.iter().find(|(known, ..)| known == method);
+        let special = self.special.iter().find(|(known, ..)| known == method);
         let read = self.read.filter(|_| *method == Method::GET);
         operation
-            .map(|(_, row)| Asked::Operation(row))
-            .or(special.map(|(_, special)| Asked::Special(*special)))
-            .or(read.map(Asked::Read))
+            .map(|(_, series, row)| (*series, Asked::Operation(row)))
+            .or(special.map(|(_, series, special)| (*series, Asked::Special(*special))))
+            .or(read.map(|(series, row)| (series, Asked::Read(row))))
     }
 
     /// The methods that there are here, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
         let read = self.read.map(|_| Method::GET);
-        let operations = self.operations.iter().map(|(method, _)| method.clone());
-        let special = self.special.iter().map(|(method, _)| method.clone());
+        let operations = self.operations.iter().map(|(method, ..)| method.clone());
+        let special = self.special.iter().map(|(method, ..)| method.clone());
         let mut methods: Vec<_> = read.into_iter().chain(operations).chain(special).collect();
         if methods.contains(&Method::GET) {
             methods.push(Method::HEAD);
@@ -156,10 +206,10 @@ impl Place {
     /// How problems look here that concern the path and not one of its operations.
     #[must_use]
     pub fn manner(&self) -> Manner {
-        let operation = self.operations.first().map(|(_, row)| Manner::of(row));
+        let operation = self.operations.first().map(|(.., row)| Manner::of(row));
         // What two operations share a path with a read share its shape of problems.
         operation.unwrap_or(Manner {
-            problem: self.read.map_or(ProblemShape::Full, |row| row.problem),
+            problem: self.read.map_or(ProblemShape::Full, |(_, row)| row.problem),
             ..Manner::PLAIN
         })
     }
@@ -172,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_catalogue_is_found_at_its_path() {
-        let routes = Routes::new();
+        let routes = Routes::new(Offer::All);
         for row in OPERATIONS {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
@@ -180,30 +230,69 @@ mod tests {
                 catalogue::Method::Post => Method::POST,
                 catalogue::Method::Patch => Method::PATCH,
             };
-            let Some(Asked::Operation(asked)) = found.place.asked(&method) else {
+            let Some((series, Asked::Operation(asked))) = found.place.asked(&method) else {
                 panic!("{} is not found", row.path);
             };
             assert_eq!(asked.tag, row.tag);
+            assert_eq!(series_names()[series.0], row.name);
         }
         for row in READS {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
-            assert!(matches!(
-                found.place.asked(&Method::HEAD),
-                Some(Asked::Read(_))
-            ));
+            let Some((series, Asked::Read(_))) = found.place.asked(&Method::HEAD) else {
+                panic!("{} is not found", row.path);
+            };
+            assert_eq!(series_names()[series.0], row.name);
             assert!(found.place.methods().contains("GET, "));
         }
     }
 
     #[test]
     fn parameters_are_decoded_and_a_trailing_slash_is_another_path() {
-        let routes = Routes::new();
+        let routes = Routes::new(Offer::All);
         let found = routes.find("/settlement-statements/a%2Fb%20c").unwrap();
         assert_eq!(found.parameters, [("statementId", "a/b c".into())]);
         assert!(routes.find("/settlement-statements/a/").is_none());
         assert!(routes.find("/settlement-deposit-requests/").is_none());
         assert!(routes.find("/settlement-statements/%ff").is_none());
         assert!(routes.find("/nothing").is_none());
+    }
+
+    #[test]
+    fn series_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<_> = series_names().into_iter().collect();
+        assert_eq!(names.len(), series_names().len());
+        assert_eq!(names.len(), OPERATIONS.len() + READS.len() + 5);
+    }
+
+    #[test]
+    fn what_is_for_inside_is_on_one_listener_and_all_else_on_the_other() {
+        let (public, internal) = (Routes::new(Offer::Public), Routes::new(Offer::Internal));
+        let is_there = |routes: &Routes, path: &str, method: &Method| {
+            let found = routes.find(path);
+            found.is_some_and(|found| found.place.asked(method).is_some())
+        };
+        let mut inside = 0;
+        for row in OPERATIONS {
+            let path = row.path.replace(['{', '}'], "");
+            let method = match row.method {
+                catalogue::Method::Post => Method::POST,
+                catalogue::Method::Patch => Method::PATCH,
+            };
+            assert_eq!(is_there(&public, &path, &method), row.bearer);
+            assert_eq!(is_there(&internal, &path, &method), !row.bearer);
+            inside += usize::from(!row.bearer);
+        }
+        assert_eq!(inside, 1, "one operation looks at no token");
+        for row in READS {
+            let path = row.path.replace(['{', '}'], "");
+            assert!(is_there(&public, &path, &Method::GET));
+            assert!(!is_there(&internal, &path, &Method::GET));
+        }
+        for (path, method, special, _) in Special::ALL {
+            let is_internal = special == Special::Metrics;
+            assert_eq!(is_there(&public, path, &method), !is_internal);
+            assert_eq!(is_there(&internal, path, &method), is_internal);
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The server: one listener, a runtime with its own thread for each lane, connections handed to
-//! the lanes in turn.
+//! The server: a runtime with its own thread for each lane, connections handed to the lanes in
+//! turn. Beside the listener for everybody there may be one for inside.
 //!
 //! Two runtimes of one thread each answer more requests than one runtime of two threads: a
 //! command is decided, waits and is answered where its connection lives, and most wake-ups stay
@@ -67,12 +67,29 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Server {
     /// What answers.
     pub service: Arc<Service>,
+    /// What is offered inside, where that has a listener of its own.
+    pub internal: Option<Internal>,
     /// The engine's lanes, one for each runtime.
     pub lanes: Arc<Lanes>,
     /// TLS, where it is on.
     pub tls: Option<TlsAcceptor>,
     /// Its bounds.
     pub limits: FrontLimits,
+}
+
+/// What is offered inside, without TLS.
+pub struct Internal {
+    /// Where.
+    pub listener: TcpListener,
+    /// What answers there.
+    pub service: Arc<Service>,
+}
+
+/// What is done with the connections of one listener.
+struct Front {
+    service: Arc<Service>,
+    tls: Option<TlsAcceptor>,
+    limits: FrontLimits,
 }
 
 /// Counts open connections, all and by address.
@@ -118,7 +135,12 @@ impl Drop for Counted {
     }
 }
 
-type Handed = (std::net::TcpStream, Counted);
+/// A connection on its way to its lane.
+struct Handed {
+    stream: std::net::TcpStream,
+    counted: Counted,
+    front: Arc<Front>,
+}
 
 impl Server {
     /// Serves until `stop` turns true, answers what is in flight, and returns. Blocks the calling
@@ -126,7 +148,8 @@ impl Server {
     ///
     /// # Errors
     /// When a runtime or a thread cannot be started, or the listener cannot be used.
-    pub fn run(self, listener: TcpListener, stop: watch::Receiver<bool>) -> io::Result<()> {
+    pub fn run(mut self, listener: TcpListener, stop: watch::Receiver<bool>) -> io::Result<()> {
+        let internal = self.internal.take();
         let server = Arc::new(self);
         let mut senders = Vec::new();
         let mut threads = Vec::new();
@@ -157,7 +180,27 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let accepted = runtime.block_on(accept(&server.limits, listener, senders, stop));
+        let public = Front {
+            service: Arc::clone(&server.service),
+            tls: server.tls.clone(),
+            limits: server.limits,
+        };
+        let accepted = runtime.block_on(async {
+            let inside = async {
+                let Some(Internal { listener, service }) = internal else {
+                    return Ok(());
+                };
+                let front = Front {
+                    service,
+                    tls: None,
+                    limits: server.limits,
+                };
+                accept(front, listener, senders.clone(), stop.clone()).await
+            };
+            let public = accept(public, listener, senders.clone(), stop.clone());
+            tokio::try_join!(public, inside).map(|_| ())
+        });
+        drop(senders);
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a lane has panicked");
@@ -172,12 +215,15 @@ impl Server {
         mut connections: mpsc::UnboundedReceiver<Handed>,
         mut stop: watch::Receiver<bool>,
     ) {
+        if lane == 0 {
+            self.service.engine().resume_deliveries();
+        }
         let graceful = Arc::new(GracefulShutdown::new());
         loop {
             tokio::select! {
                 biased;
                 handed = connections.recv() => match handed {
-                    Some((stream, counted)) => self.connection(stream, counted, &graceful),
+                    Some(handed) => handed.serve(&graceful),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -191,21 +237,24 @@ impl Server {
             }
         }
     }
+}
 
-    fn connection(
-        self: &Arc<Self>,
-        stream: std::net::TcpStream,
-        counted: Counted,
-        graceful: &Arc<GracefulShutdown>,
-    ) {
+impl Handed {
+    /// Takes the connection over on the present lane.
+    fn serve(self, graceful: &Arc<GracefulShutdown>) {
+        let Self {
+            stream,
+            counted,
+            front,
+        } = self;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
         };
-        let Some(tls) = self.tls.clone() else {
-            return self.speak_http1(stream, counted, graceful);
+        let Some(tls) = front.tls.clone() else {
+            return front.speak_http1(stream, counted, graceful);
         };
-        let (server, graceful) = (Arc::clone(self), Arc::downgrade(graceful));
+        let graceful = Arc::downgrade(graceful);
         tokio::spawn(async move {
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
             let Ok(Ok(stream)) = handshake.await else {
@@ -215,13 +264,15 @@ impl Server {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                server.speak_http2(stream, counted, &graceful);
+                front.speak_http2(stream, counted, &graceful);
             } else {
-                server.speak_http1(stream, counted, &graceful);
+                front.speak_http1(stream, counted, &graceful);
             }
         });
     }
+}
 
+impl Front {
     fn speak_http1<S>(self: &Arc<Self>, stream: S, counted: Counted, graceful: &GracefulShutdown)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -276,7 +327,7 @@ impl Server {
 
 /// Takes connections in and hands them to the lanes in turn, until told to stop.
 async fn accept(
-    limits: &FrontLimits,
+    front: Front,
     listener: TcpListener,
     lanes: Vec<mpsc::UnboundedSender<Handed>>,
     mut stop: watch::Receiver<bool>,
@@ -284,6 +335,7 @@ async fn accept(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let connections = Arc::new(Connections::default());
+    let front = Arc::new(front);
     let mut turn = 0;
     loop {
         let accepted = tokio::select! {
@@ -292,7 +344,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, address)) => {
-                let Some(handed) = prepared(stream, address, &connections, limits) else {
+                let Some(handed) = prepared(stream, address, &connections, &front) else {
                     continue;
                 };
                 turn = (turn + 1) % lanes.len();
@@ -313,11 +365,15 @@ fn prepared(
     stream: TcpStream,
     address: SocketAddr,
     connections: &Arc<Connections>,
-    limits: &FrontLimits,
+    front: &Arc<Front>,
 ) -> Option<Handed> {
     // Beyond the bound a connection is closed at once: it cost nothing yet.
-    let counted = connections.count(address.ip(), limits)?;
+    let counted = connections.count(address.ip(), &front.limits)?;
     // Without this, the kernel holds an answer back for 40 ms to send more with it.
     stream.set_nodelay(true).ok()?;
-    Some((stream.into_std().ok()?, counted))
+    Some(Handed {
+        stream: stream.into_std().ok()?,
+        counted,
+        front: Arc::clone(front),
+    })
 }

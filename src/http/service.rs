@@ -1,7 +1,7 @@
 //! One request: route, token, body, command, engine, answer; in the contract's order of checks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -10,9 +10,10 @@ use hyper::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, HeaderValue, I
 use hyper::{Method, Request, StatusCode};
 
 use super::facts;
+use super::metrics::{Metrics, Series};
 use super::request::{BodyError, is_media_type, read_command, whole_body};
 use super::response::{self, Answer, Manner, at_position, json, tagged};
-use super::route::{Asked, Found as RouteFound, Routes, Special};
+use super::route::{Asked, Found as RouteFound, Offer, Routes, Special};
 use super::token::{Bearer, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::catalogue::{ReadRow, Row, Success};
@@ -34,6 +35,7 @@ pub struct Service {
     engine: Arc<Engine>,
     verifier: Arc<TokenVerifier>,
     routes: Routes,
+    metrics: Arc<Metrics>,
     /// Who acts where no token is looked at.
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
@@ -46,13 +48,35 @@ const BODIES_BYTES_MAX: usize = 256 << 20;
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
 impl Service {
-    /// The service of `engine`, for actors whose tokens `verifier` accepts.
+    /// The service of `engine`, for actors whose tokens `verifier` accepts: all of it.
     #[must_use]
     pub fn new(engine: Arc<Engine>, verifier: Arc<TokenVerifier>) -> Self {
+        let metrics = Arc::new(Metrics::new(engine.lanes().count()));
+        Self::offering(Offer::All, engine, verifier, metrics)
+    }
+
+    /// The same in two: what is for everybody, and what is for inside.
+    #[must_use]
+    pub fn in_two(engine: &Arc<Engine>, verifier: &Arc<TokenVerifier>) -> (Self, Self) {
+        let metrics = Arc::new(Metrics::new(engine.lanes().count()));
+        let part = |offer| {
+            let (engine, verifier) = (Arc::clone(engine), Arc::clone(verifier));
+            Self::offering(offer, engine, verifier, Arc::clone(&metrics))
+        };
+        (part(Offer::Public), part(Offer::Internal))
+    }
+
+    fn offering(
+        offer: Offer,
+        engine: Arc<Engine>,
+        verifier: Arc<TokenVerifier>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             engine,
             verifier,
-            routes: Routes::new(),
+            routes: Routes::new(offer),
+            metrics,
             nobody: Arc::new(Actor::nobody()),
             bodies: Arc::new(Admission::new(BODIES_BYTES_MAX)),
         }
@@ -70,11 +94,21 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let started = Instant::now();
         let (head, mut body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
+        let mut series = self.metrics.elsewhere();
         let mut answer = self
-            .routed(&head.method, head.uri.path(), &head.headers, &mut body)
+            .routed(
+                &head.method,
+                head.uri.path(),
+                &head.headers,
+                &mut body,
+                &mut series,
+            )
             .await;
+        self.metrics
+            .count(series, answer.status(), started.elapsed());
         // Who waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             let _ = tokio::time::timeout(REST_TIMEOUT, take_rest(&mut body)).await;
@@ -98,7 +132,15 @@ impl Service {
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    async fn routed<B>(&self, method: &Method, path: &str, headers: &HeaderMap, body: B) -> Answer
+    /// The answer; `series` becomes the one that the request belongs to.
+    async fn routed<B>(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        body: B,
+        series: &mut Series,
+    ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -113,7 +155,7 @@ impl Service {
         if *method == Method::OPTIONS {
             return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
         }
-        let Some(asked) = place.asked(method) else {
+        let Some((own, asked)) = place.asked(method) else {
             let answer = place.manner().trouble(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
@@ -125,6 +167,7 @@ impl Service {
             .iter()
             .map(|(name, value)| (*name, value.as_ref()))
             .collect();
+        *series = own;
         match asked {
             Asked::Operation(row) => self.operation(row, &parameters, headers, body).await,
             Asked::Read(row) => self.read_row(row, &parameters, headers).await,
@@ -143,6 +186,7 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Manner::PLAIN.unavailable(),
+            Special::Metrics => response::metrics(self.metrics.page(&self.engine.figures())),
             Special::PutFacts => match self.actor(headers, Manner::PLAIN) {
                 Ok(actor) => facts::put(&self.engine, actor, headers, body, &self.bodies).await,
                 Err(answer) => *answer,

@@ -10,7 +10,7 @@
 //! | key | the key of idempotency and the fingerprint of the facts |
 //! | changes | kind, key and event of each resource, the deciding one's first |
 //! | outbox | messages to other systems |
-//! | outcome | none, the answer, or the position of the commit whose answer it is |
+//! | outcome | none, the answer, the position of the commit whose answer it is, or an answer in the place of an earlier one |
 
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +81,16 @@ pub enum RecordOutcome<B> {
     },
     /// The answer of the commit at this position.
     SameAs(u64),
+    /// This body in the place of the answer that the commit at `of` gave under the same key,
+    /// which nobody had been told yet: from here on the key leads here.
+    Instead {
+        /// The position of the commit whose answer this takes the place of.
+        of: u64,
+        /// Whether a side effect was still on its way.
+        accepted: bool,
+        /// The body.
+        body: Blob<B>,
+    },
 }
 
 /// A commit as it is written: the same layout, borrowed.
@@ -245,6 +255,29 @@ mod tests {
             crate::base::digest::hex(&bytes),
             GOLDEN.replace(char::is_whitespace, ""),
         );
+    }
+
+    #[test]
+    fn an_answer_in_the_place_of_another_has_a_layout_that_never_changes() {
+        let record = NewRecord {
+            outcome: RecordOutcome::Instead {
+                of: 41,
+                accepted: true,
+                body: Blob(b"{}"),
+            },
+            ..sample(&[], b"event")
+        };
+        let bytes = record.encode();
+        let start = &GOLDEN.replace(char::is_whitespace, "");
+        let start = start.strip_suffix("0100027b7d").unwrap();
+        assert_eq!(
+            crate::base::digest::hex(&bytes),
+            format!("{start}032901027b7d"),
+        );
+        let Record { outcome, .. } = Record::decode(&bytes).unwrap();
+        let body = Blob(b"{}".to_vec());
+        let (of, accepted) = (41, true);
+        assert_eq!(outcome, RecordOutcome::Instead { of, accepted, body });
     }
 
     const GOLDEN: &str = "

@@ -52,10 +52,23 @@ impl Replay {
             )));
         }
         if let Some(key) = record.key_digest() {
-            if let Some(taken) = self.tables.key(key) {
-                return Err(ReplayError(format!(
-                    "its key was taken at position {taken}"
-                )));
+            let replaced = match record.outcome {
+                RecordOutcome::Instead { of, .. } => Some(of),
+                _ => None,
+            };
+            match (self.tables.key(key), replaced) {
+                (Some(taken), None) => {
+                    return Err(ReplayError(format!(
+                        "its key was taken at position {taken}"
+                    )));
+                }
+                (taken, Some(of)) if taken != Some(of) => {
+                    return Err(ReplayError(format!(
+                        "its answer takes the place of the one at position {of}, which does not \
+                         have its key"
+                    )));
+                }
+                _ => {}
             }
             self.tables.take_key(key, position);
         }
@@ -97,5 +110,71 @@ impl Replay {
         }
         self.tables.publish(position, change);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::record::{NewRecord, RecordKey, SCHEMA, key_digest};
+    use super::*;
+    use crate::base::codec::Blob;
+    use crate::base::digest::Fingerprint;
+
+    fn record(outcome: RecordOutcome<&[u8]>) -> Vec<u8> {
+        NewRecord {
+            schema: SCHEMA,
+            at: Instant::default(),
+            operation: 3,
+            subject: "hq-1",
+            key: Some(RecordKey {
+                key: "key-1",
+                fingerprint: Fingerprint::of(b"facts"),
+            }),
+            changes: Vec::new(),
+            outbox: &[],
+            outcome,
+        }
+        .encode()
+    }
+
+    fn answer() -> Vec<u8> {
+        record(RecordOutcome::Answer {
+            accepted: true,
+            body: Blob(b"{}"),
+        })
+    }
+
+    fn instead(of: u64) -> Vec<u8> {
+        record(RecordOutcome::Instead {
+            of,
+            accepted: false,
+            body: Blob(b"{}"),
+        })
+    }
+
+    #[test]
+    fn a_key_leads_to_the_answer_that_has_taken_the_place_of_the_first() {
+        let mut replay = Replay::default();
+        replay.record(1, &answer()).unwrap();
+        let key = key_digest(3, "hq-1", "key-1");
+        assert_eq!(replay.tables.key(key), Some(1));
+        replay.record(2, &instead(1)).unwrap();
+        assert_eq!(replay.tables.key(key), Some(2));
+        assert_eq!(replay.tables.keys(), 1);
+    }
+
+    #[test]
+    fn a_key_is_taken_once_and_only_its_own_answer_is_replaced() {
+        let mut replay = Replay::default();
+        let error = replay.record(1, &instead(1)).unwrap_err().to_string();
+        assert!(error.contains("takes the place of"), "{error}");
+        replay.record(1, &answer()).unwrap();
+        let error = replay.record(2, &answer()).unwrap_err().to_string();
+        assert!(error.contains("taken at position 1"), "{error}");
+        for other in [0, 2] {
+            let error = replay.record(2, &instead(other)).unwrap_err().to_string();
+            assert!(error.contains("takes the place of"), "{error}");
+        }
     }
 }

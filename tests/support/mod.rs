@@ -139,6 +139,8 @@ pub fn carebook() -> Command {
 pub struct Server {
     child: Child,
     pub address: String,
+    /// Where it offers what is for inside, when that is apart.
+    pub internal: Option<String>,
 }
 
 impl Server {
@@ -169,14 +171,21 @@ impl Server {
             command.stderr(Stdio::null());
         }
         let mut child = command.spawn().unwrap();
-        let mut line = String::new();
+        let (mut line, mut second) = (String::new(), String::new());
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
+        if command.get_args().any(|arg| arg == "--internal-listen") {
+            out.read_line(&mut second).unwrap();
+        }
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
             panic!("the server does not listen: {line:?}, {:?}", child.wait());
         };
         let server = Self {
             address: address.to_owned(),
+            internal: second
+                .trim()
+                .strip_prefix("internal on http://")
+                .map(str::to_owned),
             child,
         };
         (server, out)

@@ -68,6 +68,15 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
+/// Batches that were written and synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    /// How many: each is one write and one sync.
+    pub count: u64,
+    /// How long that took, in all.
+    pub time: Duration,
+}
+
 /// An open log that any number of threads append to.
 ///
 /// Dropping it shuts it down.
@@ -86,6 +95,8 @@ struct Shared {
     durable: AtomicU64,
     appended: AtomicU64,
     queued_bytes: AtomicUsize,
+    batches: AtomicU64,
+    batch_nanos: AtomicU64,
     stopping: AtomicBool,
     helper_failed: AtomicBool,
     room: Room,
@@ -169,6 +180,8 @@ impl Appender {
             durable: AtomicU64::new(last),
             appended: AtomicU64::new(last),
             queued_bytes: AtomicUsize::new(0),
+            batches: AtomicU64::new(0),
+            batch_nanos: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             helper_failed: AtomicBool::new(false),
             room: Room {
@@ -233,6 +246,14 @@ impl Appender {
     /// Payload bytes that have been appended and are not durable yet.
     pub fn queued_bytes(&self) -> usize {
         self.shared.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What was written since the start.
+    pub fn batches(&self) -> Batches {
+        Batches {
+            count: self.shared.batches.load(Ordering::Relaxed),
+            time: Duration::from_nanos(self.shared.batch_nanos.load(Ordering::Relaxed)),
+        }
     }
 
     /// Whether the disk has space for more. When not, callers should append
@@ -479,7 +500,11 @@ impl Journal {
             if !self.writer.fits(frame) {
                 self.next_segment(frame)?;
             }
+            let started = Instant::now();
             let last = self.writer.commit(batch)?;
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.shared.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.shared.batches.fetch_add(1, Ordering::Relaxed);
             let left = self.writer.left();
             self.shared.room.left.store(left, Ordering::Relaxed);
             self.shared

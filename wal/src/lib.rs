@@ -62,7 +62,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Events, Failed, Sequence};
+pub use appender::{Appender, Batches, Events, Failed, Sequence};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Options};

@@ -144,7 +144,7 @@ fn an_idle_log_seals_its_last_batch() {
         .log
         .start(Heard::default().events())
         .unwrap();
-    appender.sequence().push(b"one".to_vec()).unwrap();
+    appender.sequence().push(b"one").unwrap();
     eventually("the seal is written", || {
         let copy = disk.after_kill();
         open(&copy).unwrap().report.durable_mark == 1

@@ -7,16 +7,15 @@
 //! in other systems goes into the outbox with the commit; what the directory has not done by then
 //! makes the answer one of a repair that is pending.
 
-use serde::Serialize;
 use uuid::Uuid;
 
+use super::directory_message;
 use super::office_profile::{BranchOfficeProfile, BranchOfficeProfileEvent, FactCameIn};
-use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, SideEffectStatus, outcome};
+use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, outcome};
 use super::organization::{Organization, OrganizationEvent};
 use super::state::{
     BRANCH_CREATE, Branch, BranchCreated, BranchEvent, BranchView, BusinessIdentity, Contact,
-    FeePolicy, Founding, Invitee, LifecycleStatus, RelationshipTuple, branch_code, branch_command,
-    pending_invitation,
+    FeePolicy, Founding, Invitee, LifecycleStatus, branch_code, branch_command, pending_invitation,
 };
 use crate::base::address::Address;
 use crate::base::digest::Digest;
@@ -108,7 +107,12 @@ impl Operation for CreateBranch {
         command: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Organization>, Rejection> {
-        create(state, command, context, DirectoryAnswers::EMBEDDED)
+        let answers = if context.external_directory {
+            DirectoryAnswers::NONE_YET
+        } else {
+            DirectoryAnswers::EMBEDDED
+        };
+        create(state, command, context, answers)
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
@@ -185,7 +189,12 @@ pub fn create(
     let branch = commit.born::<Branch>(&event);
     commit.born::<BranchOfficeProfile>(&first_profile(command, branch_id));
     for side_effect in &side_effects {
-        send(&mut commit, &branch.founding, side_effect);
+        let message = directory_message::recorded(&branch.founding, side_effect);
+        commit.send(
+            side_effect.outbox_message_id,
+            side_effect.kind.topic(),
+            &message,
+        );
     }
     if disposition == Disposition::Accepted {
         commit.accepted();
@@ -237,80 +246,6 @@ fn first_profile(command: &Command, branch_id: Uuid) -> BranchOfficeProfileEvent
         revision: Revision::FIRST,
         facts,
     }))
-}
-
-/// The message of a side effect, with how far it was in the commit: what is completed there
-/// needs no delivery.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Message<T> {
-    branch_id: Uuid,
-    status: SideEffectStatus,
-    #[serde(flatten)]
-    content: T,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OperatorIdentityContent<'a> {
-    operator_identity_id: Uuid,
-    branch_code: &'a BranchCode,
-    legal_name: &'a Sentence,
-    display_name: &'a Sentence,
-    business_identity: &'a BusinessIdentity,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RelationshipContent {
-    authorization_relationships: [RelationshipTuple; 2],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InvitationContent<'a> {
-    invitation_id: Uuid,
-    email: &'a str,
-    display_name: &'a Sentence,
-}
-
-fn send(commit: &mut Commit<Organization>, founding: &Founding, side_effect: &SideEffect) {
-    let number = side_effect.outbox_message_id;
-    let topic = side_effect.kind.topic();
-    match side_effect.kind {
-        SideEffectKind::OperatorIdentity => {
-            let content = OperatorIdentityContent {
-                operator_identity_id: founding.operator_identity_id,
-                branch_code: &founding.branch_code,
-                legal_name: &founding.legal_name,
-                display_name: &founding.display_name,
-                business_identity: &founding.business_identity,
-            };
-            commit.send(number, topic, &message(founding, side_effect, content));
-        }
-        SideEffectKind::AuthorizationRelationship => {
-            let content = RelationshipContent {
-                authorization_relationships: founding.relationships(),
-            };
-            commit.send(number, topic, &message(founding, side_effect, content));
-        }
-        SideEffectKind::ManagerInvitation => {
-            let content = InvitationContent {
-                invitation_id: founding.invitation_id,
-                email: &founding.invitee.email,
-                display_name: &founding.invitee.display_name,
-            };
-            commit.send(number, topic, &message(founding, side_effect, content));
-        }
-    }
-}
-
-fn message<T>(founding: &Founding, side_effect: &SideEffect, content: T) -> Message<T> {
-    Message {
-        branch_id: founding.branch_id,
-        status: side_effect.status,
-        content,
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@
 pub mod accept_invitation;
 pub mod account_snapshot;
 pub mod business_registration;
+pub mod complete_side_effects;
 pub mod create;
+pub mod directory_message;
 pub mod office_profile;
 pub mod onboarding;
 pub mod organization;

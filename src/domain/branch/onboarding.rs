@@ -108,6 +108,13 @@ pub struct DirectoryAnswers {
 }
 
 impl DirectoryAnswers {
+    /// An external directory, which is told once the commit is durable: nothing is done yet.
+    pub const NONE_YET: Self = Self {
+        operator_identity: SideEffectStatus::Pending,
+        authorization_relationship: SideEffectStatus::Pending,
+        manager_invitation: SideEffectStatus::Pending,
+    };
+
     /// The embedded directory: all is done in the commit itself.
     pub const EMBEDDED: Self = Self {
         operator_identity: SideEffectStatus::Completed,
@@ -226,10 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_directory_leaves_nothing_pending() {
+    fn the_embedded_directory_leaves_nothing_pending_and_an_external_one_everything() {
         for kind in SideEffectKind::ALL {
             let status = DirectoryAnswers::EMBEDDED.of(kind);
             assert_eq!(status, SideEffectStatus::Completed, "{kind:?}");
+            let status = DirectoryAnswers::NONE_YET.of(kind);
+            assert_eq!(status, SideEffectStatus::Pending, "{kind:?}");
         }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::business_registration::BusinessRegistrationNumber;
+use super::directory_message::DirectoryMessage;
 use super::onboarding::{
     AuthorizationRelationshipStatus, OutcomeStatus, Repair, SideEffect, SideEffectKind,
     SideEffectStatus, outcome,
@@ -285,10 +286,10 @@ pub enum BranchEvent {
     Created(Box<BranchCreated>),
     /// The first manager accepts the invitation.
     ManagerAccepted(Activation),
-    /// A side effect that was pending is done.
-    SideEffectCompleted {
-        /// The number of its message.
-        outbox_message_id: i64,
+    /// Side effects that were pending are done.
+    SideEffectsCompleted {
+        /// The numbers of their messages.
+        outbox_message_ids: Vec<i64>,
     },
 }
 
@@ -323,8 +324,8 @@ impl Resource for Branch {
                 branch.revision = branch.revision.next();
                 branch
             }
-            (Some(mut branch), BranchEvent::SideEffectCompleted { outbox_message_id }) => {
-                branch.complete(*outbox_message_id);
+            (Some(mut branch), BranchEvent::SideEffectsCompleted { outbox_message_ids }) => {
+                branch.complete(outbox_message_ids);
                 branch
             }
             (Some(_), BranchEvent::Created(_)) => panic!("a branch is created once"),
@@ -358,7 +359,8 @@ impl Resource for Branch {
             let subject = &manager.activation.subject;
             accepted_invitations(&self.founding.invitee.email, subject)
         });
-        accepted_by.into_iter().collect()
+        let in_repair = self.repair.map(|_| branches_in_repair());
+        accepted_by.into_iter().chain(in_repair).collect()
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -395,28 +397,48 @@ impl Branch {
         self.founding.invitee.email.eq_ignore_ascii_case(email)
     }
 
-    /// The commit that completes the side effect of this message; `None` when it is not pending.
+    /// The messages whose side effects are pending, in the order in which they are delivered.
     #[must_use]
-    pub fn complete_side_effect(
-        &self,
-        outbox_message_id: i64,
-        now: Instant,
-    ) -> Option<Commit<Self>> {
-        let is_pending = self
+    pub fn pending_messages(&self) -> Vec<DirectoryMessage> {
+        let pending = self
             .side_effects
             .iter()
-            .any(|effect| effect.is_pending() && effect.outbox_message_id == outbox_message_id);
-        let event = BranchEvent::SideEffectCompleted { outbox_message_id };
-        is_pending.then(|| Commit::new(Some(self), event, now))
+            .filter(|effect| effect.is_pending());
+        pending
+            .map(|effect| DirectoryMessage::new(&self.founding, effect))
+            .collect()
     }
 
-    fn complete(&mut self, outbox_message_id: i64) {
-        let effect = self
+    /// The commit that completes the side effects of these messages, as far as they are pending;
+    /// `None` when none is.
+    #[must_use]
+    pub fn complete_side_effects(
+        &self,
+        outbox_message_ids: &[i64],
+        now: Instant,
+    ) -> Option<Commit<Self>> {
+        let pending = self
             .side_effects
-            .iter_mut()
-            .find(|effect| effect.outbox_message_id == outbox_message_id && effect.is_pending())
-            .expect("only a side effect that is pending is completed");
-        effect.status = SideEffectStatus::Completed;
+            .iter()
+            .filter(|effect| effect.is_pending());
+        let outbox_message_ids: Vec<_> = pending
+            .map(|effect| effect.outbox_message_id)
+            .filter(|number| outbox_message_ids.contains(number))
+            .collect();
+        let is_any = !outbox_message_ids.is_empty();
+        let event = BranchEvent::SideEffectsCompleted { outbox_message_ids };
+        is_any.then(|| Commit::new(Some(self), event, now))
+    }
+
+    fn complete(&mut self, outbox_message_ids: &[i64]) {
+        for number in outbox_message_ids {
+            let effect = self
+                .side_effects
+                .iter_mut()
+                .find(|effect| effect.outbox_message_id == *number && effect.is_pending())
+                .expect("only a side effect that is pending is completed");
+            effect.status = SideEffectStatus::Completed;
+        }
         if !self.side_effects.iter().any(SideEffect::is_pending) {
             self.repair = None;
         }
@@ -452,6 +474,12 @@ pub fn accepted_invitations(email: &str, subject: &str) -> Name {
         Space::AcceptedInvitation,
         &[&email.to_ascii_lowercase(), subject],
     )
+}
+
+/// The list of the branches of which a side effect is pending: what is to be delivered.
+#[must_use]
+pub fn branches_in_repair() -> Name {
+    Name::new(Space::BranchInRepair, &[])
 }
 
 /// A branch as its readers see it, and as its creation is answered: how it stands.
@@ -646,10 +674,10 @@ mod tests {
         let later = Instant::parse("2026-11-21T00:00:00Z").unwrap();
         // The invitation first, the identity last.
         for (done, number) in numbers.iter().rev().enumerate() {
-            let commit = branch.complete_side_effect(*number, later).unwrap();
+            let commit = branch.complete_side_effects(&[*number], later).unwrap();
             branch = commit.next;
             assert_eq!(branch.validate(), Ok(()));
-            assert!(branch.complete_side_effect(*number, later).is_none());
+            assert!(branch.complete_side_effects(&[*number], later).is_none());
             let id = branch.founding.branch_id.to_string();
             scenario.acting(administrator());
             scenario.given(&branch);
@@ -677,9 +705,33 @@ mod tests {
         }
         assert!(
             branch
-                .complete_side_effect(numbers[0] + 99, later)
+                .complete_side_effects(&[numbers[0] + 99], later)
                 .is_none()
         );
+    }
+
+    #[test]
+    fn several_side_effects_are_completed_in_one_commit_and_leave_the_list_together() {
+        let (_, branch) = nothing_done();
+        assert_eq!(branch.listed(), [branches_in_repair()]);
+        let numbers: Vec<_> = branch
+            .pending_messages()
+            .iter()
+            .map(|message| message.number)
+            .collect();
+        assert_eq!(numbers, [6, 7, 8]);
+        let later = Instant::default();
+        let some = branch
+            .complete_side_effects(&[8, 6, 99], later)
+            .unwrap()
+            .next;
+        assert_eq!(some.revision.number(), 2);
+        assert_eq!(some.pending_messages().len(), 1);
+        assert_eq!(some.listed(), [branches_in_repair()]);
+        let all = some.complete_side_effects(&numbers, later).unwrap().next;
+        assert_eq!(all.revision.number(), 3);
+        assert_eq!(all.listed(), []);
+        assert!(all.complete_side_effects(&numbers, later).is_none());
     }
 
     #[test]
@@ -694,7 +746,7 @@ mod tests {
         let branch: Branch = scenario.state(&[&id]).unwrap();
         let number = branch.side_effects[2].outbox_message_id;
         let next = branch
-            .complete_side_effect(number, Instant::default())
+            .complete_side_effects(&[number], Instant::default())
             .unwrap()
             .next;
         assert_eq!(next.revision.number(), 3);

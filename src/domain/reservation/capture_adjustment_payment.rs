@@ -474,6 +474,7 @@ mod tests {
                 key: "payment-1",
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),
+                external_directory: false,
                 mint: &Nothing,
                 view: service.own_view(),
             };

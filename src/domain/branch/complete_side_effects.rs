@@ -1,0 +1,76 @@
+//! The relay reports what the directory has carried out.
+//!
+//! Resource: the branch, whose side effects are completed. Nobody asks for this from outside: it
+//! has no row in the catalogue, and the only refusal is that there is no such branch.
+
+use super::onboarding::outcome;
+use super::state::{Branch, BranchView};
+use crate::base::actor::Actor;
+use crate::base::digest::{Digest, Fingerprint};
+use crate::domain::operation::{
+    AnyCommand, Context, Decision, Disposition, Outcome, Slot, erase, own_state, to_json,
+};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::{Name, View};
+
+/// The command. Its answer is the branch as it stands then.
+pub struct CompleteSideEffects {
+    /// The branch's key.
+    pub branch: Digest,
+    /// The numbers of the messages that the directory has taken.
+    pub outbox_message_ids: Vec<i64>,
+}
+
+impl CompleteSideEffects {
+    fn ladder(
+        &self,
+        state: Option<&Branch>,
+        context: &Context<'_>,
+    ) -> Result<Decision<Branch>, Rejection> {
+        let Some(branch) = state else {
+            return Err(Rejection::not_found());
+        };
+        let commit = branch.complete_side_effects(&self.outbox_message_ids, context.now);
+        let Some(mut commit) = commit else {
+            return Ok(Decision::Answer(to_json(&BranchView::new(branch))));
+        };
+        if outcome(&commit.next.side_effects).disposition() == Disposition::Accepted {
+            commit.accepted();
+        }
+        let answer = to_json(&BranchView::new(&commit.next));
+        commit.answer(answer)
+    }
+}
+
+impl AnyCommand for CompleteSideEffects {
+    fn key(&self) -> Option<&str> {
+        None
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(b"complete_side_effects")
+    }
+
+    fn key_reused(&self, _: &Actor, _: &View<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn target(&self, _: &Context<'_>) -> Option<Digest> {
+        Some(self.branch)
+    }
+
+    fn names(&self, _: &Context<'_>) -> Vec<Name> {
+        Vec::new()
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        let state = own_state::<Branch>(target, slot, context);
+        let decision = self.ladder(state, context)?;
+        Ok(erase(state, decision, target))
+    }
+}

@@ -1,0 +1,321 @@
+//! `GET /metrics`: counts and latencies of requests, and the engine's figures, in Prometheus'
+//! text format (version 0.0.4).
+//!
+//! Each lane counts for itself, in atomics that no other lane writes: three additions to a
+//! request, and no lock.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::StatusCode;
+
+use super::route::series_names;
+use crate::engine::Figures;
+use crate::engine::lane;
+
+/// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
+const BUCKETS: [(u64, &str); 14] = [
+    (100, "0.0001"),
+    (250, "0.00025"),
+    (500, "0.0005"),
+    (1_000, "0.001"),
+    (2_500, "0.0025"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (25_000, "0.025"),
+    (50_000, "0.05"),
+    (100_000, "0.1"),
+    (250_000, "0.25"),
+    (500_000, "0.5"),
+    (1_000_000, "1"),
+    (5_000_000, "5"),
+];
+/// The classes of statuses.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The number of a series: an operation, a read, or another place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series(pub usize);
+
+/// What is counted.
+pub struct Metrics {
+    names: Vec<&'static str>,
+    lanes: Box<[Box<[Counts]>]>,
+    shed: AtomicU64,
+}
+
+/// The counts of one series on one lane.
+#[derive(Default)]
+struct Counts {
+    by_class: [AtomicU64; CLASSES.len()],
+    /// The last one is for what is slower than every bound.
+    by_bucket: [AtomicU64; BUCKETS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl Metrics {
+    /// Nothing counted yet, on so many lanes.
+    #[must_use]
+    pub fn new(lanes: usize) -> Self {
+        let names = series_names();
+        let lane = || names.iter().map(|_| Counts::default()).collect();
+        Self {
+            lanes: (0..lanes.max(1)).map(|_| lane()).collect(),
+            names,
+            shed: AtomicU64::new(0),
+        }
+    }
+
+    /// The series of requests that lead nowhere.
+    #[must_use]
+    pub fn elsewhere(&self) -> Series {
+        Series(self.names.len() - 1)
+    }
+
+    /// Counts one request.
+    pub fn count(&self, series: Series, status: StatusCode, took: Duration) {
+        let lane = &self.lanes[lane::here(self.lanes.len())];
+        let Some(counts) = lane.get(series.0) else {
+            return;
+        };
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BUCKETS.partition_point(|(bound, _)| *bound < micros);
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            self.shed.fetch_add(1, Ordering::Relaxed);
+        }
+        counts.by_class[class].fetch_add(1, Ordering::Relaxed);
+        counts.by_bucket[bucket].fetch_add(1, Ordering::Relaxed);
+        counts.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// The whole page.
+    #[must_use]
+    pub fn page(&self, figures: &Figures) -> String {
+        let mut page = Page(String::with_capacity(64 << 10));
+        self.requests(&mut page);
+        self.latencies(&mut page);
+        page.one(
+            "carebook_requests_shed_total",
+            "counter",
+            "Requests that were answered 429 before any work.",
+            self.shed.load(Ordering::Relaxed),
+        );
+        engine(&mut page, figures);
+        page.0
+    }
+
+    /// The sum over all lanes.
+    fn sum(&self, series: usize, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
+        let lanes = self.lanes.iter();
+        lanes
+            .map(|lane| of(&lane[series]).load(Ordering::Relaxed))
+            .sum()
+    }
+
+    fn requests(&self, page: &mut Page) {
+        let name = "carebook_requests_total";
+        page.head(
+            name,
+            "counter",
+            "Requests answered, by operation and class of status.",
+        );
+        for (series, operation) in self.names.iter().enumerate() {
+            for (class, status) in CLASSES.iter().enumerate().skip(1) {
+                let count = self.sum(series, |counts| &counts.by_class[class]);
+                let labels = format!("operation=\"{operation}\",status=\"{status}\"");
+                page.sample(name, &labels, count);
+            }
+        }
+    }
+
+    fn latencies(&self, page: &mut Page) {
+        let name = "carebook_request_duration_seconds";
+        page.head(
+            name,
+            "histogram",
+            "From a request's head to its answer, by operation.",
+        );
+        for (series, operation) in self.names.iter().enumerate() {
+            let operation = format!("operation=\"{operation}\"");
+            let bounds = BUCKETS.iter().map(|(_, bound)| *bound).chain(["+Inf"]);
+            let mut count = 0;
+            for (bucket, bound) in bounds.enumerate() {
+                count += self.sum(series, |counts| &counts.by_bucket[bucket]);
+                let labels = format!("{operation},le=\"{bound}\"");
+                page.sample(&format!("{name}_bucket"), &labels, count);
+            }
+            let micros = self.sum(series, |counts| &counts.micros);
+            let sum = Duration::from_micros(micros).as_secs_f64();
+            page.sample(&format!("{name}_sum"), &operation, sum);
+            page.sample(&format!("{name}_count"), &operation, count);
+        }
+    }
+}
+
+/// The engine's figures.
+fn engine(page: &mut Page, figures: &Figures) {
+    let Figures {
+        resources,
+        keys,
+        durable,
+        live_actors,
+        commands_in_flight,
+        queued_bytes,
+        log_batches,
+        log_batch_time,
+        branches_in_repair,
+        relay_deliveries,
+        relay_failures,
+    } = figures;
+    let gauge = "gauge";
+    let counter = "counter";
+    page.one(
+        "carebook_commands_in_flight",
+        gauge,
+        "Commands in flight.",
+        commands_in_flight,
+    );
+    page.one(
+        "carebook_durable_position",
+        gauge,
+        "The highest position of the log that is durable.",
+        durable,
+    );
+    page.one("carebook_resources", gauge, "Resources held.", resources);
+    page.one(
+        "carebook_idempotency_keys",
+        gauge,
+        "Keys of idempotency held.",
+        keys,
+    );
+    page.one(
+        "carebook_live_actors",
+        gauge,
+        "Resources whose actor is awake.",
+        live_actors,
+    );
+    page.one(
+        "carebook_log_queued_bytes",
+        gauge,
+        "Bytes of records that wait for the disk.",
+        queued_bytes,
+    );
+    let batch = "carebook_log_batch_duration_seconds";
+    page.head(
+        batch,
+        "summary",
+        "Batches of records: one write and one sync each.",
+    );
+    page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
+    page.sample(&format!("{batch}_count"), "", log_batches);
+    page.one(
+        "carebook_relay_pending_branches",
+        gauge,
+        "Branches whose creation is not completed in other systems.",
+        branches_in_repair,
+    );
+    page.one(
+        "carebook_relay_deliveries_total",
+        counter,
+        "Messages that the external directory has taken.",
+        relay_deliveries,
+    );
+    page.one(
+        "carebook_relay_failures_total",
+        counter,
+        "Attempts at which the external directory has not taken a message.",
+        relay_failures,
+    );
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // A String takes everything.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.head(name, kind, help);
+        self.sample(name, "", value);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn value(metrics: &Metrics, sample: &str) -> f64 {
+        let mut page = Page(String::new());
+        metrics.requests(&mut page);
+        metrics.latencies(&mut page);
+        let line = page.0.lines().find_map(|line| line.strip_prefix(sample));
+        line.unwrap_or_else(|| panic!("no {sample}"))
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
+    #[test]
+    fn requests_are_counted_by_class_and_by_how_long_they_took() {
+        let metrics = Metrics::new(2);
+        let series = Series(2);
+        let name = metrics.names[2];
+        for (status, micros) in [(201, 100), (200, 101), (409, 3_000), (503, 9_000_000)] {
+            let status = StatusCode::from_u16(status).unwrap();
+            metrics.count(series, status, Duration::from_micros(micros));
+        }
+        metrics.count(metrics.elsewhere(), StatusCode::NOT_FOUND, Duration::ZERO);
+        for (class, count) in [("2xx", 2.0), ("3xx", 0.0), ("4xx", 1.0), ("5xx", 1.0)] {
+            let sample =
+                format!("carebook_requests_total{{operation=\"{name}\",status=\"{class}\"}}");
+            assert_eq!(value(&metrics, &sample), count, "{class}");
+        }
+        let duration = "carebook_request_duration_seconds";
+        for (bound, count) in [
+            ("0.0001", 1.0),
+            ("0.00025", 2.0),
+            ("0.0025", 2.0),
+            ("0.005", 3.0),
+            ("5", 3.0),
+            ("+Inf", 4.0),
+        ] {
+            let sample = format!("{duration}_bucket{{operation=\"{name}\",le=\"{bound}\"}}");
+            assert_eq!(value(&metrics, &sample), count, "{bound}");
+        }
+        let operation = format!("{{operation=\"{name}\"}}");
+        assert_eq!(
+            value(&metrics, &format!("{duration}_count{operation}")),
+            4.0
+        );
+        let sum = value(&metrics, &format!("{duration}_sum{operation}"));
+        assert!((sum - 9.003_201).abs() < 1e-9, "{sum}");
+        let other = "carebook_requests_total{operation=\"other\",status=\"4xx\"}";
+        assert_eq!(value(&metrics, other), 1.0);
+    }
+
+    #[test]
+    fn bounds_rise_and_are_written_as_what_they_are() {
+        for pair in BUCKETS.windows(2) {
+            assert!(pair[0].0 < pair[1].0);
+        }
+        for (micros, seconds) in BUCKETS {
+            let seconds: f64 = seconds.parse().unwrap();
+            assert_eq!(
+                Duration::from_secs_f64(seconds),
+                Duration::from_micros(micros)
+            );
+        }
+    }
+}

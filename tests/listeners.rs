@@ -1,0 +1,193 @@
+//! What is for inside has a listener of its own when it is given one; the page of metrics.
+
+use std::collections::BTreeMap;
+
+use carebook::catalogue::{self, OPERATIONS};
+use serde_json::json;
+
+use crate::support::{Answer, Client, Server, World};
+
+fn ask(client: &mut Client, method: &str, path: &str) -> Answer {
+    let json = [("Content-Type", "application/json")];
+    client.request(method, path, &json, b"{}")
+}
+
+/// The page as a parser of the format sees it: each sample's name and labels with its value. A
+/// line that is none, a sample given twice, or one whose name was not announced is a fault.
+fn samples(page: &str) -> BTreeMap<String, f64> {
+    let mut kinds = BTreeMap::new();
+    let mut samples = BTreeMap::new();
+    assert!(page.ends_with('\n'));
+    for line in page.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert_eq!(
+                kinds.insert(name.to_owned(), kind.to_owned()),
+                None,
+                "{line}"
+            );
+            continue;
+        }
+        if line.starts_with("# HELP ") {
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        let value: f64 = value.parse().unwrap();
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, "}"));
+        let is_name = |name: &str| {
+            let letters = name
+                .bytes()
+                .all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+            letters && !name.is_empty() && !name.as_bytes()[0].is_ascii_digit()
+        };
+        assert!(is_name(name), "{line}");
+        let labels = labels.strip_suffix('}').unwrap();
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (label, quoted) = label.split_once('=').unwrap();
+            assert!(is_name(label), "{line}");
+            assert!(quoted.starts_with('"') && quoted.ends_with('"'), "{line}");
+        }
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| {
+                name.strip_suffix(suffix)
+                    .filter(|name| kinds.contains_key(*name))
+            })
+            .unwrap_or(name);
+        assert!(kinds.contains_key(family), "{line}");
+        assert_eq!(samples.insert(sample.to_owned(), value), None, "{line}");
+    }
+    samples
+}
+
+fn metrics(client: &mut Client) -> BTreeMap<String, f64> {
+    let answer = client.request("GET", "/metrics", &[], b"");
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    samples(answer.text())
+}
+
+#[test]
+fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--internal-listen", "127.0.0.1:0"]);
+    let (mut outside, mut inside) = (
+        server.client(),
+        Client::connect(server.internal.as_ref().unwrap()),
+    );
+    for row in OPERATIONS {
+        let path = row.path.replace(['{', '}'], "");
+        let method = match row.method {
+            catalogue::Method::Post => "POST",
+            catalogue::Method::Patch => "PATCH",
+        };
+        let (here, there) = if row.bearer {
+            (&mut outside, &mut inside)
+        } else {
+            (&mut inside, &mut outside)
+        };
+        let answer = ask(here, method, &path);
+        let expected = if row.bearer { [401, 401] } else { [400, 422] };
+        assert!(expected.contains(&answer.status), "{path}: {answer:?}");
+        let answer = ask(there, method, &path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.json()["code"], "route_not_found");
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(&mut outside, "GET", path).status, 200);
+        assert_eq!(
+            ask(&mut inside, "GET", path).json()["code"],
+            "route_not_found"
+        );
+    }
+    let refused = ask(&mut outside, "GET", "/metrics");
+    assert_eq!(refused.json()["code"], "route_not_found");
+    // It tells of both listeners.
+    let counted = metrics(&mut inside);
+    let health = "carebook_requests_total{operation=\"healthz\",status=\"2xx\"}";
+    assert_eq!(counted[health], 1.0);
+    let nowhere = "carebook_requests_total{operation=\"other\",status=\"4xx\"}";
+    assert_eq!(counted[nowhere], OPERATIONS.len() as f64 + 3.0);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn without_a_listener_for_inside_everything_is_on_the_one() {
+    let world = World::new();
+    let server = Server::start(&world);
+    assert_eq!(server.internal, None);
+    let mut client = server.client();
+    for row in OPERATIONS.iter().filter(|row| !row.bearer) {
+        let answer = ask(&mut client, "POST", row.path);
+        assert!([400, 422].contains(&answer.status), "{answer:?}");
+    }
+    metrics(&mut client);
+    assert_eq!(ask(&mut client, "POST", "/metrics").status, 405);
+}
+
+#[test]
+fn metrics_go_up_with_what_is_asked() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let before = metrics(&mut client);
+    let post = |client: &mut Client, body| {
+        client.post("/settlement-deposit-requests", &world.headquarters(), &body)
+    };
+    for number in 0..3 {
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        assert_eq!(post(&mut client, body).status, 201);
+    }
+    assert_eq!(post(&mut client, json!({})).status, 400);
+    let after = metrics(&mut client);
+    let gained = |sample: &str| after[sample] - before[sample];
+    let name = OPERATIONS
+        .iter()
+        .find(|row| row.path == "/settlement-deposit-requests")
+        .unwrap()
+        .name;
+    let requests = format!("carebook_requests_total{{operation=\"{name}\"");
+    assert_eq!(gained(&format!("{requests},status=\"2xx\"}}")), 3.0);
+    assert_eq!(gained(&format!("{requests},status=\"4xx\"}}")), 1.0);
+    assert_eq!(gained(&format!("{requests},status=\"5xx\"}}")), 0.0);
+    let took = "carebook_request_duration_seconds";
+    let of = format!("operation=\"{name}\"");
+    assert_eq!(gained(&format!("{took}_count{{{of}}}")), 4.0);
+    assert_eq!(gained(&format!("{took}_bucket{{{of},le=\"+Inf\"}}")), 4.0);
+    assert!(gained(&format!("{took}_sum{{{of}}}")) > 0.0);
+    let mut last = 0.0;
+    for bound in ["0.0001", "0.001", "0.01", "0.1", "1", "+Inf"] {
+        let count = after[&format!("{took}_bucket{{{of},le=\"{bound}\"}}")];
+        assert!(count >= last, "buckets add up");
+        last = count;
+    }
+    assert_eq!(gained("carebook_durable_position"), 3.0);
+    assert_eq!(gained("carebook_resources"), 3.0);
+    assert_eq!(gained("carebook_idempotency_keys"), 3.0);
+    assert_eq!(gained("carebook_log_batch_duration_seconds_count"), 3.0);
+    assert!(gained("carebook_log_batch_duration_seconds_sum") > 0.0);
+    for idle in [
+        "carebook_commands_in_flight",
+        "carebook_requests_shed_total",
+        "carebook_log_queued_bytes",
+        "carebook_relay_pending_branches",
+        "carebook_relay_deliveries_total",
+        "carebook_relay_failures_total",
+    ] {
+        assert_eq!(after[idle], 0.0, "{idle}");
+    }
+}
+
+#[test]
+fn what_is_shed_is_counted() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--commands-max", "0"]);
+    let mut client = server.client();
+    let body = world.deposit_request("S-1", "key-1");
+    let answer = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+    assert_eq!(answer.status, 429);
+    assert_eq!(metrics(&mut client)["carebook_requests_shed_total"], 1.0);
+}

@@ -1,0 +1,607 @@
+//! Branches are created beside an external directory that takes its time, fails, and comes back.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use carebook::base::actor::{Actor, ActorKind};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Client, Server, World, actor, run};
+
+/// How long a test waits for what comes by itself.
+const SOON: Duration = Duration::from_secs(20);
+/// How long whoever creates a branch waits for the directory.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
+const KINDS: [&str; 3] = [
+    "operator_identity",
+    "authorization_relationship",
+    "manager_invitation",
+];
+
+/// What the directory does with a message.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Takes,
+    /// Answers 503.
+    Fails,
+    /// Closes the connection without an answer.
+    Breaks,
+    /// Never answers.
+    Hangs,
+    /// Takes all but the invitation, which it answers 404.
+    KnowsNoInvitation,
+}
+
+/// A message as it came in.
+#[derive(Clone, Debug)]
+struct Delivered {
+    path: String,
+    key: String,
+    content_type: String,
+    body: Value,
+    taken: bool,
+}
+
+impl Delivered {
+    fn kind(&self) -> &str {
+        self.body["kind"].as_str().unwrap()
+    }
+}
+
+struct Shared {
+    state: Mutex<(Mode, Vec<Delivered>)>,
+    news: Condvar,
+}
+
+/// A directory on a port of its own.
+struct Directory {
+    url: String,
+    shared: Arc<Shared>,
+}
+
+impl Directory {
+    fn start(mode: Mode) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!(
+            "http://{}/messages?from=tests",
+            listener.local_addr().unwrap()
+        );
+        let shared = Arc::new(Shared {
+            state: Mutex::new((mode, Vec::new())),
+            news: Condvar::new(),
+        });
+        let served = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let served = Arc::clone(&served);
+                std::thread::spawn(move || served.serve(stream.unwrap()));
+            }
+        });
+        Self { url, shared }
+    }
+
+    fn set(&self, mode: Mode) {
+        self.shared.state.lock().unwrap().0 = mode;
+        self.shared.news.notify_all();
+    }
+
+    fn delivered(&self) -> Vec<Delivered> {
+        self.shared.state.lock().unwrap().1.clone()
+    }
+
+    /// Waits until so many messages have come in.
+    fn wait_for(&self, count: usize) -> Vec<Delivered> {
+        let state = self.shared.state.lock().unwrap();
+        let (state, late) = self
+            .shared
+            .news
+            .wait_timeout_while(state, SOON, |(_, delivered)| delivered.len() < count)
+            .unwrap();
+        assert!(!late.timed_out(), "{} of {count} came", state.1.len());
+        state.1.clone()
+    }
+
+    /// A server that uses this directory.
+    fn server(&self, world: &World) -> Server {
+        let arguments = ["--directory-url", &self.url, "--relay-pause-millis", "20"];
+        Server::start_with(world, &arguments)
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream);
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap() == 0 || line == "\r\n" {
+                break;
+            }
+            head.push(line.trim_end().to_owned());
+        }
+        let header = |name: &str| {
+            let found = head.iter().find_map(|line| {
+                let (known, value) = line.split_once(": ")?;
+                known.eq_ignore_ascii_case(name).then_some(value)
+            });
+            found.unwrap_or_default().to_owned()
+        };
+        let mut body = vec![0; header("content-length").parse().unwrap()];
+        reader.read_exact(&mut body).unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let is_invitation = body["kind"] == "manager_invitation";
+        let mut state = self.state.lock().unwrap();
+        let status = match state.0 {
+            Mode::Takes => Some("204 No Content"),
+            Mode::KnowsNoInvitation if is_invitation => Some("404 Not Found"),
+            Mode::KnowsNoInvitation => Some("200 OK"),
+            Mode::Fails => Some("503 Service Unavailable"),
+            Mode::Breaks | Mode::Hangs => None,
+        };
+        state.1.push(Delivered {
+            path: head[0].clone(),
+            key: header("idempotency-key"),
+            content_type: header("content-type"),
+            taken: status.is_some_and(|status| status.starts_with('2')),
+            body,
+        });
+        self.news.notify_all();
+        if let Some(status) = status {
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+            // Whoever asked may have given up.
+            let _ = reader.get_mut().write_all(answer.as_bytes());
+        } else if state.0 == Mode::Hangs {
+            let hangs = |(mode, _): &mut (Mode, _)| *mode == Mode::Hangs;
+            drop(self.news.wait_while(state, hangs).unwrap());
+        }
+    }
+}
+
+fn administrator(world: &World) -> String {
+    world.token(&Actor {
+        permissions: vec!["branch:create".into()],
+        ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
+    })
+}
+
+pub(super) fn creation() -> Value {
+    json!({
+        "commandId": "command-1",
+        "branchCode": "SEOUL-1",
+        "expectedOrganizationRevision": 1,
+        "legalName": "Seoul Care",
+        "displayName": "Seoul 1",
+        "businessIdentity": {"jurisdiction": "KR", "registrationNumber": "124-81-00998"},
+        "contact": {"email": "seoul@example.org", "phoneNumber": "+82212345678"},
+        "address": {"postalCode": "04524", "roadAddress": "Sejong-daero 110", "detailAddress": "1"},
+        "managerInvitation": {"email": "mina@example.org", "displayName": "Mina Kim"},
+        "initialLifecycleStatus": "preparing",
+        "initialMembershipFeePolicy": {
+            "policyVersion": "2026-1",
+            "monthlyFeeAmount": 300_000,
+            "currencyCode": "KRW",
+            "effectiveFrom": "2026-12-01",
+        },
+        "reason": "The first one.",
+    })
+}
+
+fn create(client: &mut Client, world: &World) -> Answer {
+    client.post_keyed(
+        "/admin/branches",
+        &administrator(world),
+        "key-1",
+        &creation(),
+    )
+}
+
+fn read(client: &mut Client, world: &World, id: &Value) -> Value {
+    let path = format!("/admin/branches/{}", id.as_str().unwrap());
+    let answer = client.get(&path, &administrator(world));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let body = answer.json();
+    assert_eq!(
+        answer.header("etag").unwrap(),
+        format!("\"{}\"", body["revision"]),
+    );
+    body
+}
+
+/// Waits until the branch reads as completed.
+fn wait_until_completed(client: &mut Client, world: &World, id: &Value) -> Value {
+    let started = Instant::now();
+    loop {
+        let branch = read(client, world, id);
+        if branch["outcomeStatus"] == "completed" {
+            assert_eq!(branch["repair"], Value::Null);
+            assert_eq!(branch["authorizationRelationshipStatus"], "applied");
+            assert_eq!(statuses(&branch), ["completed"; 3]);
+            return branch;
+        }
+        assert!(started.elapsed() < SOON, "{branch}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn statuses(branch: &Value) -> Vec<&str> {
+    let effects = branch["sideEffects"].as_array().unwrap();
+    let kinds: Vec<_> = effects.iter().map(|effect| &effect["kind"]).collect();
+    assert_eq!(kinds, KINDS);
+    effects
+        .iter()
+        .map(|effect| effect["status"].as_str().unwrap())
+        .collect()
+}
+
+fn numbers(branch: &Value) -> Vec<String> {
+    let effects = branch["sideEffects"].as_array().unwrap();
+    effects
+        .iter()
+        .map(|effect| effect["outboxMessageId"].to_string())
+        .collect()
+}
+
+/// The command sent again is answered as it was at first.
+fn assert_replayed(client: &mut Client, world: &World, first: &Value) {
+    let again = create(client, world);
+    let is_completed = first["outcomeStatus"] == "completed";
+    let status = if is_completed { 200 } else { 202 };
+    assert_eq!(again.status, status, "{again:?}");
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    let mut expected = first.clone();
+    expected["idempotentReplay"] = json!(true);
+    assert_eq!(again.json(), expected);
+}
+
+/// The same message always has the same key and body; each is taken once at least, in their
+/// order, and none is sent before the one before it was taken.
+fn assert_in_order(delivered: &[Delivered], branch: &Value) {
+    let numbers = numbers(branch);
+    let mut next = 0;
+    let mut firsts: Vec<Option<Value>> = vec![None; KINDS.len()];
+    for message in delivered {
+        let which = KINDS
+            .iter()
+            .position(|kind| *kind == message.kind())
+            .unwrap();
+        assert!(which <= next, "{} came too early", message.kind());
+        assert_eq!(message.key, numbers[which]);
+        assert_eq!(message.body["messageNumber"].to_string(), message.key);
+        assert_eq!(message.body["branchId"], branch["branchId"]);
+        let first = firsts[which].get_or_insert_with(|| message.body.clone());
+        assert_eq!(*first, message.body);
+        if message.taken && which == next {
+            next += 1;
+        }
+    }
+    assert_eq!(next, KINDS.len(), "all were taken");
+}
+
+#[test]
+fn a_directory_that_answers_in_time_makes_the_branch_complete_at_once() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Takes);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let answer = create(&mut client, &world);
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(answer.header("idempotent-replayed"), None);
+    let first = answer.json();
+    assert_eq!(first["outcomeStatus"], "completed");
+    assert_eq!(first["repair"], Value::Null);
+    assert_eq!(first["authorizationRelationshipStatus"], "applied");
+    assert_eq!(statuses(&first), ["completed"; 3]);
+    // It was born, and completed by a commit of its own.
+    assert_eq!(first["revision"], 2);
+    assert_eq!(first["idempotentReplay"], false);
+    assert_eq!(read(&mut client, &world, &first["branchId"]), first);
+    assert_replayed(&mut client, &world, &first);
+    let delivered = directory.delivered();
+    assert_eq!(delivered.len(), 3);
+    assert_in_order(&delivered, &first);
+    for message in &delivered {
+        assert_eq!(message.path, "POST /messages?from=tests HTTP/1.1");
+        assert_eq!(message.content_type, "application/json");
+    }
+    assert_eq!(delivered[0].body["branchCode"], "SEOUL-1");
+    assert_eq!(
+        delivered[1].body["authorizationRelationships"],
+        first["authorizationRelationships"]
+    );
+    assert_eq!(delivered[2].body["email"], "mina@example.org");
+    server.kill();
+    let server = directory.server(&world);
+    let mut client = server.client();
+    assert_replayed(&mut client, &world, &first);
+    assert_eq!(read(&mut client, &world, &first["branchId"]), first);
+    assert_eq!(
+        directory.delivered().len(),
+        3,
+        "what was taken is not sent again"
+    );
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn what_a_directory_refuses_is_sent_again_until_it_is_taken() {
+    for mode in [Mode::Fails, Mode::Breaks] {
+        let world = World::new();
+        let directory = Directory::start(mode);
+        let server = directory.server(&world);
+        let mut client = server.client();
+        let asked = Instant::now();
+        let answer = create(&mut client, &world);
+        assert!(
+            asked.elapsed() < FIRST_ATTEMPT,
+            "a refusal is not waited for"
+        );
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let first = answer.json();
+        assert_eq!(first["outcomeStatus"], "repair_pending");
+        assert_eq!(first["authorizationRelationshipStatus"], "pending");
+        assert_eq!(first["operatorIdentity"]["operatorIdentityId"], Value::Null);
+        assert_eq!(statuses(&first), ["pending"; 3]);
+        assert_eq!(first["repair"]["pendingSideEffects"], first["sideEffects"]);
+        assert_eq!(first["revision"], 1);
+        assert_eq!(read(&mut client, &world, &first["branchId"]), first);
+        assert_replayed(&mut client, &world, &first);
+        directory.wait_for(4);
+        directory.set(Mode::Takes);
+        let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
+        assert_eq!(branch["revision"], 4, "each was completed by itself");
+        assert_in_order(&directory.delivered(), &first);
+        assert_replayed(&mut client, &world, &first);
+        server.kill();
+        let server = directory.server(&world);
+        let mut client = server.client();
+        assert_eq!(read(&mut client, &world, &first["branchId"]), branch);
+        assert_replayed(&mut client, &world, &first);
+    }
+}
+
+#[test]
+fn what_was_taken_in_time_is_told_with_what_was_not() {
+    let world = World::new();
+    let directory = Directory::start(Mode::KnowsNoInvitation);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let answer = create(&mut client, &world);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let first = answer.json();
+    assert_eq!(first["outcomeStatus"], "repair_pending");
+    assert_eq!(statuses(&first), ["completed", "completed", "pending"]);
+    assert_eq!(first["authorizationRelationshipStatus"], "applied");
+    assert_eq!(
+        first["repair"]["pendingSideEffects"],
+        json!([first["sideEffects"][2]])
+    );
+    assert_eq!(first["revision"], 2);
+    server.kill();
+    let server = directory.server(&world);
+    let mut client = server.client();
+    assert_replayed(&mut client, &world, &first);
+    directory.set(Mode::Takes);
+    let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
+    assert_eq!(branch["revision"], 3);
+    assert_replayed(&mut client, &world, &first);
+    let delivered = directory.delivered();
+    assert_in_order(&delivered, &first);
+    let others = delivered
+        .iter()
+        .filter(|message| message.kind() != KINDS[2]);
+    assert_eq!(others.count(), 2, "what was taken is not sent again");
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{out} {err}");
+}
+
+#[test]
+fn a_directory_that_does_not_answer_is_waited_for_2_seconds() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Hangs);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let asked = Instant::now();
+    let answer = create(&mut client, &world);
+    let took = asked.elapsed();
+    assert!(
+        took >= FIRST_ATTEMPT && took < FIRST_ATTEMPT * 3,
+        "{took:?}"
+    );
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let first = answer.json();
+    assert_eq!(statuses(&first), ["pending"; 3]);
+    directory.set(Mode::Takes);
+    wait_until_completed(&mut client, &world, &first["branchId"]);
+    assert_in_order(&directory.delivered(), &first);
+    assert_replayed(&mut client, &world, &first);
+}
+
+#[test]
+fn the_same_command_meanwhile_waits_for_the_same_answer_and_others_do_not_wait() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Hangs);
+    let server = directory.server(&world);
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| create(&mut server.client(), &world)))
+            .collect();
+        directory.wait_for(1);
+        // Another command of the organization meanwhile is decided at once.
+        let mut client = server.client();
+        let asked = Instant::now();
+        let stale = client.post_keyed(
+            "/admin/branches",
+            &administrator(&world),
+            "key-2",
+            &creation(),
+        );
+        assert_eq!(stale.json()["code"], "organization_revision_stale");
+        assert!(asked.elapsed() < FIRST_ATTEMPT / 2);
+        directory.set(Mode::Takes);
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let firsts = answers
+        .iter()
+        .filter(|answer| answer.header("idempotent-replayed").is_none());
+    assert_eq!(firsts.count(), 1);
+    let first = answers
+        .iter()
+        .find(|answer| answer.header("idempotent-replayed").is_none())
+        .unwrap()
+        .json();
+    for answer in &answers {
+        let mut body = answer.json();
+        body["idempotentReplay"] = json!(false);
+        assert_eq!(body, first);
+    }
+}
+
+#[test]
+fn a_crash_before_the_answer_leaves_one_answer_and_the_relay_goes_on() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Hangs);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let body = creation().to_string();
+    client.send_raw(
+        format!(
+            "POST /admin/branches HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nIdempotency-Key: key-1\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            administrator(&world),
+            body.len()
+        )
+        .as_bytes(),
+    );
+    directory.wait_for(1);
+    // Nobody was answered yet, but what was sent rests on a durable commit.
+    server.kill();
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let again = create(&mut client, &world);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    let first = again.json();
+    assert_eq!(first["outcomeStatus"], "repair_pending");
+    assert_eq!(statuses(&first), ["pending"; 3]);
+    assert_eq!(first["branchId"], directory.delivered()[0].body["branchId"]);
+    assert_replayed(&mut client, &world, &first);
+    directory.set(Mode::Takes);
+    let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
+    assert_replayed(&mut client, &world, &first);
+    assert_in_order(&directory.delivered(), &first);
+    server.kill();
+    let server = directory.server(&world);
+    let mut client = server.client();
+    assert_replayed(&mut client, &world, &first);
+    assert_eq!(read(&mut client, &world, &first["branchId"]), branch);
+}
+
+#[test]
+fn a_sender_that_hangs_up_finds_its_branch_completed_under_its_key() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Hangs);
+    let server = directory.server(&world);
+    std::thread::scope(|scope| {
+        let sent = scope.spawn(|| {
+            let mut client = server.client();
+            let body = creation().to_string();
+            client.send_raw(
+                format!(
+                    "POST /admin/branches HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\n\
+                     Content-Type: application/json\r\nIdempotency-Key: key-1\r\n\
+                     Content-Length: {}\r\n\r\n{body}",
+                    administrator(&world),
+                    body.len()
+                )
+                .as_bytes(),
+            );
+            directory.wait_for(1);
+        });
+        sent.join().unwrap();
+    });
+    directory.set(Mode::Takes);
+    let mut client = server.client();
+    let answer = create(&mut client, &world);
+    assert_eq!(answer.header("idempotent-replayed"), Some("true"));
+    let id = answer.json()["branchId"].clone();
+    let branch = wait_until_completed(&mut client, &world, &id);
+    assert_in_order(&directory.delivered(), &branch);
+}
+
+#[test]
+fn any_number_of_restarts_deliver_in_order_and_under_the_same_keys() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Breaks);
+    let server = directory.server(&world);
+    let answer = create(&mut server.client(), &world);
+    assert_eq!(answer.status, 202);
+    let first = answer.json();
+    server.kill();
+    for round in 0..3 {
+        let before = directory.delivered().len();
+        let server = directory.server(&world);
+        directory.wait_for(before + 2);
+        if round == 2 {
+            directory.set(Mode::KnowsNoInvitation);
+            directory.wait_for(before + 6);
+        }
+        server.kill();
+    }
+    let server = directory.server(&world);
+    let mut client = server.client();
+    directory.set(Mode::Takes);
+    wait_until_completed(&mut client, &world, &first["branchId"]);
+    assert_replayed(&mut client, &world, &first);
+    assert_in_order(&directory.delivered(), &first);
+}
+
+#[test]
+fn a_directory_that_is_not_there_leaves_the_branch_to_the_embedded_one_in_the_end() {
+    let world = World::new();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let server = Server::start_with(&world, &["--directory-url", &format!("http://{closed}/")]);
+    let mut client = server.client();
+    let answer = create(&mut client, &world);
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let first = answer.json();
+    // What is pending does not hold the end up.
+    assert_eq!(server.stop(), Some(0));
+    // Without the argument, the embedded directory carries out what is pending.
+    let server = Server::start(&world);
+    let mut client = server.client();
+    wait_until_completed(&mut client, &world, &first["branchId"]);
+    assert_replayed(&mut client, &world, &first);
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{out} {err}");
+}
+
+#[test]
+fn the_embedded_directory_completes_in_the_commit_itself() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let answer = create(&mut client, &world);
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let first = answer.json();
+    assert_eq!(first["revision"], 1);
+    assert_eq!(statuses(&first), ["completed"; 3]);
+    assert_replayed(&mut client, &world, &first);
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_at_the_start() {
+    for url in ["https://directory/", "directory:80", "http://"] {
+        let (code, _, error) = run(&["serve", "--demo", "--directory-url", url]);
+        assert_eq!(code, Some(2), "{url}: {error}");
+        assert!(error.contains("--directory-url"), "{error}");
+    }
+}
