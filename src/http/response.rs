@@ -198,9 +198,8 @@ impl Manner {
 
 fn success_status(success: Success, disposition: Disposition, replay: bool) -> StatusCode {
     match (success, disposition, replay) {
-        (Success::Ok, ..) => StatusCode::OK,
+        (Success::Ok, ..) | (Success::CreatedOnce, _, true) => StatusCode::OK,
         (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
-        (Success::CreatedOnce, Disposition::Done, true) => StatusCode::OK,
         (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,
     }
 }

@@ -880,7 +880,7 @@ mod tests {
         );
         assert_eq!(
             of(&plain()).to_hex(),
-            "d960f8ba4c4ec974c1ad50b8e3db68a0e1c9ff898a575c543fc34c79c5b0d11d"
+            "38aea2cbd1d654a0357fd7fe8adaf7ffca8299e23a6fe8af9749cef82b3d1fbd"
         );
         for member in OPTIONAL {
             let null = with(&plain(), &[(member, Value::Null)]);
