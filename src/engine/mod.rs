@@ -211,6 +211,7 @@ impl Engine {
             StoredWeight,
         );
         let shared = Arc::new(Shared {
+            relay: Relay::new(&replay.tables),
             tables: replay.tables,
             journal,
             directory: Directory::new(lanes.count()),
@@ -220,7 +221,6 @@ impl Engine {
             admission: Arc::new(Admission::new(limits.commands_max)),
             mint: EngineMint::new(replay.outbox_number),
             clock,
-            relay: Relay::default(),
             recent,
             limits,
             ended: AtomicBool::new(false),

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -37,6 +38,7 @@ use crate::domain::branch::directory_message::DirectoryMessage;
 use crate::domain::branch::state::{Branch, branches_in_repair};
 use crate::domain::operation::AnyCommand as _;
 use crate::domain::resource::{Source as _, View};
+use crate::journal::tables::Tables;
 
 /// How long whoever creates a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
@@ -63,6 +65,9 @@ pub trait ExternalDirectory: Send + Sync {
 
 /// What the relay delivers to, and counts.
 pub(crate) struct Relay {
+    /// The branches that recovery found with something to be delivered. Those created since have
+    /// a task of their own: a second one beside it would settle what the first one answers.
+    left_over: Mutex<Vec<Digest>>,
     outside: OnceLock<Outside>,
     turns: Semaphore,
     deliveries: AtomicU64,
@@ -74,18 +79,18 @@ struct Outside {
     first_pause: Duration,
 }
 
-impl Default for Relay {
-    fn default() -> Self {
+impl Relay {
+    /// A relay for what recovery left in the tables.
+    pub(crate) fn new(tables: &Tables) -> Self {
         Self {
+            left_over: Mutex::new(tables.listed(branches_in_repair())),
             outside: OnceLock::new(),
             turns: Semaphore::new(ATTEMPTS_AT_ONCE),
             deliveries: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         }
     }
-}
 
-impl Relay {
     pub(crate) fn deliver_to(&self, directory: Arc<dyn ExternalDirectory>, first_pause: Duration) {
         let outside = Outside {
             directory,
@@ -186,7 +191,7 @@ impl Shared {
     }
 
     pub(crate) fn resume_deliveries(self: &Arc<Self>) {
-        for branch in self.branches_in_repair() {
+        for branch in std::mem::take(&mut *self.relay.left_over.lock()) {
             let shared = Arc::clone(self);
             tokio::spawn(async move { shared.deliver_the_rest(branch, false).await });
         }
