@@ -103,15 +103,13 @@ impl Model {
         let (email, phone) = Self::contacts_verified(profile);
         let verified = email && phone;
         let consented = self
-            .facts
-            .iter()
-            .filter(|((kind, _), fact)| {
-                kind == "consent-version"
-                    && fact.facts["required"] == true
+            .facts_of_kind("consent-version")
+            .filter(|(_, fact)| {
+                fact.facts["required"] == true
                     && fact.facts["current"] == true
                     && millis(s(&fact.facts, "publishedAt")) <= self.now
             })
-            .all(|((_, id), _)| {
+            .all(|(id, _)| {
                 profile.receipts.iter().any(|receipt| {
                     *id == format!("{}@{}", s(receipt, "policyKey"), s(receipt, "versionLabel"))
                 })

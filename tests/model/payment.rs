@@ -88,9 +88,8 @@ impl Model {
         };
         let operates = |object: String| {
             who.may("payment:authorize")
-                && self.facts.iter().any(|((kind, _), fact)| {
-                    kind == "relationship"
-                        && s(&fact.facts, "object") == object
+                && self.facts_of_kind("relationship").any(|(_, fact)| {
+                    s(&fact.facts, "object") == object
                         && s(&fact.facts, "relation") == "finance_operator"
                         && s(&fact.facts, "subject") == who.subject
                         && s(&fact.facts, "state") == "applied"

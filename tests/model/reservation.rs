@@ -270,10 +270,9 @@ impl Model {
         };
         let quoted = s(body, "quotedOn");
         let mut best: Option<(usize, &str, &str, &Value)> = None;
-        for ((kind, id), fact) in &self.facts {
+        for (id, fact) in self.facts_of_kind("regional-benefit-policy") {
             let policy = &fact.facts;
-            if kind != "regional-benefit-policy"
-                || policy["serviceType"] != body["serviceType"]
+            if policy["serviceType"] != body["serviceType"]
                 || s(policy, "effectiveFrom") > quoted
                 || policy["effectiveUntil"]
                     .as_str()
@@ -286,8 +285,7 @@ impl Model {
             };
             let from = s(policy, "effectiveFrom");
             let better = best.is_none_or(|(most, latest, least, _)| {
-                (given, from) > (most, latest)
-                    || ((given, from) == (most, latest) && id.as_str() < least)
+                (given, from) > (most, latest) || ((given, from) == (most, latest) && id < least)
             });
             if better {
                 best = Some((given, from, id, policy));
@@ -315,9 +313,6 @@ impl Model {
         let Some(shares) = self.fact("reservation-financial-facts", booking_id) else {
             return Expected::missing("reservation_facts_not_found");
         };
-        if self.booking(booking_id).is_none() {
-            return Expected::missing("reservation_facts_not_found");
-        }
         let sums = Sums::of(body, self.benefit(body));
         let share = |member: &str| sums.gross * i128::from(n(&shares.facts, member)) / 10_000;
         let caregiver = share("caregiverShareBasisPoints");
@@ -383,6 +378,8 @@ impl Model {
         };
         let access = match who.kind {
             ActorKind::HeadquartersAdministrator => Access::Yes,
+            // A charge needs no more than the reservation's financial facts.
+            _ if booking.is_none() => Access::Undetermined,
             ActorKind::BranchManager => Access::when(
                 who.branches
                     .iter()
@@ -398,17 +395,13 @@ impl Model {
 
     /// The booking's latest adjustment.
     pub fn adjustment(&self, booking: &str) -> Option<(String, Value)> {
-        self.facts
-            .iter()
-            .filter(|((kind, _), fact)| {
-                kind == "payment-change-adjustment"
-                    && s(&fact.facts, "reservationBookingId") == booking
-            })
+        self.facts_of_kind("payment-change-adjustment")
+            .filter(|(_, fact)| s(&fact.facts, "reservationBookingId") == booking)
             .max_by_key(|(_, fact)| millis(s(&fact.facts, "requestedAt")))
-            .map(|((_, id), fact)| {
+            .map(|(id, fact)| {
                 let view = self.captures.get(id).cloned();
                 (
-                    id.clone(),
+                    id.to_owned(),
                     view.unwrap_or_else(|| self.unpaid(id, &fact.facts, fact.at)),
                 )
             })

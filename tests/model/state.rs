@@ -247,6 +247,16 @@ impl Model {
         self.facts.get(&(kind.to_owned(), id.to_owned()))
     }
 
+    /// The facts of this kind, by their ids.
+    pub fn facts_of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, &FactHeld)> {
+        let first = (kind.to_owned(), String::new());
+        let kind = kind.to_owned();
+        self.facts
+            .range(first..)
+            .take_while(move |((known, _), _)| *known == kind)
+            .map(|((_, id), fact)| (id.as_str(), fact))
+    }
+
     /// The facts of an active or other booking.
     pub fn booking(&self, id: &str) -> Option<&FactHeld> {
         self.fact("reservation-booking", id)

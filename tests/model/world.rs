@@ -300,7 +300,7 @@ impl World {
 
     /// Milliseconds until the next command.
     pub fn pause(&mut self) -> i64 {
-        if self.chance(1) {
+        if self.below(500) == 0 {
             return self.rng.random_range(0..3_600_000);
         }
         self.rng.random_range(0..3_000)
@@ -355,10 +355,12 @@ impl World {
 
     /// One that stands, or sometimes any.
     fn standing(&mut self, stand: &[String], prefix: &str) -> String {
-        if stand.is_empty() || self.chance(4) {
-            return self.near(prefix, 6, 300);
+        match self.below(50) {
+            0 => "unknown".to_owned(),
+            1 => self.near(prefix, 6, 300),
+            _ if stand.is_empty() => self.near(prefix, 6, 300),
+            _ => self.pick(stand),
         }
-        self.pick(stand)
     }
 
     /// One of the last of a list.
@@ -409,8 +411,8 @@ impl World {
     }
 
     fn key(&mut self) -> String {
-        if self.chance(3) {
-            return self.near("key", 8, 100);
+        if self.chance(8) {
+            return self.near("key", 8, 150);
         }
         self.serial += 1;
         format!("key {}", self.serial)
@@ -469,6 +471,17 @@ impl World {
                     "reasonCode",
                     "amountKrw",
                     "messageToBranch",
+                    "fullName",
+                    "providerName",
+                    "memo",
+                    "bankName",
+                    "servicePriceKrw",
+                    "expectedReviewRevision",
+                    "expectedOnboardingRevision",
+                    "expectedSettlementAccountRevision",
+                    "maximumAuthorizedAmountKrw",
+                    "granteeMemberId",
+                    "requestCode",
                     "displayName",
                 ] {
                     match command.body.get(member) {
@@ -476,7 +489,8 @@ impl World {
                             command.body[member] = json!(format!("{text}!"));
                         }
                         Some(Value::Number(number)) => {
-                            command.body[member] = json!(number.as_i64().unwrap_or(1) + 1);
+                            command.body[member] =
+                                json!(number.as_i64().unwrap_or(1).wrapping_add(1));
                         }
                         _ => {}
                     }
@@ -637,7 +651,17 @@ impl World {
             });
             return Command::new(1, &[], who, body);
         }
-        let booking = self.booking(model);
+        let mut booking = self.booking(model);
+        let owed = model.recent("payment-obligation");
+        if !owed.is_empty() && self.chance(50) {
+            // Something is to be paid for it.
+            let owed = self.pick(&owed);
+            let owed = model.fact("payment-obligation", &owed);
+            booking = owed.map_or(booking, |owed| {
+                s(&owed.facts, "reservationBookingId").to_owned()
+            });
+        }
+
         let mother = model.booking(&booking);
         let mother = mother
             .map_or("user-m1", |booking| s(&booking.facts, "motherUserId"))
@@ -660,7 +684,7 @@ impl World {
             "member-f9",
         ]);
         let who = self.mother_of(&mother);
-        let expires_at = self.later(model, 1_200_000);
+        let expires_at = self.later(model, 7_200_000);
         match op {
             1 => {
                 let who = self.who(&[3, 4, 5]);
@@ -690,7 +714,7 @@ impl World {
                     "motherMemberId": member,
                     "reservationBookingId": booking,
                     "scopes": scopes,
-                    "maximumAuthorizedAmountKrw": self.pick(&[100_000, 500_000, 900_000, 900_000, 1, 0]),
+                    "maximumAuthorizedAmountKrw": self.pick(&[100_000, 500_000, 900_000, 900_000, 500_000, 900_000, 1, 0]),
                     "expiresAt": expires_at,
                 });
                 Command::new(2, &[], who, body)
@@ -1036,7 +1060,7 @@ impl World {
             roster_revision + 1
         };
         let mut body = json!({
-            "assignmentDecisionId": self.near("AD", 100, 10),
+            "assignmentDecisionId": self.near("AD", 12, 30),
             "rosterDecisionId": self.pick(&["RD-1", "RD-2", "RD-3"]),
             "reservationBookingId": booking_id,
             "targetAssignmentKey": self.pick(&["slot-1", "slot-2", "slot-3", "slot-4"]),
@@ -1356,8 +1380,18 @@ impl World {
             .to_owned();
         let who = match self.below(6) {
             0 | 1 => self.mother_of(&mother),
-            2 => self.who(&[3, 4]),
-            3 => self.who(&[3, 4, 5]),
+            2 | 3 => {
+                let booking = facts.map_or("", |fact| s(&fact.facts, "reservationBookingId"));
+                let payer = model
+                    .delegations
+                    .iter()
+                    .rfind(|held| s(&held.body, "reservationBookingId") == booking)
+                    .and_then(|held| {
+                        let payer = s(&held.body, "payerMemberId");
+                        ACTORS.iter().position(|who| who.member == Some(payer))
+                    });
+                self.who(&[payer.unwrap_or(3)])
+            }
             _ => self.who(&[11, 12, 13, 14]),
         };
         let (state, purpose, reference) = self.receipt_request();
@@ -1484,10 +1518,10 @@ impl World {
             }
             _ => Vec::new(),
         };
-        let who = if op == READ_FACT && self.chance(90) {
-            self.pick(&[WORKFLOW, 18])
-        } else {
-            who
+        let who = match op {
+            READ_FACT if self.chance(90) => self.pick(&[WORKFLOW, 18]),
+            READ_PROFILE => self.who(&[0, 1, 2, 17]),
+            _ => who,
         };
         let params: Vec<_> = params.iter().map(String::as_str).collect();
         Command::read(op, &params, who)
@@ -1640,7 +1674,12 @@ impl World {
             }
             "payment-product-plan" => self.plan_facts(),
             "payment-obligation" => {
-                let id = self.near("PAY", 6, 120);
+                let known = model.recent(kind);
+                let id = if self.chance(15) {
+                    self.standing(&known, "PAY")
+                } else {
+                    self.near("PAY", 6, 120)
+                };
                 let booking_id = self.booking(model);
                 let (user, member) = self.mother();
                 let booking = model
@@ -1655,7 +1694,7 @@ impl World {
                     "reservationBookingId": booking_id,
                     "paymentMethod": self.pick(&["card", "bank", "vcnt"]),
                     "paymentPurpose": self.pick(&["customer_share_deposit", "customer_share_balance", "service_balance"]),
-                    "amountKrw": self.rng.random_range(1..1_000_000),
+                    "amountKrw": self.pick(&[1, 99_999, 100_000, 333_333, 500_000, 900_001]),
                     "paymentProductPlanCode": self.pick(&["PLAN-0", "PLAN-0", "PLAN-1", "PLAN-9"]),
                     "motherUserId": booking["motherUserId"],
                     "motherMemberId": booking["motherMemberId"],
@@ -1881,7 +1920,7 @@ impl World {
             "reviewedFacts": {"days": self.below(20), "note": "산후 \"care\"", "nested": {"z": null, "a": [true, -3]}},
             "dependencies": dependencies,
             "payment": {
-                "payableAmountKrw": self.rng.random_range(1..500_000),
+                "payableAmountKrw": self.pick(&[1, 54_321, 100_000, 500_000]),
                 "eligiblePaymentMethodCodes": methods,
                 "paymentPurpose": self.pick(&["customer_share_deposit", "service_balance"]),
                 "paymentProductPlanCode": self.pick(&["PLAN-0", "PLAN-1"]),
