@@ -306,6 +306,11 @@ impl World {
         self.rng.random_range(0..3_000)
     }
 
+    /// Whether the command is sent twice at once.
+    pub fn is_twin(&mut self) -> bool {
+        self.chance(5)
+    }
+
     /// Keeps a command, to be sent again, soon or after the restart.
     pub fn remember(&mut self, command: Command, answer: &Answer) {
         if command.op < FACTS && command.fault.is_none() && command.who.is_some() {
