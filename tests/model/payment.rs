@@ -278,6 +278,13 @@ impl Model {
             ActorKind::BranchManager => {
                 Access::when(who.branches.contains(&s(actor, "branchProfileId")))
             }
+            // Who may act on what is owed may read it.
+            _ if self
+                .fact("payment-obligation", &found.id)
+                .is_some_and(|owed| self.payer(&found.id, owed, who).is_some()) =>
+            {
+                Access::Yes
+            }
             _ => Access::Undetermined,
         };
         (Some((view, None)), access)

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::expected::{Answer, Expected};
 use super::state::{Access, Faults, Found, Held, Model, facts_of, millis, moment, n, s, texts};
-use super::world::{Command, Who};
+use super::world::{ACTORS, Command, Who};
 
 /// The care team of a booking.
 #[derive(Clone, Debug)]
@@ -482,6 +482,14 @@ impl Model {
                 Access::when(branch.is_some_and(|branch| who.branches.contains(&branch)))
             }
             ActorKind::SystemWorkflow => Access::No,
+            // The mother's payer reads what belongs to her booking's payments.
+            ActorKind::FamilyMember
+                if who.member.is_some_and(|member| {
+                    self.delegation(&command.params[0], member).is_some()
+                }) =>
+            {
+                Access::Yes
+            }
             _ => Access::Undetermined,
         };
         (Some((view, None)), access)
@@ -494,7 +502,9 @@ impl Model {
         let current = draft.map(|draft| s(&draft.facts, "currentReviewProjectionId"));
         let sent = s(body, "reservationDraftStepAuthorityProjectionId");
         let revision_of = |id: &str| {
-            let review = self.fact("final-review-projection", id);
+            let review = self
+                .fact("final-review-projection", id)
+                .filter(|review| s(&review.facts, "draftId") == command.params[0]);
             review.map_or(Value::Null, |review| json!(review.revision))
         };
         // Whose revision is the current one, when another projection was sent, is not said.
@@ -534,13 +544,24 @@ impl Model {
             // The places are not determined.
             paths = answer.body["conflictingFieldPaths"].clone();
         }
+        let mut draft_revision = draft.map_or(Value::Null, |draft| json!(draft.revision));
+        let actor = command.who.map_or("", |who| ACTORS[who].subject);
+        if code == "idempotency_key_reused"
+            && draft.is_some_and(|draft| s(&draft.facts, "ownerSubject") != actor)
+            && answer.body["currentDraftRevision"].is_null()
+        {
+            // It is told before anybody looked at authority: how another's draft stands need not
+            // be given away.
+            draft_revision = Value::Null;
+            review_revision = Value::Null;
+        }
         let refresh = !matches!(code, "idempotency_key_reused" | "confirmation_not_ready");
         Expected {
             body: Some(json!({
                 "conflictCode": code,
                 "draftId": command.params[0],
                 "expectedDraftRevision": body["expectedDraftRevision"],
-                "currentDraftRevision": draft.map(|draft| draft.revision),
+                "currentDraftRevision": draft_revision,
                 "reservationDraftStepAuthorityProjectionId": sent,
                 "expectedReviewRevision": body["expectedReviewRevision"],
                 "currentReviewRevision": review_revision,

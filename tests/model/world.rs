@@ -1025,7 +1025,7 @@ impl World {
                     "versionLabel": self.pick(&["v1", "v2", "v3"]),
                 })
             };
-            let acceptances = vec![acceptance(), acceptance()];
+            let acceptances = [acceptance(), acceptance()];
             let count = self.pick(&[1, 1, 1, 2, 2, 0]);
             body["consentAcceptances"] = json!(acceptances[..count]);
         }
