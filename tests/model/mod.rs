@@ -232,18 +232,27 @@ async fn life(seed: u64, commands: usize) {
                 panic!("{}", report(step, seed, &command, answer, &why));
             }
         }
-        let code = answer.body["code"]
-            .as_str()
-            .or(answer.body["conflictCode"].as_str())
-            .unwrap_or(if answer.replayed { "(replay)" } else { "" });
+        let text = |member: &str| answer.body[member].as_str();
+        let mut code = text("code")
+            .or(text("conflictCode"))
+            .or(text("providerResultCode"))
+            .or(text("preRegistrationStatus"))
+            .unwrap_or_default()
+            .to_owned();
+        if answer.replayed {
+            code.push_str(" (replay)");
+        }
+        for reason in state::texts(&answer.body, "disabledReasonCodes") {
+            code = format!("{code} {reason}");
+        }
         *figures
-            .entry((command.op, answer.status, code.to_owned()))
+            .entry((command.op, answer.status, code))
             .or_default() += 1;
         world.remember(command, &answer);
     }
     if std::env::var_os("MODEL_FIGURES").is_some() {
         for ((op, status, code), count) in &figures {
-            println!("{op:>4} {status} {code:<40} {count}");
+            println!("{op:>4} {status} {count:>6} {code}");
         }
     }
     every_operation_was_tried(&figures, commands);
@@ -254,6 +263,10 @@ async fn life(seed: u64, commands: usize) {
     for read in &reads {
         let answer = running.send(read).await;
         assert_eq!(answer.status, 200, "{} {answer:#?}", read.path);
+        let expected = model.step(read, &answer);
+        if let Err(why) = expected.agrees(read.op, &answer) {
+            panic!("{}", report(commands, seed, read, &answer, &why));
+        }
         before.push(answer);
     }
     running.close();

@@ -1377,6 +1377,23 @@ impl World {
     }
 
     fn pre_register(&mut self, model: &Model) -> Command {
+        if self.chance(10)
+            && let Some(held) = self.late(&model.registrations, 6)
+        {
+            // The same once more, under another key.
+            let receipt = &held.body["cashReceiptEligibilitySnapshot"];
+            let body = json!({
+                "paymentId": held.id,
+                "cashReceiptIssueRequest": {
+                    "requestState": receipt["requestState"],
+                    "purpose": receipt["requestedPurpose"],
+                    "registrationIdentityReference": receipt["registrationIdentityReference"],
+                },
+            });
+            let actor = ACTORS.iter().position(|who| who.subject == held.subject);
+            let who = self.who(&[actor.unwrap_or_default()]);
+            return Command::new(20, &[], who, body);
+        }
         let ids = model.recent("payment-obligation");
         let id = self.standing(&ids, "PAY");
         let facts = model.fact("payment-obligation", &id);
