@@ -1994,7 +1994,7 @@ impl World {
             "settlementLineTargets": ["customer_charge"],
             "freezesCustomerVisibleAmountAfterPayment": true,
             "laterCatalogChangesCanAlterExposedResult": false,
-            "cardRateBps": self.below(10_001),
+            "cardRateBps": if self.chance(50) { 5_000 } else { self.below(10_001) },
             "bankRateBps": 150,
             "virtualAccountRateBps": 0,
         });
