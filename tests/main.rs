@@ -12,6 +12,7 @@ mod durability;
 mod floors;
 mod http;
 mod listeners;
+mod model;
 mod operations;
 mod service;
 mod support;

@@ -732,6 +732,19 @@ mod tests {
             ask(&unreadable).faults(),
             faults([("couponDiscountAmountKrw", "out_of_range")])
         );
+        // With an own price above the service's, what is due is more than the ledger's total.
+        let own = [
+            ("amountByComponentCode", json!({})),
+            ("ownPriceKrw", json!(i64::MAX)),
+        ];
+        assert_eq!(
+            ask(&with(&edge(0), &own)).faults(),
+            faults([("ownPriceKrw", "out_of_range")])
+        );
+        assert_eq!(
+            ask(&with(&edge(1), &own)).faults(),
+            faults([("ownPriceKrw", "out_of_range"), ("", "out_of_range")])
+        );
         let lowest = edge(i64::MIN);
         assert_eq!(ask(&lowest).faults(), faults([("", "out_of_range")]));
     }

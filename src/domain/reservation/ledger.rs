@@ -182,8 +182,8 @@ impl Charge {
             - i128::from(self.pre_reservation_payment_krw)
     }
 
-    /// The total of the ledger's credits. Each other sum is between it and its negative, so when
-    /// it fits in 64 bits, all do.
+    /// The total of the ledger's credits. As long as the own price is not above the service's,
+    /// each other sum is between it and its negative, so when it fits in 64 bits, all do.
     fn total(&self, benefit_krw: i64) -> i128 {
         self.gross()
             + i128::from(self.voucher_add_on_krw)
@@ -192,10 +192,11 @@ impl Charge {
     }
 
     /// Whether every sum fits in 64 bits as long as there is no benefit. One that does not, does
-    /// with no benefit at all.
+    /// with no benefit at all. What is due is looked at by itself: an own price above the
+    /// service's, which is a fault of its own, takes it beyond the total.
     #[must_use]
     pub fn fits(&self) -> bool {
-        won(self.total(0)).is_ok()
+        won(self.total(0)).is_ok() && won(self.due(0)).is_ok()
     }
 }
 

@@ -1,0 +1,334 @@
+//! A long life of the service beside a plain model of what it promises: random commands over all
+//! operations, facts and reads, answered by both; then a restart, and everything read again.
+//!
+//! The model is written from the service's description, with plain structures and linear
+//! searches; it shares no code with the service. What only the service can know (new identifiers,
+//! fingerprints, numbers of messages) it learns from the answers; everything else has to be equal.
+//!
+//! `MODEL_COMMANDS` says how many commands, `SEED` which ones.
+
+mod branch;
+mod expected;
+mod family;
+mod mother;
+mod payment;
+mod payout;
+mod reservation;
+mod settlement;
+mod state;
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use carebook::base::time::Instant;
+use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::engine::clock::Clock;
+use carebook::engine::{Engine, Limits};
+use carebook::http::service::Service;
+use carebook::http::token::TokenVerifier;
+use carebook::journal::replay::Replay;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+
+use crate::support::{AUDIENCE, ISSUER, claims};
+use expected::Answer;
+use state::Model;
+use world::{ACTORS, Command, World};
+
+/// The commands of a run that is not told how many.
+const COMMANDS: usize = 20_000;
+/// The seed of a run that is not told which.
+const SEED: u64 = 20_261_101;
+/// The clock's first reading: 2026-11-01T00:00:00Z.
+const BEGINNING: i64 = 1_793_491_200_000;
+
+/// A clock that stands until the test moves it.
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn not_before(&self, instant: Instant) {
+        self.0.fetch_max(instant.millis(), Ordering::SeqCst);
+    }
+}
+
+/// What the records of a log made; each has to follow on those before it.
+#[derive(Default)]
+struct Recovering(Replay);
+
+impl wal::Visitor for Recovering {
+    fn record(&mut self, record: wal::Record<'_>) -> Result<(), wal::BoxError> {
+        self.0
+            .record(record.position, record.payload)
+            .map_err(wal::BoxError::from)
+    }
+}
+
+/// The service in this process, on a directory.
+struct Running {
+    service: Service,
+    tokens: Arc<[String]>,
+}
+
+impl Running {
+    fn open(
+        data: &Path,
+        clock: &Arc<TestClock>,
+        verifier: &Arc<TokenVerifier>,
+        tokens: &Arc<[String]>,
+    ) -> Self {
+        let mut recovering = Recovering::default();
+        let options = wal::Options {
+            reserve_bytes: 0,
+            seal_after: Duration::from_secs(3_600),
+            ..wal::Options::default()
+        };
+        let storage = wal::open_dir(data).unwrap();
+        let (log, _) = wal::Log::open(storage, options, &mut recovering).unwrap();
+        let clock = Arc::clone(clock) as Arc<dyn Clock>;
+        let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+        let engine = Engine::start(log, recovering.0, 1, Limits::default(), clock, on_fatal);
+        let engine = Arc::new(engine.unwrap());
+        tokio::spawn(engine.lanes().run(0));
+        Self {
+            service: Service::new(engine, Arc::clone(verifier)),
+            tokens: Arc::clone(tokens),
+        }
+    }
+
+    async fn send(&self, command: &Command) -> Answer {
+        let mut request = hyper::Request::builder()
+            .method(command.method)
+            .uri(&command.path);
+        if let Some(who) = command.who {
+            request = request.header("authorization", format!("Bearer {}", self.tokens[who]));
+        }
+        if let Some(key) = &command.key {
+            request = request.header("idempotency-key", key);
+        }
+        let mut body = Bytes::new();
+        if command.method != "GET" {
+            request = request.header("content-type", "application/json");
+            body = command.body.to_string().into();
+        }
+        let request = request.body(Full::new(body)).unwrap();
+        let (head, body) = self.service.handle(request).await.into_parts();
+        let text = |name: &str| {
+            let value = head.headers.get(name)?;
+            Some(value.to_str().unwrap().to_owned())
+        };
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: head.status.as_u16(),
+            replayed: text("idempotent-replayed").is_some(),
+            tag: text("etag").map(|tag| tag.trim_matches('"').to_owned()),
+            position: text("carebook-position").map(|position| position.parse().unwrap()),
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        }
+    }
+
+    fn close(self) {
+        self.service.engine().shut_down().unwrap();
+    }
+}
+
+/// What each actor's token says, signed once and good for the whole run.
+fn tokens(key: &SigningKey) -> Arc<[String]> {
+    let seconds = u64::try_from(BEGINNING / 1_000).unwrap();
+    ACTORS
+        .iter()
+        .map(|who| {
+            let mut claims = claims(&who.actor(), 0);
+            claims.iat = seconds;
+            claims.exp = seconds + 100 * 365 * 86_400;
+            key.sign(&claims).unwrap()
+        })
+        .collect()
+}
+
+/// How a command and its answers look in a report.
+fn report(step: usize, seed: u64, command: &Command, answer: &Answer, why: &str) -> String {
+    let who = command.who.map(|who| ACTORS[who].subject);
+    format!(
+        "step {step} (SEED={seed})\n{} {} by {who:?}, key {:?}\n{:#}\n\nthe service answered {answer:#?}\n\nthe model: {why}",
+        command.method, command.path, command.key, command.body
+    )
+}
+
+/// The directory of a run: in memory where there is such a place, so that the disk's pace does
+/// not set the test's.
+fn directory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir()
+        && let Ok(directory) = tempfile::tempdir_in(memory)
+    {
+        return directory;
+    }
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn the_service_answers_as_its_model_before_and_after_a_restart() {
+    let seed = if std::env::var_os("SEED").is_some() {
+        crate::support::seed()
+    } else {
+        println!("SEED={SEED}");
+        SEED
+    };
+    let commands = std::env::var("MODEL_COMMANDS").ok();
+    let commands = commands.map_or(COMMANDS, |text| text.parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(life(seed, commands));
+}
+
+async fn life(seed: u64, commands: usize) {
+    let directory = directory();
+    let data = directory.path().join("data");
+    let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+    let verifier = TokenVerifier::new(key.jwks().as_bytes(), ISSUER, AUDIENCE).unwrap();
+    let verifier = Arc::new(verifier);
+    let tokens = tokens(&key);
+    let clock = Arc::new(TestClock(AtomicI64::new(BEGINNING)));
+    let mut running = Running::open(&data, &clock, &verifier, &tokens);
+
+    let mut model = Model::new();
+    let mut world = World::new(seed);
+    let mut figures = std::collections::BTreeMap::<(u16, u16, String), u64>::new();
+    // In the middle, so that the second half builds on what was recovered.
+    let restart_at = commands / 2;
+    for step in 0..commands {
+        if step == restart_at {
+            running.close();
+            running = Running::open(&data, &clock, &verifier, &tokens);
+        }
+        let now = clock.0.fetch_add(world.pause(), Ordering::SeqCst);
+        let now = clock.0.load(Ordering::SeqCst).max(now);
+        model.now = now;
+        let command = world.command(step, &model);
+        let (answer, twin) = if command.op < world::FACTS && world.is_twin() {
+            // Twice at the same time: one is carried out, the other is its replay.
+            let (one, other) = tokio::join!(running.send(&command), running.send(&command));
+            if one.replayed {
+                (other, Some(one))
+            } else {
+                (one, Some(other))
+            }
+        } else {
+            (running.send(&command).await, None)
+        };
+        for answer in [Some(&answer), twin.as_ref()].into_iter().flatten() {
+            let expected = model.step(&command, answer);
+            if let Err(why) = expected.agrees(command.op, answer) {
+                panic!("{}", report(step, seed, &command, answer, &why));
+            }
+        }
+        let text = |member: &str| answer.body[member].as_str();
+        let mut code = text("code")
+            .or(text("conflictCode"))
+            .or(text("providerResultCode"))
+            .or(text("preRegistrationStatus"))
+            .unwrap_or_default()
+            .to_owned();
+        if answer.replayed {
+            code.push_str(" (replay)");
+        }
+        for reason in state::texts(&answer.body, "disabledReasonCodes") {
+            code = format!("{code} {reason}");
+        }
+        *figures
+            .entry((command.op, answer.status, code))
+            .or_default() += 1;
+        world.remember(command, &answer);
+    }
+    if std::env::var_os("MODEL_FIGURES").is_some() {
+        for ((op, status, code), count) in &figures {
+            println!("{op:>4} {status} {count:>6} {code}");
+        }
+    }
+    every_operation_was_tried(&figures, commands);
+
+    let reads = model.reads();
+    assert!(!reads.is_empty());
+    let mut before = Vec::with_capacity(reads.len());
+    for read in &reads {
+        let answer = running.send(read).await;
+        assert_eq!(answer.status, 200, "{} {answer:#?}", read.path);
+        let expected = model.step(read, &answer);
+        if let Err(why) = expected.agrees(read.op, &answer) {
+            panic!("{}", report(commands, seed, read, &answer, &why));
+        }
+        before.push(answer);
+    }
+    running.close();
+
+    let mut verifying = Recovering::default();
+    let storage: Arc<dyn wal::storage::Storage> =
+        Arc::new(wal::storage::FileStorage::existing(&data).unwrap());
+    let found = wal::verify(storage, &mut verifying).unwrap();
+    assert!(found.torn.is_empty(), "{:?}", found.torn);
+    println!(
+        "{commands} commands, {} records, {} reads, {} keys",
+        found.records,
+        reads.len(),
+        model.keys.len()
+    );
+
+    let running = Running::open(&data, &clock, &verifier, &tokens);
+    assert_eq!(
+        running.service.engine().figures().keys,
+        verifying.0.tables.keys()
+    );
+    for (read, before) in reads.iter().zip(&before) {
+        let after = running.send(read).await;
+        let same =
+            (after.status, &after.tag, &after.body) == (before.status, &before.tag, &before.body);
+        assert!(same, "{} before {before:#?} after {after:#?}", read.path);
+    }
+    for (command, first) in world.sample() {
+        let answer = running.send(command).await;
+        let expected = model.step(command, &answer);
+        assert!(
+            expected.replayed,
+            "{}",
+            report(0, seed, command, &answer, "a replay")
+        );
+        if let Err(why) = expected.agrees(command.op, &answer) {
+            panic!(
+                "after the restart, {}\nfirst {first:#?}",
+                report(0, seed, command, &answer, &why)
+            );
+        }
+    }
+    running.close();
+}
+
+/// A run of the usual length succeeds and is refused in each operation, or it shows nothing.
+fn every_operation_was_tried(
+    figures: &std::collections::BTreeMap<(u16, u16, String), u64>,
+    commands: usize,
+) {
+    if commands < COMMANDS {
+        return;
+    }
+    for op in (1..=21).chain([world::FACTS]) {
+        let count = |range: std::ops::Range<u16>| -> u64 {
+            let of_op = figures.iter().filter(|((known, ..), _)| *known == op);
+            of_op
+                .filter(|((_, status, _), _)| range.contains(status))
+                .map(|(_, count)| count)
+                .sum()
+        };
+        assert!(count(200..300) >= 20, "operation {op} seldom succeeded");
+        assert!(count(400..500) >= 20, "operation {op} was seldom refused");
+    }
+}
