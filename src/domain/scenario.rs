@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::operation::{AnyOperation, Context, Disposition, Mint, OutboxMessage, Outcome, Parts};
 use super::read::{Found, ReadRequest};
 use super::reference::put::read_fact;
-use super::rejection::Rejection;
+use super::rejection::{Class, Rejection};
 use super::resource::{Name, Resource, Source, View};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -124,6 +124,14 @@ impl Then {
             .map(|fault| (fault.path, fault.code.as_str()))
             .collect()
     }
+}
+
+/// The command was refused as a conflict with this code, which these members stand for.
+#[track_caller]
+pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
+    let refusal = then.refusal();
+    assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
+    assert_eq!(refusal.conflicting, members);
 }
 
 /// A service in memory.

@@ -152,18 +152,12 @@ mod tests {
     use super::super::samples::{created, faults, headquarters, summary, with, without};
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{Scenario, Then, actor, manager};
+    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
 
     const NAME: &str = "snapshot_settlement_account";
 
     fn ask(body: &Value) -> Then {
         ready().when(NAME, &[], body)
-    }
-
-    #[track_caller]
-    fn assert_conflict(then: Then, code: &str, places: &[&str]) {
-        let refusal = then.refusal();
-        assert_eq!(summary(&refusal), (Class::Conflict, code, places.to_vec()));
     }
 
     #[test]

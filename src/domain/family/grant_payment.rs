@@ -188,7 +188,7 @@ mod tests {
         family, minted, mother, payer, payment as body, with, without,
     };
     use crate::domain::family::grant::Revocation;
-    use crate::domain::scenario::{Scenario, Then, actor, member};
+    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, member};
 
     fn grant(service: &mut Scenario, body: &Value) -> Then {
         service.when("grant_payment_authority", &[], body)
@@ -199,13 +199,6 @@ mod tests {
         let mut service = family();
         service.acting(mother());
         service
-    }
-
-    #[track_caller]
-    fn assert_conflict(then: Then, code: &str, places: &[&str]) {
-        let refusal = then.refusal();
-        assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
-        assert_eq!(refusal.conflicting, places);
     }
 
     #[test]

@@ -143,20 +143,13 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::ActorKind;
-    use crate::domain::scenario::{Scenario, Then, actor, manager};
+    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
 
     const NAME: &str = "repair_payout_receipt";
     const ID: [&str; 3] = ["booking-1", "contract-1", "instruction-1"];
 
     fn ask(body: &Value) -> Then {
         service().when(NAME, &[], body)
-    }
-
-    #[track_caller]
-    fn assert_conflict(then: Then, code: &str, places: &[&str]) {
-        let refusal = then.refusal();
-        assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
-        assert_eq!(refusal.conflicting, places);
     }
 
     #[test]

@@ -235,7 +235,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::ActorKind;
-    use crate::domain::scenario::{Scenario, Then, actor, manager};
+    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
 
     /// The first assignment of a service without any, with these members changed.
     fn ask(changes: &[(&str, Value)]) -> Then {
@@ -254,13 +254,6 @@ mod tests {
     fn revision(service: &Scenario) -> i64 {
         let roster: Option<CareTeamRoster> = service.state(&["booking-1"]);
         roster.map_or(0, |roster| roster.revision.number())
-    }
-
-    #[track_caller]
-    fn assert_conflict(then: Then, code: &str, members: &[&str]) {
-        let refusal = then.refusal();
-        assert_eq!((refusal.class, refusal.code), (Class::Conflict, code));
-        assert_eq!(refusal.conflicting, members);
     }
 
     #[test]
