@@ -82,7 +82,8 @@ struct Measured {
     run: usize,
     connections: usize,
     figures: driver::Figures,
-    /// Its rate as a share of the rate of `request_deposit` in the same run.
+    /// Its rate as a share of the rate of `request_deposit` in the same run, or of the
+    /// median rates where those are shown.
     of_ep9: Option<f64>,
 }
 
@@ -106,6 +107,7 @@ fn main() {
     }
     if arguments.median {
         measured = medians(measured);
+        compare(&mut measured);
     }
     if arguments.json {
         print_json(&measured);
@@ -155,15 +157,20 @@ fn run_all(arguments: &Arguments, run: usize) -> Vec<Measured> {
             }
         }
     }
+    compare(&mut measured);
+    measured.sort_by_key(|one| one.row.map(|row| row.tag));
+    measured
+}
+
+/// Sets each rate beside that of `request_deposit` among these.
+fn compare(measured: &mut [Measured]) {
     let deposits = measured
         .iter()
         .find(|one| one.row.is_some_and(|row| row.name == "request_deposit"))
         .map(|one| one.figures.per_second());
-    for one in &mut measured {
+    for one in measured {
         one.of_ep9 = deposits.map(|deposits| one.figures.per_second() / deposits);
     }
-    measured.sort_by_key(|one| one.row.map(|row| row.tag));
-    measured
 }
 
 /// Of each workload the run whose rate is in the middle (with an even number of runs, the lower of
