@@ -11,13 +11,15 @@ use crate::server::Server;
 use crate::workload::Request;
 
 /// What a run measured.
-#[derive(Clone)]
 pub(crate) struct Figures {
     elapsed: Duration,
     /// Latencies in microseconds, ascending.
     latencies: Vec<u32>,
-    /// The bodies of the answers.
-    pub(crate) bodies: Vec<Vec<u8>>,
+    /// The bodies of the answers, in the order in which they came.
+    bodies: Vec<Vec<u8>>,
+    /// Bytes of the bodies of all requests, and of all answers.
+    sent: usize,
+    received: usize,
     /// Processor time of the server, in user and in kernel mode, in microseconds.
     processor: (u64, u64),
 }
@@ -29,6 +31,18 @@ impl Figures {
         #[allow(clippy::cast_precision_loss)]
         let each = |micros: u64| micros as f64 / self.latencies.len() as f64;
         (each(self.processor.0), each(self.processor.1))
+    }
+
+    /// The mean length of a request's body and of an answer's, in bytes.
+    pub(crate) fn body_bytes(&self) -> (f64, f64) {
+        #[allow(clippy::cast_precision_loss)]
+        let each = |bytes: usize| bytes as f64 / self.latencies.len() as f64;
+        (each(self.sent), each(self.received))
+    }
+
+    /// The bodies of the answers, in the order in which they came; they are gone from here.
+    pub(crate) fn take_bodies(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.bodies)
     }
 
     pub(crate) fn answers(&self) -> usize {
@@ -69,6 +83,7 @@ pub(crate) fn run(
     status: u16,
 ) -> Figures {
     let count = requests.len();
+    let sent = requests.iter().map(|request| body_of(request).len()).sum();
     let address = server.address();
     let before = server.processor_micros();
     let shared = Rc::new(RefCell::new(Shared {
@@ -105,7 +120,9 @@ pub(crate) fn run(
     Figures {
         elapsed,
         latencies,
+        received: shared.bodies.iter().map(Vec::len).sum(),
         bodies: shared.bodies,
+        sent,
         processor: (after.0 - before.0, after.1 - before.1),
     }
 }
@@ -138,6 +155,12 @@ async fn connection(mut stream: TcpStream, shared: Rc<RefCell<Shared>>, status: 
         shared.latencies.push(latency);
         shared.bodies.push(buffer[body].to_vec());
     }
+}
+
+/// The body of a request: what comes after the blank line.
+fn body_of(request: &[u8]) -> &[u8] {
+    let head = request.windows(4).position(|window| window == b"\r\n\r\n");
+    &request[head.unwrap() + 4..]
 }
 
 /// Where the body is, when the answer is there as a whole.

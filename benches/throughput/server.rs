@@ -1,13 +1,17 @@
 //! The server under measurement, in a process of its own on a fresh directory.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::actor::ActorKind;
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use tempfile::TempDir;
+
+/// How long a token lasts: longer than any run.
+const TOKEN_SECONDS: u64 = 4 * 3_600;
 
 /// A running server; ended when dropped.
 pub(crate) struct Server {
@@ -84,30 +88,53 @@ impl Server {
         (ticks[0] * 10_000, ticks[1] * 10_000)
     }
 
-    /// A token of an actor who acts for `branch`.
-    pub(crate) fn token(&self, kind: ActorKind, subject: &str, branch: &str) -> String {
-        let actor = Actor {
-            subject: subject.into(),
-            kind,
-            branch_profile_ids: vec![branch.into()],
-            ..Actor::nobody()
-        };
+    /// A token of an actor; `adapt` adds what else it claims.
+    pub(crate) fn token(
+        &self,
+        kind: ActorKind,
+        subject: &str,
+        adapt: impl FnOnce(&mut Claims),
+    ) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap()
             .as_secs();
-        let claims = Claims {
-            branch_profile_ids: vec![branch.to_owned()],
-            ..Claims::new(
-                DEFAULT_ISSUER,
-                DEFAULT_AUDIENCE,
-                &actor.subject,
-                kind,
-                now,
-                3_600,
-            )
-        };
+        let mut claims = Claims::new(
+            DEFAULT_ISSUER,
+            DEFAULT_AUDIENCE,
+            subject,
+            kind,
+            now,
+            TOKEN_SECONDS,
+        );
+        adapt(&mut claims);
         self.key.sign(&claims).unwrap()
+    }
+
+    /// Loads these facts, one a line; each of them has to be new.
+    pub(crate) fn load(&self, facts: &[String]) {
+        let token = self.token(ActorKind::SystemWorkflow, "workflow-1", |claims| {
+            claims.permissions = vec!["facts:write".to_owned()];
+        });
+        let bytes: usize = facts.iter().map(|line| line.len() + 1).sum();
+        let mut stream = BufWriter::new(TcpStream::connect(&self.address).unwrap());
+        write!(
+            stream,
+            "POST /reference-facts HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/x-ndjson\r\nContent-Length: {bytes}\r\n\
+             Connection: close\r\n\r\n"
+        )
+        .unwrap();
+        for line in facts {
+            stream.write_all(line.as_bytes()).unwrap();
+            stream.write_all(b"\n").unwrap();
+        }
+        let mut answer = String::new();
+        let mut stream = stream.into_inner().unwrap();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let outcome: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(outcome["applied"], facts.len(), "{answer}");
     }
 }
 
