@@ -44,14 +44,6 @@ impl Digest {
     pub fn shard(self, count: usize) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) & (count - 1)
     }
-
-    /// 64 bits for a hash table; the digest is evenly spread already.
-    #[must_use]
-    pub fn hash64(self) -> u64 {
-        let mut half = [0; 8];
-        half.copy_from_slice(&self.0[8..]);
-        u64::from_le_bytes(half)
-    }
 }
 
 impl std::fmt::Debug for Digest {

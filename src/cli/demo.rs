@@ -72,7 +72,7 @@ impl Demo {
     /// # Errors
     /// When the engine does not take them.
     pub fn load_samples(&self, engine: &Arc<Engine>) -> Result<(), BoxError> {
-        let loading = load_lines(engine, samples::NDJSON.as_bytes(), |_| {});
+        let loading = load_lines(engine, samples::NDJSON.as_bytes());
         on_lane(engine, loading)??;
         Ok(())
     }

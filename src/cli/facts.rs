@@ -179,8 +179,7 @@ fn load_into(data: &std::path::Path, input: impl Read) -> Result<Value, Failure>
     });
     let (engine, _) = open(data, opening, on_fatal)?;
     let engine = Arc::new(engine);
-    let loaded =
-        on_lane(&engine, load_lines(&engine, input, |_| {})).map_err(Failure::from_error)?;
+    let loaded = on_lane(&engine, load_lines(&engine, input)).map_err(Failure::from_error)?;
     let summary = loaded.map_err(Failure::other)?;
     engine
         .shut_down()
@@ -188,15 +187,13 @@ fn load_into(data: &std::path::Path, input: impl Read) -> Result<Value, Failure>
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
 }
 
-/// Puts the facts of `input`, one a line, in place, as a workflow of this machine's; `counted` is
-/// told how many so far.
+/// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.
 ///
 /// # Errors
 /// When the input cannot be read, or the engine does not take a fact.
 pub async fn load_lines(
     engine: &Arc<Engine>,
     mut input: impl Read,
-    mut counted: impl FnMut(u64),
 ) -> Result<Summary, Box<dyn std::error::Error + Send + Sync>> {
     let actor = Actor {
         subject: "carebook facts load".into(),
@@ -217,7 +214,6 @@ pub async fn load_lines(
                 .take(Incoming::of_line(&line, FACTS, engine.now()))
                 .await;
         }
-        counted(batch.counted());
     }
     if let Some(line) = lines.finish() {
         batch

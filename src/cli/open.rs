@@ -120,7 +120,7 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
     Ok(Arc::new(wal::storage::FileStorage::existing(data)?))
 }
 
-/// A log file name made of 16 bytes, as people see it.
+/// The log's random name, as people see it: 32 hexadecimal digits.
 #[must_use]
 pub fn log_name(report: &Report) -> String {
     crate::base::digest::hex(&report.log_id)

@@ -108,20 +108,6 @@ impl<'a> Batch<'a> {
         self.trouble.is_some()
     }
 
-    /// How many facts were counted so far.
-    #[must_use]
-    pub fn counted(&self) -> u64 {
-        let Summary {
-            applied,
-            unchanged,
-            stale,
-            conflict,
-            invalid,
-            ..
-        } = &self.summary;
-        applied + unchanged + stale + conflict + invalid
-    }
-
     /// Waits for what is in flight; what came of the batch, and the position it rests on.
     ///
     /// # Errors

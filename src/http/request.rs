@@ -196,6 +196,28 @@ mod tests {
         assert_eq!(key_fault(&[b"a\tb"]), fault("pattern"));
     }
 
+    #[tokio::test]
+    async fn a_body_takes_its_share_of_those_in_flight_and_gives_it_back() {
+        let budget = Arc::new(Admission::new(BODY_BYTES_MAX + 3));
+        let read = async |announced: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(length) = announced {
+                headers.append(CONTENT_LENGTH, length.parse().unwrap());
+            }
+            let body = http_body_util::Full::new(Bytes::from_static(b"body"));
+            whole_body(&headers, body, &budget).await
+        };
+        // One that does not say how long it is may be as long as any.
+        let (body, share) = read(None).await.unwrap();
+        assert_eq!(&body[..], b"body");
+        assert_eq!(read(Some("4")).await.err(), Some(BodyError::Overloaded));
+        drop(share);
+        let (_, _share) = read(Some("4")).await.unwrap();
+        assert_eq!(read(None).await.err(), Some(BodyError::Overloaded));
+        let longer = (BODY_BYTES_MAX + 1).to_string();
+        assert_eq!(read(Some(&longer)).await.err(), Some(BodyError::TooLarge));
+    }
+
     #[test]
     fn media_types_are_compared_without_parameters_and_case() {
         let is_json = |value: &str| {
