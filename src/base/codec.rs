@@ -7,9 +7,15 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The most bytes that one value may take: above the largest request (1 MiB) with all that a
-/// commit adds to it, and low enough that a hostile length cannot exhaust memory.
+/// The most bytes that reading one value may take, so that a hostile length cannot exhaust memory.
+/// A list counts with what its items take in memory, which is more than their bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The most bytes that one state or event may have, and one record, which carries an answer
+/// besides: what is more could be written and not be read again.
+pub const STATE_BYTES_MAX: usize = VALUE_BYTES_MAX / 8;
+/// See [`STATE_BYTES_MAX`].
+pub const RECORD_BYTES_MAX: usize = VALUE_BYTES_MAX / 4 * 3;
 
 fn config() -> bincode::config::Configuration<
     bincode::config::LittleEndian,
@@ -39,25 +45,35 @@ impl std::fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// The bytes of `value`.
+/// The bytes of `value`, a state or an event.
 ///
 /// # Panics
-/// When the type cannot be encoded at all (a map of unknown length, say), which the tests of each
-/// type would have shown, or when the value is larger than 64 MiB.
+/// When the value has more than [`STATE_BYTES_MAX`] bytes: the command that makes it so is refused
+/// as a fault, before anything is written. And when the type cannot be encoded at all (a map of
+/// unknown length, say), which the tests of each type would have shown.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(512);
-    encode_into(value, &mut bytes);
-    bytes
+    encode_bounded(value, Vec::with_capacity(512), STATE_BYTES_MAX)
 }
 
-/// Appends the bytes of `value` to `bytes`.
+/// The bytes of `value`, a record.
 ///
 /// # Panics
-/// As [`encode`].
-pub fn encode_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
-    bincode::serde::encode_into_std_write(value, bytes, config())
+/// As [`encode`], with [`RECORD_BYTES_MAX`].
+#[must_use]
+pub fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
+    encode_bounded(value, Vec::with_capacity(2_048), RECORD_BYTES_MAX)
+}
+
+fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Vec<u8> {
+    bincode::serde::encode_into_std_write(value, &mut bytes, config())
         .expect("a value that this program builds can be encoded");
+    assert!(
+        bytes.len() <= max,
+        "a value of {} bytes is too large: the limit is {max}",
+        bytes.len()
+    );
+    bytes
 }
 
 /// The value that `bytes` hold, all of them.
@@ -124,6 +140,16 @@ mod tests {
             decode::<(String, u32)>(&bytes[..1]),
             Err(DecodeError::Malformed(_))
         ));
+    }
+
+    #[test]
+    fn what_may_be_written_can_be_read_and_what_could_not_is_never_written() {
+        let many = vec![String::from("x"); STATE_BYTES_MAX / 2 - 4];
+        assert_eq!(decode::<Vec<String>>(&encode(&many)).unwrap(), many);
+        let large = Blob(vec![7; RECORD_BYTES_MAX - 16]);
+        assert_eq!(decode::<Blob>(&encode_record(&large)).unwrap(), large);
+        let too_large = Blob(vec![7; STATE_BYTES_MAX]);
+        assert!(std::panic::catch_unwind(|| encode(&too_large)).is_err());
     }
 
     #[test]

@@ -175,14 +175,18 @@ impl Job {
             if let (Some(target), 0) = (self.target, slot.position) {
                 slot.position = context.view.position(target);
             }
-            if let Ok(Outcome::Commit(decided)) = &outcome {
-                self.check_names(decided, &context.view);
-            }
-            Some(outcome)
+            let record = match &outcome {
+                Ok(Outcome::Commit(decided)) => {
+                    self.check_names(decided, &context.view);
+                    self.record(now, decided)
+                }
+                _ => Vec::new(),
+            };
+            Some((outcome, record))
         }));
         let basis = Shared::basis(durable_before, &context.view);
-        let outcome = match decided {
-            Ok(Some(outcome)) => outcome,
+        let (outcome, record) = match decided {
+            Ok(Some(decided)) => decided,
             Ok(None) => return Attempt::Moved,
             Err(_) => {
                 // The state at hand may be half changed: the next command reads it anew.
@@ -191,10 +195,7 @@ impl Job {
             }
         };
         match outcome {
-            Ok(Outcome::Commit(decided)) => {
-                let record = self.record(now, &decided);
-                self.commit(slot, &basis, record, *decided)
-            }
+            Ok(Outcome::Commit(decided)) => self.commit(slot, &basis, record, *decided),
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
             Ok(Outcome::Answer(body)) => {
                 self.unless_changed(&basis, |position| Verdict::Answered { body, position })

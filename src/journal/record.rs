@@ -127,11 +127,12 @@ pub struct NewChange<'a> {
 
 impl NewRecord<'_> {
     /// The record's bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`codec::RECORD_BYTES_MAX`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(2_048);
-        codec::encode_into(self, &mut bytes);
-        bytes
+        codec::encode_record(self)
     }
 }
 
