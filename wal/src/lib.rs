@@ -53,6 +53,7 @@ mod manifest;
 mod reader;
 mod recovery;
 mod segment;
+mod snapshot;
 pub mod storage;
 mod survey;
 mod verify;
@@ -66,6 +67,8 @@ pub use appender::{Appender, Batches, Events, Failed, Sequence};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Options};
+pub use segment::Compacted;
+pub use snapshot::{BadSnapshot, SnapshotInfo, SnapshotWriter};
 pub use survey::{Record, Report, TornTail, Visitor};
 pub use verify::verify;
 
