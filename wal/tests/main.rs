@@ -12,4 +12,5 @@ mod disk_full;
 mod lock;
 mod model;
 mod old_formats;
+mod snapshots;
 mod support;
