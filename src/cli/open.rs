@@ -5,17 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wal::{BoxError, Log, Options, Record, Report, Visitor};
+use wal::{BoxError, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::journal::replay::Replay;
+use crate::journal::replay::{Recovered, Replay};
 
-/// Shows records to a replay, and how far the reading is to whoever looks.
+/// Shows snapshots and records to a replay, and how far the reading is to whoever looks.
 pub struct Replaying {
-    /// What the records made.
-    pub replay: Replay,
+    replay: Option<Replay>,
+    recovered: Recovered,
     bar: ProgressBar,
 }
 
@@ -24,24 +24,59 @@ impl Replaying {
     #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self {
-            replay: Replay::default(),
+            replay: Some(Replay::new()),
+            recovered: Recovered::default(),
             bar: progress_bar(0, what),
         }
     }
 
-    /// What the records made; the bar is gone.
+    /// What a log made that was read to its end; the bar is gone.
     #[must_use]
-    pub fn finish(self) -> Replay {
+    pub fn finish(self) -> Recovered {
         self.bar.finish_and_clear();
-        self.replay
+        self.recovered
+    }
+
+    fn replay(&mut self) -> &mut Replay {
+        self.replay.get_or_insert_default()
     }
 }
 
 impl Visitor for Replaying {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.replay
-            .record(record.position, record.payload)
-            .map_err(BoxError::from)
+        self.replay().record(record.position, record.payload)?;
+        Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.replay().snapshot(info.covers, info.upto);
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.replay().kept(record.position, record.payload)?;
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.replay().entry(entry)?;
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.replay().reset();
+    }
+
+    fn end(&mut self) -> Result<(), BoxError> {
+        if let Some(replay) = self.replay.take() {
+            self.recovered = replay.finish()?;
+        }
+        Ok(())
+    }
+
+    fn progress_of_snapshot(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 
     fn progress(&mut self, done: u64, total: u64) {

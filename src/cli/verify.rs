@@ -47,9 +47,10 @@ impl VerifyArgs {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
             other => Failure::of_log(&other),
         })?;
-        let replay = replaying.finish();
+        let recovered = replaying.finish();
+        let tally = &recovered.tally;
         let mut kinds = std::collections::BTreeMap::<u16, u64>::new();
-        replay
+        recovered
             .tables
             .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
         if self.json {
@@ -58,7 +59,7 @@ impl VerifyArgs {
                 .iter()
                 .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
                 .collect();
-            let operations: serde_json::Map<_, _> = replay
+            let operations: serde_json::Map<_, _> = tally
                 .operations
                 .iter()
                 .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
@@ -76,9 +77,9 @@ impl VerifyArgs {
                 "firstPosition": report.first_position,
                 "lastPosition": report.last_position,
                 "durableMark": report.durable_mark,
-                "lastCommitAt": replay.last_at.map(|at| at.to_string()),
-                "keys": replay.tables.keys(),
-                "outboxMessages": replay.outbox_messages,
+                "lastCommitAt": tally.last_at.map(|at| at.to_string()),
+                "keys": recovered.tables.keys(),
+                "outboxMessages": tally.outbox_messages,
                 "operations": operations,
                 "resources": resources,
                 "tornTails": torn,
@@ -97,15 +98,15 @@ impl VerifyArgs {
         row("bytes".to_owned(), report.bytes.to_string());
         row("records".to_owned(), report.records.to_string());
         row("last position".to_owned(), report.last_position.to_string());
-        if let Some(at) = replay.last_at {
+        if let Some(at) = tally.last_at {
             row("last commit at".to_owned(), at.to_string());
         }
-        row("keys".to_owned(), replay.tables.keys().to_string());
+        row("keys".to_owned(), recovered.tables.keys().to_string());
         row(
             "outbox messages".to_owned(),
-            replay.outbox_messages.to_string(),
+            tally.outbox_messages.to_string(),
         );
-        for (tag, count) in &replay.operations {
+        for (tag, count) in &tally.operations {
             row(
                 format!("commits of {}", operation_name(*tag)),
                 count.to_string(),

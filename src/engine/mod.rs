@@ -46,7 +46,7 @@ use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Source as _, View};
 use crate::journal::record::{Record, RecordOutcome, key_digest};
-use crate::journal::replay::Replay;
+use crate::journal::replay::Recovered;
 use crate::journal::tables::Tables;
 
 use admission::{Admission, Permit};
@@ -191,7 +191,7 @@ impl Engine {
     /// When the log's threads cannot be started.
     pub fn start(
         log: Log,
-        replay: Replay,
+        recovered: Recovered,
         lanes: usize,
         limits: Limits,
         clock: Arc<dyn Clock>,
@@ -204,22 +204,22 @@ impl Engine {
         };
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
-        clock.not_before(replay.last_at.unwrap_or_default());
+        clock.not_before(recovered.tally.last_at.unwrap_or_default());
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
             limits.recent_bytes_max,
             StoredWeight,
         );
         let shared = Arc::new(Shared {
-            relay: Relay::new(&replay.tables),
-            tables: replay.tables,
+            relay: Relay::new(&recovered.tables),
+            tables: recovered.tables,
             journal,
             directory: Directory::new(lanes.count()),
             lanes,
             keys: Arc::new(Claims::new()),
             names: Arc::new(Claims::new()),
             admission: Arc::new(Admission::new(limits.commands_max)),
-            mint: EngineMint::new(replay.outbox_number),
+            mint: EngineMint::new(recovered.tally.outbox_number),
             clock,
             recent,
             limits,
@@ -575,11 +575,17 @@ impl Shared {
     }
 
     async fn stored_in_log(&self, first: u64) -> Result<Stored, String> {
-        let record = self.record(first).await?;
+        let bytes = self.record(first).await?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
+        let earlier;
         let outcome = match record.outcome {
             // A second key of the same command: its facts are the first one's.
-            RecordOutcome::SameAs(earlier) => self.record(earlier).await?.outcome,
+            RecordOutcome::SameAs(position) => {
+                earlier = self.record(position).await?;
+                let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
+                earlier.outcome
+            }
             outcome => outcome,
         };
         match (outcome, fingerprint) {
@@ -589,23 +595,21 @@ impl Shared {
                 Some(fingerprint),
             ) => Ok(Stored {
                 fingerprint,
-                body: body.0.into(),
+                body: Bytes::copy_from_slice(body.0),
                 disposition: Disposition::from_accepted(accepted),
             }),
             _ => Err(format!("position {first} leads to no answer")),
         }
     }
 
-    /// The durable record at `position`.
-    async fn record(&self, position: u64) -> Result<Record, String> {
+    /// The bytes of the durable record at `position`, or what a snapshot kept of it.
+    async fn record(&self, position: u64) -> Result<Vec<u8>, String> {
         let journal = Arc::clone(&self.journal);
         let read = tokio::task::spawn_blocking(move || journal.read(position));
-        let bytes = read
-            .await
+        read.await
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?
-            .ok_or_else(|| format!("position {position} is not in the log"))?;
-        Record::decode(&bytes).map_err(|error| error.to_string())
+            .ok_or_else(|| format!("position {position} is not in the log"))
     }
 
     async fn refuse(&self, rejection: Rejection, position: u64) -> Reply {
