@@ -1,9 +1,12 @@
 //! The command line: what each command does, and how it ends.
 
+pub mod backup;
 pub mod demo;
 pub mod exit;
 pub mod facts;
 pub mod open;
+pub mod output;
+pub mod restore;
 pub mod serve;
 pub mod signing;
 pub mod token;
@@ -28,6 +31,7 @@ Examples:
       --issuer https://id.example.com --audience carebook
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
   carebook verify --data /srv/carebook
+  carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
 
 Exit codes:
   0  done
@@ -52,6 +56,10 @@ enum Command {
     Facts(facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and says what it found.
     Verify(verify::VerifyArgs),
+    /// Copies the data directory of a running or a stopped server, and checks the copy.
+    Backup(backup::BackupArgs),
+    /// Makes a new data directory of a backup, at a position or a time.
+    Restore(restore::RestoreArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -63,6 +71,8 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from_error),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
+        Command::Backup(arguments) => arguments.run(),
+        Command::Restore(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -110,6 +110,11 @@ pub(crate) fn snapshot_bad_name(number: u64) -> String {
     format!("{}{BAD_SUFFIX}", snapshot_name(number))
 }
 
+/// What a file is renamed to that a recovery gives up; `copy` counts up when a name is taken.
+pub(crate) fn given_up_name(name: &str, copy: u32) -> String {
+    format!("{name}.given-up.{copy}")
+}
+
 /// The number in a snapshot's name; `None` for every other file.
 pub(crate) fn parse_snapshot_name(name: &str) -> Option<u64> {
     let digits = name

@@ -599,6 +599,46 @@ pub(crate) fn show(
     }))
 }
 
+/// What a manifest would list for this file, as far as the file itself tells:
+/// nothing when it is not a whole snapshot of this log.
+pub(crate) fn introduce(
+    storage: &dyn Storage,
+    name: &str,
+    log: &LogId,
+) -> Result<Option<Snapshot>, Error> {
+    let failed = |source| Error::io("read", storage.describe(name))(source);
+    let file = storage.open_read(name).map_err(failed)?;
+    let length = file.length().map_err(failed)?;
+    let mut window = Window::new(file.as_ref(), length);
+    let head = window.get(0, HEADER).map_err(failed)?;
+    if head.len() < HEADER {
+        return Ok(None);
+    }
+    let (number, covers) = (get_u64(head, 32), get_u64(head, 40));
+    if head != header(log, number, covers) || format::parse_snapshot_name(name) != Some(number) {
+        return Ok(None);
+    }
+    let seed = format::crc_seed(log);
+    let mut offset = to_u64(HEADER);
+    loop {
+        // The chain is checked when the snapshot is read.
+        let Ok(block) = block(&mut window, offset, seed, None).map_err(failed)? else {
+            return Ok(None);
+        };
+        if block.kind == KIND_END && block.payload.len() == 24 {
+            let upto = get_u64(block.payload, 0);
+            return Ok((block.end == length && covers <= upto).then_some(Snapshot {
+                number,
+                covers,
+                upto,
+                length,
+                chain: block.chain,
+            }));
+        }
+        offset = block.end;
+    }
+}
+
 /// The kept records of a snapshot, for reading.
 #[derive(Clone)]
 pub(crate) struct Kept {

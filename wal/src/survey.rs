@@ -186,17 +186,35 @@ pub(crate) struct OpenSegment {
     /// Where they end.
     pub(crate) end: u64,
     pub(crate) chain: Chain,
-    /// Positions and ends of the frames, for what is above the mark.
-    ends: Vec<(u64, u64)>,
+    /// The ends of the frames, for what is above the mark.
+    ends: Vec<FrameEnd>,
     /// Bytes behind `end` that are not zero, as a range.
     pub(crate) torn: Option<(u64, u64)>,
+}
+
+/// Where a frame of an open segment ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameEnd {
+    /// The mark that proves the frame durable. Frames without records count with
+    /// the position they were written before: a mark that reaches it was written
+    /// later.
+    proved_by: u64,
+    pub(crate) end: u64,
+    /// The position after its last record.
+    pub(crate) next: u64,
+    pub(crate) chain: Chain,
 }
 
 impl OpenSegment {
     /// Where the first frame begins that no mark covers.
     pub(crate) fn unproved_from(&self, mark: u64) -> u64 {
-        let proved = self.ends.iter().take_while(|(last, _)| *last <= mark);
-        proved.last().map_or(FIRST_FRAME, |(_, end)| *end)
+        self.proved(mark).map_or(FIRST_FRAME, |last| last.end)
+    }
+
+    /// The last frame that a mark covers.
+    pub(crate) fn proved(&self, mark: u64) -> Option<FrameEnd> {
+        let proved = self.ends.iter().take_while(|end| end.proved_by <= mark);
+        proved.last().copied()
     }
 }
 
@@ -517,14 +535,17 @@ impl<'a> Walk<'a> {
             open.last = self.next - 1;
             open.chain = self.chain;
             if segment.seal.is_none() {
-                // Frames without records count with the position they were
-                // written before: a mark that reaches it was written later.
-                let last = if header.kind == KIND_DATA {
+                let proved_by = if header.kind == KIND_DATA {
                     open.last
                 } else {
                     self.next
                 };
-                open.ends.push((last, open.end));
+                open.ends.push(FrameEnd {
+                    proved_by,
+                    end: open.end,
+                    next: self.next,
+                    chain: self.chain,
+                });
             }
             self.last_frame = Some((segment.number, open.end));
             self.told(open.end);

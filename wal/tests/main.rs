@@ -14,3 +14,4 @@ mod model;
 mod old_formats;
 mod snapshots;
 mod support;
+mod upkeep;
