@@ -18,6 +18,7 @@
 //! gate until that position is durable.
 
 pub mod admission;
+pub mod checkpointer;
 pub mod claims;
 pub mod clock;
 pub mod directory;
@@ -50,6 +51,7 @@ use crate::journal::replay::Recovered;
 use crate::journal::tables::Tables;
 
 use admission::{Admission, Permit};
+use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use claims::{Claims, Held};
 use clock::Clock;
 use directory::Directory;
@@ -156,6 +158,7 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     mint: EngineMint,
     relay: Relay,
+    checkpointer: Checkpointer,
     recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     limits: Limits,
     ended: AtomicBool,
@@ -210,7 +213,9 @@ impl Engine {
             limits.recent_bytes_max,
             StoredWeight,
         );
+        let newest = journal.snapshots();
         let shared = Arc::new(Shared {
+            checkpointer: Checkpointer::new(&recovered, newest.first()),
             relay: Relay::new(&recovered.tables),
             tables: recovered.tables,
             journal,
@@ -275,7 +280,56 @@ impl Engine {
             branches_in_repair: shared.branches_in_repair().len(),
             relay_deliveries: shared.relay.deliveries(),
             relay_failures: shared.relay.failures(),
+            checkpoints: shared.checkpointer.figures(),
         }
+    }
+
+    /// From here on, how snapshots are taken, for whoever asks for one.
+    pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
+        self.shared.checkpointer.set_policy(policy);
+    }
+
+    /// Starts the thread that takes snapshots when they are due, and when one is asked for.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start_checkpointer(&self) -> std::io::Result<()> {
+        self.shared.checkpointer.start(&self.shared)
+    }
+
+    /// Asks the thread for a snapshot, and does not wait for it.
+    pub fn request_snapshot(&self) {
+        self.shared.checkpointer.request();
+    }
+
+    /// Takes a snapshot at once, as fast as it can be, and has the log let go of what the older
+    /// one covers; `None` when there is no record yet. Blocks; `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// [`wal::Error::Stopped`] when the log has failed or the service ends. Everything else, a
+    /// disk without room for example, harms nothing.
+    pub fn snapshot_now(&self, progress: OnProgress<'_>) -> Result<Option<Checkpoint>, wal::Error> {
+        self.shared.checkpoint(false, progress)
+    }
+
+    /// Has the log let go of what the older snapshot covers.
+    ///
+    /// # Errors
+    /// As [`Engine::snapshot_now`].
+    pub fn compact_log(&self) -> Result<wal::Compacted, wal::Error> {
+        self.shared.compact_log()
+    }
+
+    /// The snapshots there are, newest first.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<wal::SnapshotInfo> {
+        self.shared.journal.snapshots()
+    }
+
+    /// 256 bits that tell committed state and keys from any other.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.shared.tables.digest()
     }
 
     /// From here on, what is to happen in other systems waits for this directory, and a message
@@ -345,6 +399,7 @@ impl Engine {
     /// When the log had failed.
     pub fn shut_down(&self) -> Result<(), wal::Error> {
         self.shared.ended.store(true, Ordering::Release);
+        self.shared.checkpointer.stop();
         self.shared.journal.shutdown()
     }
 }
@@ -374,6 +429,8 @@ pub struct Figures {
     pub relay_deliveries: u64,
     /// Attempts at which it has not.
     pub relay_failures: u64,
+    /// What the checkpointer has done.
+    pub checkpoints: CheckpointFigures,
 }
 
 /// A command with what belongs to it until it is decided and published, whether or not somebody
