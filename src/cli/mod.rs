@@ -3,6 +3,7 @@
 pub mod demo;
 pub mod exit;
 pub mod facts;
+pub mod inspect;
 pub mod open;
 pub mod serve;
 pub mod signing;
@@ -28,6 +29,7 @@ Examples:
       --issuer https://id.example.com --audience carebook
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
   carebook verify --data /srv/carebook
+  carebook inspect records --data /srv/carebook --follow
 
 Exit codes:
   0  done
@@ -52,6 +54,8 @@ enum Command {
     Facts(facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and says what it found.
     Verify(verify::VerifyArgs),
+    /// Looks into a data directory, also that of a running server: commits, histories, keys, counts.
+    Inspect(inspect::InspectArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -63,6 +67,7 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from_error),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
+        Command::Inspect(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
