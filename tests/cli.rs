@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 10] = [
     &[],
     &["serve"],
     &["token"],
@@ -20,6 +20,8 @@ const COMMANDS: [&[&str]; 8] = [
     &["facts", "load"],
     &["facts", "template"],
     &["verify"],
+    &["backup"],
+    &["restore"],
 ];
 
 #[test]

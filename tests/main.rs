@@ -17,4 +17,5 @@ mod operations;
 mod service;
 mod support;
 mod tls;
+mod upkeep;
 mod walk;

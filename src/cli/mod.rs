@@ -1,10 +1,13 @@
 //! The command line: what each command does, and how it ends.
 
+pub mod backup;
 pub mod demo;
 pub mod exit;
 pub mod facts;
 pub mod inspect;
 pub mod open;
+pub mod output;
+pub mod restore;
 pub mod serve;
 pub mod signing;
 pub mod token;
@@ -30,6 +33,7 @@ Examples:
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow
+  carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
 
 Exit codes:
   0  done
@@ -56,6 +60,10 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Looks into a data directory, also that of a running server: commits, histories, keys, counts.
     Inspect(inspect::InspectArgs),
+    /// Copies the data directory of a running or a stopped server, and checks the copy.
+    Backup(backup::BackupArgs),
+    /// Makes a new data directory of a backup, at a position or a time.
+    Restore(restore::RestoreArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -68,6 +76,8 @@ pub fn main() -> ExitCode {
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
         Command::Inspect(arguments) => arguments.run(),
+        Command::Backup(arguments) => arguments.run(),
+        Command::Restore(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,7 +8,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use super::exit::Failure;
-use super::open::{Replaying, existing, log_name};
+use super::open::{Replaying, log_name};
+use super::output::existing;
 use crate::catalogue::{self, OPERATIONS};
 
 /// Arguments of `carebook verify`.
@@ -39,9 +40,7 @@ impl VerifyArgs {
     /// # Errors
     /// When the log is damaged, held, or not there.
     pub fn run(self) -> Result<(), Failure> {
-        let storage = existing(&self.data).map_err(|error| {
-            Failure::other(format!("{} cannot be read: {error}", self.data.display()))
-        })?;
+        let storage = existing(&self.data)?;
         let mut replaying = Replaying::new("verifying");
         let report = wal::verify(storage, &mut replaying).map_err(|error| match error {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),

@@ -13,4 +13,6 @@ mod live;
 mod lock;
 mod model;
 mod old_formats;
+mod snapshots;
 mod support;
+mod upkeep;
