@@ -21,8 +21,9 @@ use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
 use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
 use crate::manifest::{Manifest, Segment};
+use crate::snapshot::{self, Shown, SnapshotInfo};
 use crate::storage::{File, Storage};
-use crate::survey::{self, End, Expected, Step, Window, header_fault};
+use crate::survey::{self, End, Expected, Step, Visitor, Window, header_fault};
 use crate::verify::no_manifest;
 
 /// Bytes read at once. Less than a whole survey reads: a reader that follows a
@@ -210,6 +211,71 @@ impl LiveReader {
         }
     }
 
+    /// The snapshots that the manifest lists now, newest first.
+    ///
+    /// # Errors
+    /// As [`LiveReader::open`].
+    pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, Error> {
+        let manifest = self.manifest()?;
+        let listed = manifest.snapshots.iter().rev();
+        Ok(listed.map(SnapshotInfo::from).collect())
+    }
+
+    /// The first position that the log has now: 1 until a compaction.
+    ///
+    /// # Errors
+    /// As [`LiveReader::open`].
+    pub fn first_position(&self) -> Result<u64, Error> {
+        Ok(self.manifest()?.first_position)
+    }
+
+    /// Shows a snapshot to the visitor: what it keeps, then its entries. The
+    /// newest one that can be read, or the oldest one when `oldest` is set: the
+    /// log goes on from that one in any case. When the visitor refuses one, or one
+    /// is damaged, the next is shown after another [`Visitor::snapshot`]. Nothing
+    /// is changed in what [`LiveReader::read_on`] shows; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when there are some and none can be read, and as
+    /// [`LiveReader::open`].
+    pub fn show_snapshot(
+        &self,
+        oldest: bool,
+        visitor: &mut dyn Visitor,
+    ) -> Result<Option<SnapshotInfo>, Error> {
+        loop {
+            let manifest = self.manifest()?;
+            let mut listed: Vec<_> = manifest.snapshots.iter().collect();
+            if !oldest {
+                listed.reverse();
+            }
+            let mut bad = None;
+            for snapshot in &listed {
+                let name = format::snapshot_name(snapshot.number);
+                let storage = self.storage.as_ref();
+                let (offset, what) =
+                    match snapshot::show(storage, &name, &self.log, snapshot, visitor) {
+                        Ok(Shown::Whole(_)) => return Ok(Some(SnapshotInfo::from(*snapshot))),
+                        Ok(Shown::Bad { offset, what }) => (offset, what),
+                        Err(Error::Visitor { source, .. }) => (0, source.to_string()),
+                        Err(error) => return Err(error),
+                    };
+                bad.get_or_insert(Error::Damaged {
+                    file: self.storage.describe(&name),
+                    offset,
+                    position: None,
+                    what,
+                });
+            }
+            match bad {
+                None => return Ok(None),
+                // The writer has put others in their place.
+                Some(_) if self.manifest()? != manifest => {}
+                Some(error) => return Err(error),
+            }
+        }
+    }
+
     /// Shows what is durable and was not shown yet, in order, to its present
     /// end. Called again, it goes on where it stopped.
     ///
@@ -296,7 +362,11 @@ impl LiveReader {
     fn pass(&mut self, manifest: &Manifest, look: &mut Look<'_>) -> Result<Pass, Error> {
         let sealed = manifest.segments.iter().filter_map(|segment| segment.seal);
         let sealed = sealed.map(|seal| seal.last).max().unwrap_or(0);
-        self.mark = self.mark.max(sealed).max(manifest.first_position - 1);
+        let snapshots = manifest.snapshots.iter().map(|snapshot| snapshot.upto);
+        self.mark = (self.mark.max(sealed))
+            .max(manifest.first_position - 1)
+            // A snapshot is listed only once all that is in it was durable.
+            .max(snapshots.max().unwrap_or(0));
         let Some((mut index, mut place)) = self.begin(manifest) else {
             return Ok(Pass::END);
         };
@@ -661,7 +731,7 @@ fn load(storage: &dyn Storage) -> Result<Manifest, Error> {
 mod tests {
     use super::*;
     use crate::storage::sim::SimDisk;
-    use crate::{Log, Options, Record, Visitor};
+    use crate::{Log, Options, Record};
 
     struct Ignore;
     impl Visitor for Ignore {

@@ -10,7 +10,7 @@ use rand::Rng;
 use wal::live::{LiveEnd, LiveReader};
 use wal::storage::Storage;
 use wal::storage::sim::{SimDisk, Survivors};
-use wal::{Error, Options};
+use wal::{BoxError, Error, Options, Record, SnapshotInfo, Visitor};
 
 use crate::support::{
     Heard, campaign, eventually, frames, open, open_with, random, record, seed, segments, small,
@@ -360,4 +360,108 @@ fn a_directory_without_a_log_is_no_empty_log() {
         Some(Error::Damaged { what, .. }) => assert!(what.contains(&name), "{what}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Keeps what a snapshot shows.
+#[derive(Default)]
+struct Kept {
+    snapshots: Vec<u64>,
+    kept: Vec<u64>,
+    entries: Vec<Vec<u8>>,
+}
+
+impl Visitor for Kept {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Err("no record of the log is shown with a snapshot".into())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.snapshots.push(info.number);
+        self.kept.clear();
+        self.entries.clear();
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.kept.push(record.position);
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.entries.push(entry.to_vec());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
+    let disk = SimDisk::new();
+    let appender = open(&disk).unwrap().log.start(Heard::default().events());
+    let appender = appender.unwrap();
+    let mut early = LiveReader::open(disk.storage(), 1).unwrap();
+    assert_eq!(
+        early.show_snapshot(false, &mut Kept::default()).unwrap(),
+        None
+    );
+    let mut taken = Vec::new();
+    for round in 1..=3_u8 {
+        for _ in 0..30 {
+            appender.sequence().push(vec![round; 700]).unwrap();
+        }
+        let last = u64::from(round) * 30;
+        eventually("all is durable", || appender.durable() == last);
+        let mut writer = appender.begin_snapshot(last).unwrap();
+        writer.keep(last, b"kept").unwrap();
+        writer.entry(&[round]).unwrap();
+        taken.push(appender.install(writer, last).unwrap());
+    }
+    // Before the compaction the log has everything, for the slow one too.
+    let (seen, _) = read_on(&mut early).unwrap();
+    let slow = LiveReader::open(disk.storage(), 1).unwrap();
+    let removed = appender.compact(None).unwrap();
+    assert!(removed.segments > 0);
+    appender.sequence().push(b"after").unwrap();
+    eventually("the seal is written", || {
+        all(&disk, 91).is_ok_and(|seen| seen == [(91, b"after".to_vec())])
+    });
+    let missed = u64::try_from(seen.len()).unwrap();
+    let (more, end) = read_on(&mut early).unwrap();
+    assert_eq!(missed + u64::try_from(more.len()).unwrap(), 91);
+    assert_eq!(end.missed, None);
+
+    for (oldest, expected) in [(false, 2), (true, 1)] {
+        let mut kept = Kept::default();
+        let shown = slow.show_snapshot(oldest, &mut kept).unwrap().unwrap();
+        assert_eq!(shown, taken[expected]);
+        assert_eq!(kept.snapshots, [shown.number]);
+        assert_eq!(kept.kept, [shown.covers]);
+        assert_eq!(kept.entries, [vec![u8::try_from(expected + 1).unwrap()]]);
+        assert!(slow.first_position().unwrap() <= shown.covers + 1);
+        assert!(all(&disk, shown.covers + 1).is_ok());
+    }
+    let numbers: Vec<_> = slow
+        .snapshots()
+        .unwrap()
+        .iter()
+        .map(|info| info.number)
+        .collect();
+    assert_eq!(numbers, [taken[2].number, taken[1].number]);
+
+    // A damaged one is passed over; two are damage.
+    let names: Vec<_> = disk
+        .names()
+        .into_iter()
+        .filter(|name| name.ends_with(".snap"))
+        .collect();
+    disk.flip(&names[1], 100, 1);
+    let mut kept = Kept::default();
+    let shown = slow.show_snapshot(false, &mut kept).unwrap().unwrap();
+    assert_eq!(shown, taken[1]);
+    assert_eq!(kept.entries, [[2]]);
+    disk.flip(&names[0], 100, 1);
+    match slow.show_snapshot(false, &mut Kept::default()) {
+        Err(Error::Damaged { file, .. }) => assert!(file.ends_with(&names[1]), "{file}"),
+        other => panic!("{other:?}"),
+    }
+    appender.shutdown().unwrap();
 }
