@@ -1,6 +1,7 @@
 //! The command line: what each command does, and how it ends.
 
 pub mod backup;
+pub mod compact;
 pub mod demo;
 pub mod exit;
 pub mod facts;
@@ -34,6 +35,7 @@ Examples:
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
+  carebook compact --data /srv/carebook
 
 Exit codes:
   0  done
@@ -64,6 +66,8 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Makes a new data directory of a backup, at a position or a time.
     Restore(restore::RestoreArgs),
+    /// Shortens the log of a stopped server: snapshots hold what it held.
+    Compact(compact::CompactArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -78,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Inspect(arguments) => arguments.run(),
         Command::Backup(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
+        Command::Compact(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

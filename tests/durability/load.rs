@@ -8,11 +8,10 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::journal::replay::Replay;
+use carebook::cli::open::Replaying;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use wal::{BoxError, Record, Visitor};
 
 use crate::support::{Answer, Client, Server, World, actor};
 
@@ -733,13 +732,13 @@ impl Town {
     /// The records of a log that nobody has open are exactly those that the clients know of.
     pub fn compare_with_log(&self) {
         let storage = wal::storage::FileStorage::existing(&self.world.data()).unwrap();
-        let mut replaying = Replaying::default();
+        let mut replaying = Replaying::new("verifying");
         wal::verify(std::sync::Arc::new(storage), &mut replaying).unwrap();
-        let replay = replaying.0;
+        let recovered = replaying.finish();
         let known = self.known.lock().unwrap();
         let count = |tag: u16, path: &str| {
             let keys = known.keys.iter().filter(|(of, ..)| *of == path).count() as u64;
-            let records = replay.operations.get(&tag).copied().unwrap_or(0);
+            let records = recovered.tally.operations.get(&tag).copied().unwrap_or(0);
             (records, keys)
         };
         for (tag, path) in KEYED {
@@ -750,7 +749,7 @@ impl Town {
             );
         }
         let mut statements = 0;
-        replay.tables.each(|kind, _, _, _| {
+        recovered.tables.each(|kind, _, _, _| {
             let kind = carebook::catalogue::resource(kind).unwrap().kind().name;
             statements += usize::from(kind == "settlement-statement");
         });
@@ -925,17 +924,5 @@ fn grant(mother: usize, key: &str, booking: &str) -> Request {
             "maximumAuthorizedAmountKrw": 500_000,
             "expiresAt": "2099-12-01T09:00:00+09:00",
         }),
-    }
-}
-
-/// Replays a log as the service does at its start.
-#[derive(Default)]
-pub struct Replaying(pub Replay);
-
-impl Visitor for Replaying {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.0
-            .record(record.position, record.payload)
-            .map_err(BoxError::from)
     }
 }
