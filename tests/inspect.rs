@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carebook::catalogue::{OPERATIONS, RESOURCES};
 use carebook::domain::personal::{self, Shown};
 use serde_json::{Value, json};
 
-use crate::support::{Server, World, carebook, files, run};
+use crate::support::{Answer, Client, Server, World, carebook, files, run};
 use crate::walk::{demonstration, take};
 
 /// Runs `carebook inspect` on the world's data directory.
@@ -134,27 +134,7 @@ fn stopped(world: &World) -> Value {
             first = opened.json();
         }
     }
-    let acknowledged = client.post(
-        "/settlement-branch-deposit-acknowledgements",
-        &world.manager("branch-1"),
-        &json!({
-            "statementId": first["statementId"],
-            "actorKind": "branch_manager",
-            "actorProfileId": "manager-1",
-            "idempotencyKey": "ack-1",
-            "expectedRevision": 1,
-            "reason": "paid by Mina",
-            "lineAcknowledgements": [{
-                "lineAcknowledgementId": "line-1",
-                "settlementLineKey": "membership",
-                "settlementLineKind": "membership_due",
-                "acknowledgedByActorProfileId": "manager-1",
-                "acknowledgedAt": "2026-11-02T00:00:00Z",
-                "acknowledgementNote": "her note",
-            }],
-        }),
-    );
-    assert_eq!(acknowledged.status, 200, "{acknowledged:?}");
+    acknowledge(world, &mut client, &first["statementId"], "ack-1");
     assert_eq!(server.stop(), Some(0));
     first
 }
@@ -401,6 +381,183 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), err.as_str()), (Some(0), ""));
+}
+
+/// Acknowledges a statement at its first revision.
+fn acknowledge(world: &World, client: &mut Client, statement: &Value, key: &str) -> Answer {
+    let body = json!({
+        "statementId": statement,
+        "actorKind": "branch_manager",
+        "actorProfileId": "manager-1",
+        "idempotencyKey": key,
+        "expectedRevision": 1,
+        "reason": "paid by Mina",
+        "lineAcknowledgements": [{
+            "lineAcknowledgementId": "line-1",
+            "settlementLineKey": "membership",
+            "settlementLineKind": "membership_due",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-11-02T00:00:00Z",
+            "acknowledgementNote": "her note",
+        }],
+    });
+    let path = "/settlement-branch-deposit-acknowledgements";
+    let acknowledged = client.post(path, &world.manager("branch-1"), &body);
+    assert_eq!(acknowledged.status, 200, "{acknowledged:?}");
+    acknowledged
+}
+
+#[test]
+fn what_a_compaction_removed_is_told_from_the_snapshot() {
+    let world = World::new();
+    let first = stopped(&world);
+    let data = world.data();
+    let data = data.to_str().unwrap();
+    let before = inspected(&world, &["keys"]);
+    let second = inspected(&world, &["records", "--from", "3", "--limit", "1"]).remove(0);
+    let second = second["changes"][0]["id"][0].clone();
+    assert_eq!(run(&["compact", "--data", data]).0, Some(0));
+    let server = Server::start(&world);
+    acknowledge(&world, &mut server.client(), &second, "ack-2");
+    assert_eq!(server.stop(), Some(0));
+
+    let (code, out, err) = inspect(&world, &["records", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("positions 1 to 7 were removed by a compaction"),
+        "{err}"
+    );
+    assert_eq!(out.lines().count(), 1, "{out}");
+
+    let keys = inspected(&world, &["keys"]);
+    assert_eq!(keys[..7], before);
+    assert_eq!((keys.len(), &keys[7]["key"]), (8, &json!("ack-2")));
+
+    // Of the one, only what the snapshot has; the other goes on from there.
+    let id = first["statementId"].as_str().unwrap();
+    let told = inspected(&world, &["resource", "settlement-statement", id]);
+    assert_eq!(positions(&told), [7]);
+    assert_eq!(
+        (&told[0]["operation"], &told[0]["revision"]),
+        (&json!("snapshot"), &json!(2))
+    );
+    let resource = ["resource", "settlement-statement", second.as_str().unwrap()];
+    let told = inspected(&world, &resource);
+    assert_eq!(positions(&told), [3, 8]);
+    assert_eq!(told[0]["operation"], "snapshot");
+    assert_eq!(told[1]["operation"], "acknowledge_deposit");
+    let differences = told[1]["differences"].as_array().unwrap();
+    let status = differences
+        .iter()
+        .find(|found| found["path"] == "status")
+        .unwrap();
+    assert_eq!(status["before"], "awaiting_branch_deposit");
+    let (code, _, err) = inspect(&world, &resource);
+    assert_eq!(code, Some(0));
+    assert!(
+        err.contains("before position 4 is in the snapshot only"),
+        "{err}"
+    );
+
+    let counts = inspected(&world, &["counts"]).remove(0);
+    let (_, out, _) = run(&["verify", "--data", data, "--json"]);
+    let verified: Value = serde_json::from_str(&out).unwrap();
+    for (name, count) in verified["operations"].as_object().unwrap() {
+        assert_eq!(&counts["operations"][name]["ever"], count, "{name}");
+    }
+    for (name, count) in verified["resources"].as_object().unwrap() {
+        assert_eq!(
+            &counts["resources"][name]["states"]["count"], count,
+            "{name}"
+        );
+    }
+    assert_eq!(counts["operations"]["request_deposit"]["ever"], 6);
+    assert_eq!(
+        counts["operations"]["request_deposit"]["records"]["count"],
+        0
+    );
+    assert_eq!(
+        (&counts["records"], &counts["keptRecords"]),
+        (&json!(1), &json!(7))
+    );
+    assert_eq!(counts["snapshots"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn keys_that_are_forgotten_are_not_listed() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--idempotency-retention", "1s"]);
+    let mut client = server.client();
+    let path = "/settlement-deposit-requests";
+    let opened = client.post(
+        path,
+        &world.headquarters(),
+        &world.deposit_request("S-1", "key-1"),
+    );
+    settled(&world, opened.position().unwrap());
+    assert_eq!(inspected(&world, &["keys"]).len(), 1);
+    let id = server.id().to_string();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !inspected(&world, &["keys"]).is_empty() {
+        assert!(Instant::now() < until, "no key is forgotten");
+        std::thread::sleep(Duration::from_millis(300));
+        let sent = Command::new("kill").args(["-USR1", &id]).status();
+        assert!(sent.unwrap().success());
+    }
+    let forgotten = inspected(&world, &["records", "--operation", "forget_keys"]);
+    let through = &forgotten.last().unwrap()["outcome"]["keysForgottenThrough"];
+    assert_eq!(through.as_u64(), opened.position());
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn looking_is_right_while_the_server_compacts() {
+    let world = World::new();
+    let mut numbers = 0..;
+    let mut request = |client: &mut Client| -> Value {
+        let number = numbers.next().unwrap();
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        let path = "/settlement-deposit-requests";
+        let opened = client.post(path, &world.headquarters(), &body);
+        assert_eq!(opened.status, 201, "{opened:?}");
+        opened.json()["statementId"].clone()
+    };
+    // Each start begins a segment, which is what a compaction removes.
+    let mut statements = Vec::new();
+    for _ in 0..3 {
+        let server = Server::start(&world);
+        let mut client = server.client();
+        statements.extend((0..5).map(|_| request(&mut client)));
+        server.kill();
+    }
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let id = server.id().to_string();
+    let first_position = || inspected(&world, &["counts"]).remove(0)["firstPosition"].clone();
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut looks = 0;
+    while looks < 4 || first_position() == 1 {
+        assert!(Instant::now() < until, "it does not compact");
+        statements.push(request(&mut client));
+        let sent = Command::new("kill").args(["-USR1", &id]).status();
+        assert!(sent.unwrap().success());
+        let last = u64::try_from(statements.len()).unwrap();
+        settled(&world, last);
+        let keys = inspected(&world, &["keys"]);
+        assert_eq!(positions(&keys), (1..=last).collect::<Vec<_>>());
+        let counts = inspected(&world, &["counts"]).remove(0);
+        let states = &counts["resources"]["settlement-statement"]["states"];
+        assert_eq!(states["count"].as_u64(), Some(last));
+        assert_eq!(
+            counts["operations"]["request_deposit"]["ever"].as_u64(),
+            Some(last)
+        );
+        let id = statements[0].as_str().unwrap();
+        let told = inspected(&world, &["resource", "settlement-statement", id]);
+        assert_eq!(told.last().unwrap()["state"]["revision"], 1);
+        looks += 1;
+    }
+    assert_eq!(server.stop(), Some(0));
 }
 
 /// The texts of members that are hidden, wherever they stand in a value, and those of others.

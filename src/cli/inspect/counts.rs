@@ -8,15 +8,18 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
+use wal::{BoxError, SnapshotInfo};
 
-use super::history::States;
+use super::history::{Look, States, show};
 use super::output::{Column, Growing, Output, left, right};
 use super::{Looking, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue;
+use crate::catalogue::{self, OPERATIONS};
 use crate::cli::exit::Failure;
 use crate::journal::record::{Record, RecordOutcome};
+use crate::journal::snapshot::{StateEntry, Summary};
+use crate::journal::tally::Tally;
 
 /// Arguments of `carebook inspect counts`.
 #[derive(Args)]
@@ -79,13 +82,39 @@ struct Counting {
     batches: Amount,
     largest_batch: u32,
     last_batch: Option<(u64, u64)>,
+    /// What a snapshot says of records that the log no longer has; what it keeps of them.
+    before: Tally,
+    covers: u64,
+    kept: u64,
     first: Option<(u64, Instant)>,
     last: Option<(u64, Instant)>,
 }
 
+impl Look for Counting {
+    fn begin(&mut self) {
+        *self = Self::default();
+    }
+
+    fn summary(&mut self, summary: Summary) {
+        self.before = summary.tally;
+    }
+
+    fn kept(&mut self, _: u64, _: &Record<'_>) -> Result<(), BoxError> {
+        self.kept += 1;
+        Ok(())
+    }
+
+    fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        self.states.put(entry)
+    }
+}
+
 impl Counting {
-    fn look(&mut self, found: &LiveRecord<'_>) -> Result<(), wal::BoxError> {
+    fn look(&mut self, found: &LiveRecord<'_>) -> Result<(), BoxError> {
         let record = Record::decode(found.payload)?;
+        if found.position > self.before.position {
+            self.before.note(found.position, &record);
+        }
         let operation = self.operations.entry(operation_name(&record)).or_default();
         operation.records.add(found.payload.len());
         operation.keys += u64::from(record.key.is_some());
@@ -101,7 +130,9 @@ impl Counting {
             operation.events.add(change.event.0.len());
             let kind = self.kinds.entry(change.kind).or_default();
             kind.events.add(change.event.0.len());
-            self.states.apply(found.position, record.at, change)?;
+            if found.position > self.covers && !self.states.has(found.position, change) {
+                self.states.apply(found.position, record.at, change)?;
+            }
         }
         let place = (found.batch.segment, found.batch.offset);
         if self.last_batch.replace(place) != Some(place) {
@@ -115,6 +146,12 @@ impl Counting {
     }
 
     fn finish(&mut self) {
+        // What the log no longer has any commit of is listed all the same.
+        for tag in self.before.operations.keys() {
+            let row = OPERATIONS.iter().find(|row| row.tag == *tag);
+            let name = row.map_or(super::REFERENCE_FACTS, |row| row.name);
+            self.operations.entry(name).or_default();
+        }
         for standing in self.states.all.values() {
             let tag = standing.resource.kind().tag;
             let kind = self.kinds.entry(tag).or_default();
@@ -125,15 +162,11 @@ impl Counting {
 
 impl CountsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut reader = self.looking.reader(1)?;
-        let mut counting = Counting::default();
-        let read = reader.read_on(&mut |found| {
-            counting.look(&found)?;
-            Ok(ControlFlow::Continue(()))
-        });
-        let end = read.map_err(|error| Failure::of_log(&error))?;
-        counting.finish();
+        let (reader, counting, end) = self.read()?;
         let segments = reader.segments().map_err(|error| Failure::of_log(&error))?;
+        let snapshots = reader
+            .snapshots()
+            .map_err(|error| Failure::of_log(&error))?;
         let files = files(&self.looking.data).map_err(|error| {
             Failure::other(format!(
                 "{} cannot be listed: {error}",
@@ -142,13 +175,53 @@ impl CountsArgs {
         })?;
         let mut out = Output::new();
         if self.looking.json {
-            out.json(&json(&reader, &end, &counting, &segments, &files))?;
+            out.json(&json(
+                &reader,
+                &end,
+                &counting,
+                (&segments, &snapshots),
+                &files,
+            ))?;
         } else {
-            tables(&mut out, &reader, &end, &counting, &segments, &files)?;
+            tables(
+                &mut out,
+                &reader,
+                &end,
+                &counting,
+                (&segments, &snapshots),
+                &files,
+            )?;
         }
         out.flush()?;
         tell_what_is_missing(&end);
         Ok(())
+    }
+}
+
+impl CountsArgs {
+    fn read(&self) -> Result<(LiveReader, Counting, LiveEnd), Failure> {
+        loop {
+            let reader = self.looking.reader(1)?;
+            let first = reader
+                .first_position()
+                .map_err(|error| Failure::of_log(&error))?;
+            let mut counting = Counting::default();
+            if first > 1 {
+                let shown = show(&reader, false, &mut counting)?;
+                counting.covers = shown.map_or(0, |info| info.covers);
+            }
+            let mut reader = self.looking.reader(first)?;
+            let read = reader.read_on(&mut |found| {
+                counting.look(&found)?;
+                Ok(ControlFlow::Continue(()))
+            });
+            let end = read.map_err(|error| Failure::of_log(&error))?;
+            // Otherwise a compaction has overtaken the reader.
+            if end.missed.is_none() {
+                counting.finish();
+                return Ok((reader, counting, end));
+            }
+        }
     }
 }
 
@@ -180,11 +253,24 @@ fn kind_name(tag: u16) -> &'static str {
     catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)
 }
 
+/// How many commits of the operation there ever were, also of those that the log no longer has.
+fn ever(counting: &Counting, name: &str) -> u64 {
+    let tag = match name {
+        super::REFERENCE_FACTS => Some(0),
+        _ => OPERATIONS
+            .iter()
+            .find(|row| row.name == name)
+            .map(|row| row.tag),
+    };
+    let counted = tag.and_then(|tag| counting.before.operations.get(&tag));
+    counted.copied().unwrap_or_default()
+}
+
 fn json(
     reader: &LiveReader,
     end: &LiveEnd,
     counting: &Counting,
-    segments: &[SegmentFile],
+    (segments, snapshots): (&[SegmentFile], &[SnapshotInfo]),
     files: &BTreeMap<String, u64>,
 ) -> Value {
     let operations: Map<_, _> = counting
@@ -197,6 +283,7 @@ fn json(
                 "answers": operation.answers.json(),
                 "outbox": operation.outbox.json(),
                 "keys": operation.keys,
+                "ever": ever(counting, name),
             });
             ((*name).to_owned(), counts)
         })
@@ -237,6 +324,18 @@ fn json(
         "operations": operations,
         "resources": resources,
         "segments": segments,
+        "snapshots": snapshots
+            .iter()
+            .map(|snapshot| {
+                json!({
+                    "number": snapshot.number,
+                    "covers": snapshot.covers,
+                    "upto": snapshot.upto,
+                    "bytes": snapshot.bytes,
+                })
+            })
+            .collect::<Vec<_>>(),
+        "keptRecords": counting.kept,
         "files": files,
     })
 }
@@ -257,6 +356,7 @@ const COMMITS: &[Column] = &[
     right("answer bytes"),
     right("messages"),
     right("message bytes"),
+    right("ever"),
 ];
 const FILES: &[Column] = &[left("files"), right("bytes"), left("")];
 const LOG: &[Column] = &[left("log"), right("")];
@@ -266,7 +366,7 @@ fn tables(
     reader: &LiveReader,
     end: &LiveEnd,
     counting: &Counting,
-    segments: &[SegmentFile],
+    (segments, snapshots): (&[SegmentFile], &[SnapshotInfo]),
     files: &BTreeMap<String, u64>,
 ) -> Result<(), Failure> {
     let mut log = Growing::new(LOG);
@@ -312,6 +412,7 @@ fn tables(
             operation.answers.bytes,
             operation.outbox.count,
             operation.outbox.bytes,
+            ever(counting, name),
         ];
         let mut row = vec![(*name).to_owned()];
         row.extend(numbers.map(|number| number.to_string()));
@@ -330,7 +431,12 @@ fn tables(
             Some(Some((first, last))) if first <= last => format!("positions {first} to {last}"),
             Some(Some(_)) => "no positions".to_owned(),
             Some(None) => "open".to_owned(),
-            None => String::new(),
+            None => snapshots
+                .iter()
+                .find(|snapshot| format!("snapshot-{:016}.snap", snapshot.number) == *name)
+                .map_or_else(String::new, |snapshot| {
+                    format!("covers {}", snapshot.covers)
+                }),
         };
         listed.row(out, vec![name.clone(), bytes.to_string(), what])?;
     }

@@ -14,18 +14,17 @@ mod records;
 mod resource;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use wal::live::{LiveEnd, LiveReader};
 
 use self::mask::Mask;
 use super::exit::Failure;
-use super::open::existing;
+use super::output::existing;
 use crate::base::time::Instant;
 use crate::catalogue::{OPERATIONS, RESOURCES};
 use crate::domain::resource::{AnyResource, Kind};
-use crate::journal::record::Record;
+use crate::journal::record::{Record, RecordOutcome};
 
 /// Arguments of `carebook inspect`.
 #[derive(Args)]
@@ -98,12 +97,9 @@ impl Looking {
         }
     }
 
-    /// The storage of the directory, and a reader of its log from this position on.
+    /// A reader of the directory's log from this position on.
     fn reader(&self, from: u64) -> Result<LiveReader, Failure> {
-        let storage = existing(&self.data).map_err(|error| {
-            Failure::other(format!("{} cannot be read: {error}", self.data.display()))
-        })?;
-        LiveReader::open(Arc::clone(&storage), from).map_err(|error| Failure::of_log(&error))
+        LiveReader::open(existing(&self.data)?, from).map_err(|error| Failure::of_log(&error))
     }
 }
 
@@ -125,9 +121,11 @@ fn tell_what_is_missing(end: &LiveEnd) {
 }
 
 /// What a record's operation is called.
-fn operation_name(record: &Record) -> &'static str {
-    if record.operation == 0 {
-        return REFERENCE_FACTS;
+fn operation_name(record: &Record<'_>) -> &'static str {
+    match (record.operation, &record.outcome) {
+        (0, RecordOutcome::Forgotten { .. }) => return FORGET_KEYS,
+        (0, _) => return REFERENCE_FACTS,
+        _ => {}
     }
     let row = OPERATIONS.iter().find(|row| row.tag == record.operation);
     row.map_or("unknown", |row| row.name)
@@ -136,15 +134,20 @@ fn operation_name(record: &Record) -> &'static str {
 /// The name of what brings facts in.
 const REFERENCE_FACTS: &str = "reference_facts";
 
-/// The number of the operation so named.
-fn parse_operation(name: &str) -> Result<u16, String> {
-    if name == REFERENCE_FACTS {
-        return Ok(0);
-    }
-    let row = OPERATIONS.iter().find(|row| row.name == name);
-    row.map(|row| row.tag).ok_or_else(|| {
-        let names: Vec<_> = OPERATIONS.iter().map(|row| row.name).collect();
-        format!("the operations are {REFERENCE_FACTS}, {}", names.join(", "))
+/// The name of what forgets keys that are old enough.
+const FORGET_KEYS: &str = "forget_keys";
+
+/// The operation so named.
+fn parse_operation(name: &str) -> Result<&'static str, String> {
+    let names = || {
+        OPERATIONS
+            .iter()
+            .map(|row| row.name)
+            .chain([REFERENCE_FACTS, FORGET_KEYS])
+    };
+    names().find(|known| *known == name).ok_or_else(|| {
+        let names: Vec<_> = names().collect();
+        format!("the operations are {}", names.join(", "))
     })
 }
 

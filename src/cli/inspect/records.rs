@@ -65,9 +65,10 @@ pub(super) struct RecordsArgs {
     /// Only what was committed at this time or before; RFC 3339.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Instant>,
-    /// Only this operation, as docs/operations.md names it; reference_facts for facts.
+    /// Only this operation, as docs/operations.md names it; reference_facts for facts,
+    /// forget_keys for what forgets keys.
     #[arg(long, value_name = "NAME", value_parser = parse_operation)]
-    operation: Option<u16>,
+    operation: Option<&'static str>,
     /// Only what this subject asked for.
     #[arg(long, value_name = "SUBJECT")]
     actor: Option<String>,
@@ -151,14 +152,16 @@ impl RecordsArgs {
         })
     }
 
-    fn selects(&self, record: &Record) -> bool {
+    fn selects(&self, record: &Record<'_>) -> bool {
         self.since.is_none_or(|since| record.at >= since)
             && self.until.is_none_or(|until| record.at <= until)
-            && self.operation.is_none_or(|tag| record.operation == tag)
+            && self
+                .operation
+                .is_none_or(|name| operation_name(record) == name)
             && self
                 .actor
                 .as_ref()
-                .is_none_or(|actor| **actor == *record.subject)
+                .is_none_or(|actor| actor == record.subject)
             && self.resource.as_ref().is_none_or(|named| {
                 let mut changed = record.changes.iter();
                 changed.any(|change| named.keys.contains(&change.key))
@@ -194,21 +197,21 @@ impl Showing {
     fn show(
         &mut self,
         found: &LiveRecord<'_>,
-        record: &Record,
+        record: &Record<'_>,
     ) -> Result<Result<(), Failure>, BoxError> {
         let mask = self.mask;
         let answer = match &record.outcome {
             RecordOutcome::Answer { body, .. } | RecordOutcome::Instead { body, .. } => {
-                serde_json::from_slice(&body.0).unwrap_or(Value::Null)
+                serde_json::from_slice(body.0).unwrap_or(Value::Null)
             }
-            RecordOutcome::None | RecordOutcome::SameAs(_) => Value::Null,
+            _ => Value::Null,
         };
         let mut changes = Vec::with_capacity(record.changes.len());
         for change in &record.changes {
             let resource = known(change.kind)?;
             let kind = resource.kind();
             let event = resource
-                .event_json(&change.event.0)
+                .event_json(change.event.0)
                 .map_err(|error| format!("{}: the event: {error}", kind.name))?;
             let subject = json!(record.subject);
             let id = self
@@ -247,8 +250,8 @@ impl Showing {
                 "position": found.position,
                 "at": record.at,
                 "operation": operation_name(record),
-                "subject": mask.opaque(&record.subject),
-                "key": record.key.as_ref().map(|key| mask.opaque(&key.key)),
+                "subject": mask.opaque(record.subject),
+                "key": record.key.as_ref().map(|key| mask.opaque(key.key)),
                 "fingerprint": record.key.as_ref().map(|key| key.fingerprint),
                 "changes": changes,
                 "outbox": outbox,
@@ -275,14 +278,14 @@ impl Showing {
             [one] => one.clone(),
             [first, rest @ ..] => format!("{first} and {} more", rest.len()),
         };
-        let key = record.key.as_ref().map(|key| mask.opaque(&key.key));
+        let key = record.key.as_ref().map(|key| mask.opaque(key.key));
         Ok(table.row(
             &mut self.out,
             vec![
                 found.position.to_string(),
                 record.at.to_string(),
                 operation_name(record).to_owned(),
-                mask.opaque(&record.subject).into_owned(),
+                mask.opaque(record.subject).into_owned(),
                 key.unwrap_or_default().into_owned(),
                 changed,
                 record.outbox.len().to_string(),
@@ -292,18 +295,19 @@ impl Showing {
     }
 }
 
-fn outcome_json(mask: Mask, outcome: &RecordOutcome<Vec<u8>>) -> Value {
+fn outcome_json(mask: Mask, outcome: &RecordOutcome<&[u8]>) -> Value {
     match outcome {
         RecordOutcome::None => Value::Null,
         RecordOutcome::Answer { accepted, body } => json!({
             "accepted": accepted,
-            "body": mask.bytes(&body.0),
+            "body": mask.bytes(body.0),
         }),
         RecordOutcome::SameAs(position) => json!({"sameAs": position}),
+        RecordOutcome::Forgotten { through } => json!({"keysForgottenThrough": through}),
         RecordOutcome::Instead { of, accepted, body } => json!({
             "insteadOf": of,
             "accepted": accepted,
-            "body": mask.bytes(&body.0),
+            "body": mask.bytes(body.0),
         }),
     }
 }
