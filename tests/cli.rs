@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 16] = [
     &[],
     &["serve"],
     &["token"],
@@ -22,6 +22,7 @@ const COMMANDS: [&[&str]; 15] = [
     &["verify"],
     &["backup"],
     &["restore"],
+    &["compact"],
     &["inspect"],
     &["inspect", "records"],
     &["inspect", "resource"],
@@ -84,6 +85,10 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         &["serve", "--demo", "--jwks", "x"],
         &["serve", "--demo", "--tls-cert", "x"],
         &["serve", "--demo", "--unknown"],
+        &["serve", "--demo", "--idempotency-retention", "soon"],
+        &["serve", "--demo", "--idempotency-retention", "10ms"],
+        &["serve", "--demo", "--snapshot-interval", "-1"],
+        &["compact"],
         &["token", "--sub", "s", "--actor-kind", "mother"],
         &["token", "--key", "k", "--sub", "s", "--actor-kind", "queen"],
         &["token", "--key", "k", "--actor-kind", "mother"],
