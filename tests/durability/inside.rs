@@ -59,7 +59,7 @@ fn call(engine: &Engine, body: &Value) -> Call {
     call_of(engine, "request_deposit", headquarters, None, body)
 }
 
-fn call_of(
+pub(super) fn call_of(
     engine: &Engine,
     operation: &str,
     actor: Actor,
@@ -84,7 +84,7 @@ fn call_of(
     }
 }
 
-async fn carry_out(engine: &Engine, body: &Value) -> Reply {
+pub(super) async fn carry_out(engine: &Engine, body: &Value) -> Reply {
     let permit = engine.admit().unwrap();
     engine.execute(call(engine, body), permit).await
 }
