@@ -40,11 +40,7 @@ impl Ids {
 /// Every text in a value, in its order.
 fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
-        Value::String(text) => {
-            if !texts.contains(&text.as_str()) {
-                texts.push(text);
-            }
-        }
+        Value::String(text) if !texts.contains(&text.as_str()) => texts.push(text),
         Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
         Value::Object(members) => members.values().for_each(|value| collect(value, texts)),
         _ => {}
