@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["serve"],
     &["token"],
@@ -21,6 +21,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["facts", "template"],
     &["verify"],
     &["backup"],
+    &["recover"],
     &["restore"],
     &["compact"],
     &["inspect"],

@@ -8,6 +8,7 @@ pub mod facts;
 pub mod inspect;
 pub mod open;
 pub mod output;
+pub mod recover;
 pub mod restore;
 pub mod serve;
 pub mod signing;
@@ -64,6 +65,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Copies the data directory of a running or a stopped server, and checks the copy.
     Backup(backup::BackupArgs),
+    /// Says what of a damaged data directory can be had, at what cost; gives up the rest when told.
+    Recover(recover::RecoverArgs),
     /// Makes a new data directory of a backup, at a position or a time.
     Restore(restore::RestoreArgs),
     /// Shortens the log of a stopped server: snapshots hold what it held.
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Verify(arguments) => arguments.run(),
         Command::Inspect(arguments) => arguments.run(),
         Command::Backup(arguments) => arguments.run(),
+        Command::Recover(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
     };

@@ -15,8 +15,9 @@ use super::output::{Column, Growing, Output, left, right};
 use super::{Looking, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue::{self, OPERATIONS};
+use crate::catalogue::OPERATIONS;
 use crate::cli::exit::Failure;
+use crate::cli::output::kind_name;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};
 use crate::journal::tally::Tally;
@@ -247,10 +248,6 @@ fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
         }
     }
     Ok(found)
-}
-
-fn kind_name(tag: u16) -> &'static str {
-    catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)
 }
 
 /// How many commits of the operation there ever were, also of those that the log no longer has.
