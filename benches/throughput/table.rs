@@ -1,0 +1,164 @@
+//! The tables on the terminal.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
+
+use crate::run::{Measured, Summary, summaries};
+use crate::samples::Figures;
+
+const COLUMNS: [&str; 18] = [
+    "workload",
+    "load",
+    "rounds",
+    "per second",
+    "least–most",
+    "of first",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs",
+    "max µs",
+    "shed",
+    "server user µs",
+    "server system µs",
+    "server CPUs",
+    "driver CPUs",
+    "MB/s written",
+    "syncs/s",
+    "lag p99 µs",
+];
+
+/// The medians, or each round.
+pub(crate) fn print(measured: &[Measured], each: bool) {
+    let mut table = plain();
+    table.set_header(COLUMNS);
+    if each {
+        for one in measured {
+            let least_most = String::new();
+            table.add_row(cells(one, (one.round + 1).to_string(), least_most, None));
+        }
+    } else {
+        for Summary {
+            median,
+            rounds,
+            range,
+            of_first,
+        } in summaries(measured)
+        {
+            let range = format!("{:.0}–{:.0}", range.0, range.1);
+            table.add_row(cells(median, rounds.to_string(), range, of_first));
+        }
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{table}");
+    for one in measured {
+        for doubt in doubts(&one.figures) {
+            eprintln!("{} ({}, round {}): {doubt}", one.name, one.load, one.round + 1);
+        }
+    }
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -> Vec<String> {
+    let figures = &one.figures;
+    let seconds = figures.elapsed.as_secs_f64();
+    let (user, system) = figures.server_micros();
+    let server = (figures.server.user + figures.server.kernel) as f64 / 1e6 / seconds;
+    vec![
+        one.name.clone(),
+        one.load.clone(),
+        rounds,
+        format!("{:.0}", figures.per_second()),
+        range,
+        of_first.map(|share| format!("{share:.2}")).unwrap_or_default(),
+        figures.percentile(0.50).to_string(),
+        figures.percentile(0.99).to_string(),
+        figures.percentile(0.999).to_string(),
+        figures.percentile(1.0).to_string(),
+        format!("{:.1} %", 100.0 * figures.shed_share()),
+        format!("{user:.1}"),
+        format!("{system:.1}"),
+        format!("{server:.2}"),
+        format!("{:.2}", figures.driver_share()),
+        format!("{:.1}", figures.server.written as f64 / 1e6 / seconds),
+        figures
+            .syncs
+            .map(|syncs| format!("{:.0}", syncs as f64 / seconds))
+            .unwrap_or_default(),
+        figures.lag().to_string(),
+    ]
+}
+
+/// Why a figure may say more of the generator than of the server.
+pub(crate) fn doubts(figures: &Figures) -> Vec<String> {
+    const LAG_MAX: u32 = 1_000;
+    let mut doubts = Vec::new();
+    if figures.lag() > LAG_MAX {
+        doubts.push(format!(
+            "the generator was late itself, by {} µs at p99: latencies hold that too",
+            figures.lag()
+        ));
+    }
+    doubts
+}
+
+/// A scenario's figures, a line each: words from the names of the members.
+pub(crate) fn print_scenario(name: &str, figures: &Value) {
+    let mut table = plain();
+    fill(&mut table, "", figures);
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("{name}\n{table}");
+}
+
+fn fill(table: &mut Table, prefix: &str, value: &Value) {
+    let Value::Object(members) = value else {
+        return;
+    };
+    for (name, value) in members {
+        let name = format!("{prefix}{}", words(name));
+        match value {
+            Value::Object(_) => fill(table, &format!("{name}: "), value),
+            // Series are for the plots.
+            Value::Array(_) | Value::Null => {}
+            Value::Number(number) => {
+                let number = number.as_f64().unwrap_or_default();
+                table.add_row([name, shown(number)]);
+            }
+            Value::String(text) => {
+                table.add_row([name, text.clone()]);
+            }
+            Value::Bool(truth) => {
+                table.add_row([name, truth.to_string()]);
+            }
+        }
+    }
+}
+
+/// As many digits as mean something.
+fn shown(number: f64) -> String {
+    match number.abs() {
+        whole if whole >= 1_000.0 || number.fract() == 0.0 => format!("{number:.0}"),
+        few if few >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.3}"),
+    }
+}
+
+/// `timeToNormal` as `time to normal`.
+pub(crate) fn words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
+}
