@@ -94,9 +94,12 @@ pub(crate) struct Common {
     /// Others to drive in the same runs: postgres, redis, limit.
     #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
     pub(crate) peers: Vec<String>,
-    /// Connections: of a closed loop, and of an open one at its start.
+    /// Connections of a closed loop.
     #[arg(long, default_value_t = 64, global = true)]
     pub(crate) connections: usize,
+    /// Connections of an open loop at its start.
+    #[arg(long, default_value_t = 512, global = true)]
+    pub(crate) connections_open: usize,
     /// Connections of an open loop at the most.
     #[arg(long, default_value_t = 8_000, global = true)]
     pub(crate) connections_most: usize,
@@ -166,6 +169,12 @@ impl Common {
             data: None,
             arguments: self.server_argument.clone(),
         }
+    }
+
+    /// Connections of an open loop, at its start and at the most.
+    pub(crate) fn open_connections(&self) -> (usize, usize) {
+        let most = self.connections_most.max(1);
+        (self.connections_open.min(most), most)
     }
 
     pub(crate) fn rates(&self) -> Rates {

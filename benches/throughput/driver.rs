@@ -26,6 +26,12 @@ pub(crate) type Source = Box<dyn Iterator<Item = Request> + Send>;
 
 /// How long answers may take after the last request has left.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests that may wait for a connection in an open loop; further ones are not sent, as by a
+/// client that gives up. Nobody should have to wait: that is told as a doubt.
+pub(crate) const BACKLOG_MAX: usize = 100_000;
+/// By how much the threads that keep to a schedule come before others, where that is allowed: on a
+/// machine that the server keeps busy they would otherwise be late, and the server would pay.
+const NICENESS: i32 = -10;
 /// Requests that are sent one after the other, when they are late, before answers are looked at.
 const BURST: usize = 32;
 
@@ -36,6 +42,10 @@ pub(crate) struct Run {
     pub(crate) sources: Vec<Source>,
     /// In an open loop: connections at the start, and at the most.
     pub(crate) connections: (usize, usize),
+    /// In an open loop: requests that may wait for a connection.
+    pub(crate) backlog: usize,
+    /// In an open loop: when it ends, whatever was not sent.
+    pub(crate) at_most: Option<Duration>,
     /// Of the points at which requests are due.
     pub(crate) seed: u64,
     /// Whether the bodies of the answers are kept.
@@ -98,6 +108,8 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
                 address: server.address().to_owned(),
                 load: run.load,
                 connections: run.connections,
+                backlog: run.backlog,
+                at_most: run.at_most,
                 threads,
                 index,
                 seed: run.seed,
@@ -132,6 +144,8 @@ struct Part {
     address: String,
     load: Load,
     connections: (usize, usize),
+    backlog: usize,
+    at_most: Option<Duration>,
     threads: usize,
     index: usize,
     seed: u64,
@@ -212,7 +226,10 @@ impl Part {
         let mut timer = Timer::new().map_err(|error| format!("no timer: {error}"))?;
         let mut random = StdRng::seed_from_u64(self.seed ^ (self.index as u64) << 32);
         let most = self.share(self.connections.1).max(1);
-        let mut due = shared.borrow().started;
+        // Only a privileged process may; the lag tells what came of it.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        let started = shared.borrow().started;
+        let mut due = started;
         let mut late = 0;
         loop {
             let Some(request) = shared.borrow_mut().source.next() else {
@@ -222,7 +239,11 @@ impl Part {
             let gap = -(1.0 - random.random::<f64>()).ln() / rate;
             due += Duration::from_secs_f64(gap);
             timer.until(due).await.map_err(|error| error.to_string())?;
-            let lag = Instant::now().saturating_duration_since(due);
+            let now = Instant::now();
+            if self.at_most.is_some_and(|most| now - started > most) {
+                break;
+            }
+            let lag = now.saturating_duration_since(due);
             late = if lag.is_zero() { 0 } else { late + 1 };
             self.send(shared, most, due, lag, request);
             if late % BURST == BURST - 1 {
@@ -257,8 +278,13 @@ impl Part {
         state.in_flight += 1;
         let connection = state.idle.pop();
         if connection.is_none() && state.open >= most {
-            state.samples.waited += 1;
-            state.backlog.push_back((due, request));
+            if state.backlog.len() < self.backlog {
+                state.samples.waited += 1;
+                state.backlog.push_back((due, request));
+            } else {
+                state.in_flight -= 1;
+                state.samples.unsent += 1;
+            }
             return;
         }
         state.open += usize::from(connection.is_none());

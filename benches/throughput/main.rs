@@ -10,8 +10,8 @@
 //!
 //! The tour: `driver` is the load generator, `check` looks at the answers, `samples` makes figures
 //! of them; `server` starts the server; `stage`, `workload`, `commands`, `facts`, `template` and
-//! `mix` make requests; `run` puts runs side by side; a file for each scenario; `table`, `report`
-//! and `html` show what came of it.
+//! `mix` make requests; `run` puts runs side by side; a file for each scenario; `table` and
+//! `html` show what came of it.
 
 // Figures are approximate by nature: a count becomes a float, a float a rank.
 #![allow(
@@ -25,20 +25,28 @@ mod check;
 mod commands;
 mod driver;
 mod facts;
+mod html;
 mod http;
+mod idle;
 #[allow(clippy::unwrap_used)]
 mod limit;
+mod memory;
 mod mix;
+mod overload;
 mod peers;
 mod proc;
+mod recovery;
 mod run;
 mod samples;
 mod server;
 mod shapes;
+mod snapshot;
 mod stage;
+mod svg;
 mod table;
 mod template;
 mod timer;
+mod watch;
 mod workload;
 
 use std::path::Path;
@@ -48,8 +56,9 @@ use clap::{CommandFactory as _, Parser as _};
 use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Common, Scenario};
-use crate::peers::Peer;
+use crate::peers::Form;
 use crate::run::Subject;
+use crate::stage::Workload;
 
 /// Files beside the connections.
 const OTHER_FILES: usize = 1_000;
@@ -98,18 +107,51 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     });
     drop(scratch);
     match &arguments.scenario {
-        Some(scenario) => return Err(format!("{:?}", std::mem::discriminant(scenario))),
+        Some(scenario) => {
+            let (name, figures) = carry_out(scenario, common)?;
+            if !to_standard_output(common) {
+                table::print_scenario(name, &figures);
+            }
+            report[name] = figures;
+        }
         None => side_by_side(common, &mut report)?,
     }
     write(common, &report)
 }
 
+/// A scenario's name and what came of it.
+fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Value), String> {
+    Ok(match scenario {
+        Scenario::Overload { times } => ("overload", overload::measure(common, *times)?),
+        Scenario::Idle { idle_connections } => ("idle", idle::measure(common, *idle_connections)?),
+        Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
+        Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
+        Scenario::Recovery {
+            records,
+            data,
+            keep,
+        } => {
+            let figures = recovery::measure(common, *records, data.as_deref(), keep.as_deref())?;
+            ("recovery", figures)
+        }
+    })
+}
+
 /// The workloads and peers that were asked for.
 fn side_by_side(common: &Common, report: &mut Value) -> Result<(), String> {
-    let mut subjects: Vec<_> = common.workloads().into_iter().map(Subject::Ours).collect();
-    for (name, peer) in [("postgres", Peer::Postgres), ("redis", Peer::Redis)] {
-        if common.peers.iter().any(|asked| asked == name) {
-            subjects.push(Subject::Peer(peer));
+    let workloads = common.workloads();
+    let forms: Vec<Form> = workloads.iter().filter_map(|one| Form::of(*one)).collect();
+    let mut subjects: Vec<_> = workloads.into_iter().map(Subject::Ours).collect();
+    let asked = |name: &str| common.peers.iter().any(|asked| asked == name);
+    if asked("postgres") || asked("redis") {
+        peers::build()?;
+    }
+    for form in forms {
+        if asked("postgres") {
+            subjects.push(Subject::Ours(Workload::Postgres(form)));
+        }
+        if asked("redis") {
+            subjects.push(Subject::Redis(form));
         }
     }
     let measured = run::all(&subjects, common)?;
@@ -135,6 +177,10 @@ fn write(common: &Common, report: &Value) -> Result<(), String> {
     } else if let Some(file) = &common.json {
         let text = format!("{report:#}\n");
         std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    if let Some(file) = &common.html {
+        let page = html::page(report);
+        std::fs::write(file, page).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Common, Rates};
 use crate::driver::{self, Run};
-use crate::peers::Peer;
+use crate::peers::{self, Form};
 use crate::samples::{Figures, Load, median};
 use crate::stage::{Stage, Workload};
 use crate::workload::{carry_out, sources};
@@ -16,14 +16,15 @@ use crate::workload::{carry_out, sources};
 #[derive(Clone, PartialEq)]
 pub(crate) enum Subject {
     Ours(Workload),
-    Peer(Peer),
+    /// Redis, which drives itself.
+    Redis(Form),
 }
 
 impl Subject {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Ours(workload) => workload.name(),
-            Self::Peer(peer) => peer.name(),
+            Self::Redis(form) => format!("redis, {}", form.name()),
         }
     }
 }
@@ -93,12 +94,10 @@ pub(crate) fn all(subjects: &[Subject], common: &Common) -> Result<Vec<Measured>
                         kept.insert(index, stage);
                     }
                 }
-                Subject::Peer(peer) => {
-                    let loads = peer.measure(common);
-                    loads
-                        .map_err(|wrong| format!("{}: {wrong}", subject.name()))?
-                        .into_iter()
-                        .for_each(&mut keep);
+                Subject::Redis(form) => {
+                    let figures = peers::drive_redis(*form, common)
+                        .map_err(|wrong| format!("{}: {wrong}", subject.name()))?;
+                    keep(("closed".to_owned(), 0.0, figures, 0));
                 }
             }
         }
@@ -160,6 +159,8 @@ pub(crate) fn closed(
         load: Load::Closed(connections),
         sources: sources(requests, common.generators.min(connections)),
         connections: (0, 0),
+        backlog: driver::BACKLOG_MAX,
+        at_most: None,
         seed,
         keep_bodies: false,
     };
@@ -179,7 +180,9 @@ pub(crate) fn open(
     let run = Run {
         load: Load::Open(rate),
         sources: sources(requests, common.generators),
-        connections: (common.connections, common.connections_most),
+        connections: common.open_connections(),
+        backlog: driver::BACKLOG_MAX,
+        at_most: None,
         seed,
         keep_bodies: false,
     };

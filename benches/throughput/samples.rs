@@ -28,6 +28,8 @@ pub(crate) struct Samples {
     pub(crate) lags: Vec<u32>,
     /// Requests that found no free connection when their time had come.
     pub(crate) waited: usize,
+    /// Requests that were given up, since too many waited for a connection.
+    pub(crate) unsent: usize,
     /// Connections that were open at the end.
     pub(crate) connections: usize,
     /// Bytes of the bodies of requests and of answers.
@@ -44,6 +46,7 @@ impl Samples {
         self.lags.append(&mut other.lags);
         self.bodies.append(&mut other.bodies);
         self.waited += other.waited;
+        self.unsent += other.unsent;
         self.connections += other.connections;
         self.sent += other.sent;
         self.received += other.received;
@@ -70,9 +73,13 @@ pub(crate) struct Figures {
     shed: Vec<u32>,
     lags: Vec<u32>,
     waited: usize,
+    pub(crate) unsent: usize,
     pub(crate) connections: usize,
     sent: usize,
     received: usize,
+    answers: Vec<Sample>,
+    /// What another driver has told of its run, of which nothing else is known.
+    told: Option<Told>,
     /// Of equal parts of the run: when each began, in seconds, good answers and shed ones a
     /// second, and the 99th percentile of the good ones.
     series: Vec<Moment>,
@@ -80,6 +87,16 @@ pub(crate) struct Figures {
     pub(crate) driver: Usage,
     /// Writes of the server that waited for the storage, where it counts them.
     pub(crate) syncs: Option<u64>,
+}
+
+/// What another driver tells of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// Answers, all of them good.
+    pub(crate) answers: usize,
+    /// Latencies in microseconds.
+    pub(crate) p50: u32,
+    pub(crate) p99: u32,
 }
 
 /// A part of a run.
@@ -128,33 +145,67 @@ impl Figures {
             shed: of(Outcome::Shed),
             lags,
             waited: samples.waited,
+            unsent: samples.unsent,
             connections: samples.connections,
             sent: samples.sent,
             received: samples.received,
             series: series(&samples.answers, elapsed),
+            answers: samples.answers,
+            told: None,
             server: Usage::default(),
             driver: Usage::default(),
             syncs: None,
         }
     }
 
-    fn answers(&self) -> usize {
-        self.good.len() + self.shed.len()
+    /// The run that another driver tells of.
+    pub(crate) fn told(load: Load, elapsed: Duration, told: Told) -> Self {
+        let mut figures = Self::new(load, elapsed, Samples::default());
+        figures.told = Some(told);
+        figures
     }
 
     /// Good answers.
-    pub(crate) fn good(&self) -> usize {
-        self.good.len()
+    fn good(&self) -> usize {
+        self.told.map_or(self.good.len(), |told| told.answers)
+    }
+
+    /// All answers, good and shed.
+    pub(crate) fn answers(&self) -> usize {
+        self.good() + self.shed.len()
+    }
+
+    /// Good answers a second and the latency at `quantile`, in microseconds, of a part of the run,
+    /// in seconds since its start; and whether any request was shed there.
+    pub(crate) fn within(&self, from: f64, to: f64, quantile: f64) -> (f64, u32, bool) {
+        let inside = |one: &&Sample| (from..to).contains(&(f64::from(one.at) / 1e6));
+        let inside = || self.answers.iter().filter(inside);
+        let good = inside().filter(|one| one.outcome == Outcome::Good);
+        let mut good: Vec<u32> = good.map(|one| one.latency).collect();
+        good.sort_unstable();
+        let shed = inside().any(|one| one.outcome == Outcome::Shed);
+        (good.len() as f64 / (to - from), percentile(&good, quantile), shed)
     }
 
     /// Good answers a second.
     pub(crate) fn per_second(&self) -> f64 {
-        self.good.len() as f64 / self.elapsed.as_secs_f64()
+        self.good() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The latency in microseconds that the share `quantile` of the good answers does not exceed.
+    /// The latency in microseconds that the share `quantile` of the good answers does not exceed;
+    /// none where another driver has not told it.
+    pub(crate) fn quantile(&self, quantile: f64) -> Option<u32> {
+        match self.told {
+            None => Some(percentile(&self.good, quantile)),
+            Some(told) if quantile == 0.50 => Some(told.p50),
+            Some(told) if quantile == 0.99 => Some(told.p99),
+            Some(_) => None,
+        }
+    }
+
+    /// The same; 0 where it was not told.
     pub(crate) fn percentile(&self, quantile: f64) -> u32 {
-        percentile(&self.good, quantile)
+        self.quantile(quantile).unwrap_or(0)
     }
 
     /// By how much the generator was late at the 99th percentile, in microseconds.
@@ -192,6 +243,10 @@ impl Figures {
             Load::Closed(_) => ("closed", None),
             Load::Open(rate) => ("open", Some(rate)),
         };
+        let of = |ascending: &[u32]| {
+            let some = !ascending.is_empty();
+            some.then(|| latencies(|quantile| Some(percentile(ascending, quantile))))
+        };
         let processors = |usage: &Usage| {
             json!({
                 "userSeconds": usage.user as f64 / 1e6,
@@ -204,13 +259,14 @@ impl Figures {
             "askedPerSecond": asked,
             "connections": self.connections,
             "seconds": seconds,
-            "good": self.good.len(),
+            "good": self.good(),
             "shed": self.shed.len(),
             "perSecond": self.per_second(),
-            "micros": latencies(&self.good),
-            "shedMicros": (!self.shed.is_empty()).then(|| latencies(&self.shed)),
-            "generatorLagMicros": (!self.lags.is_empty()).then(|| latencies(&self.lags)),
+            "micros": latencies(|quantile| self.quantile(quantile)),
+            "shedMicros": of(&self.shed),
+            "generatorLagMicros": of(&self.lags),
             "waitedForConnection": self.waited,
+            "givenUp": self.unsent,
             "server": processors(&self.server),
             "driver": processors(&self.driver),
             "serverUserMicros": self.server_micros().0,
@@ -241,14 +297,11 @@ const QUANTILES: [(&str, f64); 8] = [
     ("max", 1.0),
 ];
 
-fn latencies(ascending: &[u32]) -> Value {
+fn latencies(of: impl Fn(f64) -> Option<u32>) -> Value {
     let told = QUANTILES.iter();
-    told.map(|(name, quantile)| {
-        let micros = percentile(ascending, *quantile);
-        ((*name).to_owned(), Value::from(micros))
-    })
-    .collect::<serde_json::Map<_, _>>()
-    .into()
+    told.map(|(name, quantile)| ((*name).to_owned(), Value::from(of(*quantile))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// Parts of at least a tenth of a second, and not more than a hundred of them.

@@ -146,17 +146,8 @@ impl Server {
         &self.address
     }
 
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     pub(crate) fn process(&self) -> Process {
         Process(self.child.id())
-    }
-
-    /// Its directory, where it has one of its own.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_ref().map(TempDir::path)
     }
 
     /// Its metrics, as they stand on the page.

@@ -353,3 +353,17 @@ pub(crate) static STALE: Expected = Expected::new(409, PROBLEM).with("\"code\":\
 pub(crate) static FACT_APPLIED: Expected = Expected::new(200, &[]).with("\"applied\":1");
 /// What a bare server answers: it only has to be as long.
 pub(crate) static BARE: Expected = Expected::new(201, &[]);
+/// What the peers answer to a command on a resource of theirs.
+pub(crate) static ADVANCED: Expected = Expected::new(
+    200,
+    &[
+        "resource",
+        "revision",
+        "status",
+        "updatedAt",
+        "command",
+        "transitionAudits",
+    ],
+);
+/// A statement that a peer has opened.
+pub(crate) static OPENED_BY_PEER: Expected = Expected::new(201, STATEMENT);

@@ -6,6 +6,7 @@ use rand::{Rng as _, SeedableRng as _};
 use crate::check::Request;
 use crate::facts;
 use crate::mix;
+use crate::peers::{self, Form};
 use crate::server::{Server, Start};
 use crate::shapes;
 use crate::template::{Template, headquarters};
@@ -30,6 +31,8 @@ pub(crate) enum Workload {
     Reads,
     /// The least that a service with these promises has to do.
     Limit,
+    /// A service in front of PostgreSQL, doing as much.
+    Postgres(Form),
 }
 
 impl Workload {
@@ -44,6 +47,7 @@ impl Workload {
             Self::Refusals => "refusals of EP19 (409)".to_owned(),
             Self::Reads => "reads of statements".to_owned(),
             Self::Limit => "the limit, as EP9".to_owned(),
+            Self::Postgres(form) => format!("postgres, {}", form.name()),
         }
     }
 
@@ -54,6 +58,7 @@ impl Workload {
     pub(crate) fn start(self, start: &Start) -> Result<Server, String> {
         match self {
             Self::Limit => start.limit(),
+            Self::Postgres(form) => peers::start_postgres(start, form),
             _ => start.service(),
         }
     }
@@ -158,6 +163,13 @@ impl Stage {
                 Ok(numbers.map(refuse).collect())
             }
             Workload::Reads => self.reads(count, &mut random),
+            Workload::Postgres(form) => {
+                let numbers = self.numbers(count);
+                let asked = numbers.iter().map(|&number| {
+                    peers::request(form, number, || random.random_range(0..form.resources()))
+                });
+                Ok(asked.collect())
+            }
             Workload::Limit => {
                 let template = Template::request_deposit(&headquarters(&self.server));
                 let numbers = self.numbers(count).into_iter();

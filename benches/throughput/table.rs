@@ -70,6 +70,10 @@ fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -
     let seconds = figures.elapsed.as_secs_f64();
     let (user, system) = figures.server_micros();
     let server = (figures.server.user + figures.server.kernel) as f64 / 1e6 / seconds;
+    let micros = |quantile| {
+        let micros = figures.quantile(quantile);
+        micros.map(|micros| micros.to_string()).unwrap_or_default()
+    };
     vec![
         one.name.clone(),
         one.load.clone(),
@@ -77,10 +81,10 @@ fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -
         format!("{:.0}", figures.per_second()),
         range,
         of_first.map(|share| format!("{share:.2}")).unwrap_or_default(),
-        figures.percentile(0.50).to_string(),
-        figures.percentile(0.99).to_string(),
-        figures.percentile(0.999).to_string(),
-        figures.percentile(1.0).to_string(),
+        micros(0.50),
+        micros(0.99),
+        micros(0.999),
+        micros(1.0),
         format!("{:.1} %", 100.0 * figures.shed_share()),
         format!("{user:.1}"),
         format!("{system:.1}"),
@@ -105,41 +109,35 @@ pub(crate) fn doubts(figures: &Figures) -> Vec<String> {
             figures.lag()
         ));
     }
+    if figures.unsent > 0 {
+        doubts.push(format!(
+            "{} requests found no connection and were given up",
+            figures.unsent
+        ));
+    }
     doubts
 }
 
-/// A scenario's figures, a line each: words from the names of the members.
+/// A scenario's figures, a line each, with the words that their names are made of. Series and whole
+/// runs are left to the files.
 pub(crate) fn print_scenario(name: &str, figures: &Value) {
+    let median = match &figures["median"] {
+        Value::Null => figures,
+        median => median,
+    };
     let mut table = plain();
-    fill(&mut table, "", figures);
+    for (name, value) in median.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Number(number) => shown(number.as_f64().unwrap_or_default()),
+            Value::String(text) => text.clone(),
+            _ => continue,
+        };
+        table.add_row([words(name), shown]);
+    }
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{name}\n{table}");
-}
-
-fn fill(table: &mut Table, prefix: &str, value: &Value) {
-    let Value::Object(members) = value else {
-        return;
-    };
-    for (name, value) in members {
-        let name = format!("{prefix}{}", words(name));
-        match value {
-            Value::Object(_) => fill(table, &format!("{name}: "), value),
-            // Series are for the plots.
-            Value::Array(_) | Value::Null => {}
-            Value::Number(number) => {
-                let number = number.as_f64().unwrap_or_default();
-                table.add_row([name, shown(number)]);
-            }
-            Value::String(text) => {
-                table.add_row([name, text.clone()]);
-            }
-            Value::Bool(truth) => {
-                table.add_row([name, truth.to_string()]);
-            }
-        }
-    }
 }
 
 /// As many digits as mean something.

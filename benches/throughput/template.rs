@@ -41,6 +41,11 @@ impl Template {
         Self::new(Request::new(bytes, &echo(operation, COMMAND), expected))
     }
 
+    /// EP9's body alone, of one command.
+    pub(crate) fn deposit_body(number: usize) -> Value {
+        command("request_deposit", number, &Value::Null).1
+    }
+
     /// EP13: finalizes a booking's charge anew, as often as it is asked with another charge.
     pub(crate) fn finalize_charge() -> Self {
         let operation = "finalize_charge";

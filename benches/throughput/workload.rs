@@ -129,6 +129,8 @@ pub(crate) fn carry_out(
         load: Load::Closed(connections),
         sources: sources(requests, 1),
         connections: (0, 0),
+        backlog: driver::BACKLOG_MAX,
+        at_most: None,
         seed: 0,
         keep_bodies: true,
     };
