@@ -199,15 +199,24 @@ impl Common {
             ));
         }
         let peers = ["postgres", "redis", "limit"];
-        if let Some(unknown) = self.peers.iter().find(|name| !peers.contains(&name.as_str())) {
-            return Some(format!("there is no peer {unknown}; there are {}", peers.join(", ")));
+        if let Some(unknown) = self
+            .peers
+            .iter()
+            .find(|name| !peers.contains(&name.as_str()))
+        {
+            return Some(format!(
+                "there is no peer {unknown}; there are {}",
+                peers.join(", ")
+            ));
         }
         let counts = [self.connections, self.commands, self.runs, self.generators];
         let rates = self.rate_of_capacity.iter().chain(&self.rate);
         if counts.contains(&0) || self.resources.contains(&0) {
             return Some("counts are at least 1".to_owned());
         }
-        if self.resources.is_empty() || self.seconds <= 0.0 || rates.clone().any(|rate| *rate <= 0.0)
+        if self.resources.is_empty()
+            || self.seconds <= 0.0
+            || rates.clone().any(|rate| *rate <= 0.0)
         {
             return Some("rates and seconds are more than 0".to_owned());
         }
@@ -226,7 +235,9 @@ impl Common {
         for name in names {
             match name {
                 "none" => {}
-                "all" => workloads.extend(OPERATIONS.iter().map(|row| Workload::Operation(row.name))),
+                "all" => {
+                    workloads.extend(OPERATIONS.iter().map(|row| Workload::Operation(row.name)))
+                }
                 "mixed" => workloads.push(Workload::Mixed),
                 "hot" => workloads.push(Workload::Hot(self.resources[0])),
                 "spread" => workloads.extend(self.resources.iter().map(|&n| Workload::Spread(n))),

@@ -70,9 +70,8 @@ impl Request {
 
     /// A request without a body.
     pub(crate) fn get(path: &str, token: &str, echo: &str, expected: &'static Expected) -> Self {
-        let bytes = format!(
-            "GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\r\n"
-        );
+        let bytes =
+            format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\r\n");
         Self::new(bytes.into_bytes(), echo, expected)
     }
 
@@ -207,8 +206,14 @@ pub(crate) fn prove() {
     assert!(!check(200, good), "another status");
     assert!(!check(201, &good.replace("own-1", "own-2")), "another's");
     assert!(!check(201, &good.replace("open", "shut")), "another word");
-    assert!(!check(201, &good.replace("\"id\"", "\"it\"")), "another member");
-    assert!(!check(201, &good.replace('[', "7,\"more\":[")), "a member too many");
+    assert!(
+        !check(201, &good.replace("\"id\"", "\"it\"")),
+        "another member"
+    );
+    assert!(
+        !check(201, &good.replace('[', "7,\"more\":[")),
+        "a member too many"
+    );
     assert!(!check(201, &good[..good.len() - 1]), "no JSON");
     assert!(!check(429, "{}"), "429 without its code");
     assert!(check(429, r#"{"code":"overloaded"}"#));

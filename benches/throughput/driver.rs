@@ -120,7 +120,10 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
         })
         .collect();
     ready.wait();
-    let before = (server.process().usage(), crate::proc::Process::this().usage());
+    let before = (
+        server.process().usage(),
+        crate::proc::Process::this().usage(),
+    );
     let syncs = server.syncs();
     let started = Instant::now();
     let mut samples = Samples::default();
@@ -130,12 +133,18 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
         samples = samples.merge(part);
         last = last.max(ended);
     }
-    let after = (server.process().usage(), crate::proc::Process::this().usage());
+    let after = (
+        server.process().usage(),
+        crate::proc::Process::this().usage(),
+    );
     let bodies = std::mem::take(&mut samples.bodies);
     let mut figures = Figures::new(run.load, last - started, samples);
     figures.server = after.0.since(before.0);
     figures.driver = after.1.since(before.1);
-    figures.syncs = server.syncs().zip(syncs).map(|(after, before)| after - before);
+    figures.syncs = server
+        .syncs()
+        .zip(syncs)
+        .map(|(after, before)| after - before);
     Ok((figures, bodies))
 }
 
@@ -256,7 +265,10 @@ impl Part {
         let last = Instant::now();
         while shared.borrow().in_flight > 0 && shared.borrow().failure.is_none() {
             if last.elapsed() > PATIENCE {
-                return Err(format!("answers are missing after {} s", PATIENCE.as_secs()));
+                return Err(format!(
+                    "answers are missing after {} s",
+                    PATIENCE.as_secs()
+                ));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

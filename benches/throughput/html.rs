@@ -37,7 +37,11 @@ pub(crate) fn page(report: &Value) -> String {
     ] {
         let figures = &report[name];
         if figures.is_object() {
-            let median = if figures["median"].is_object() { &figures["median"] } else { figures };
+            let median = if figures["median"].is_object() {
+                &figures["median"]
+            } else {
+                figures
+            };
             let _ = write!(body, "<section><h2>{title}</h2>");
             body += &scenario_plots(name, median);
             body += "<dl class=\"figures\">";
@@ -65,26 +69,44 @@ fn text(value: &Value) -> String {
 
 fn heading(report: &Value) -> String {
     let machine = &report["machine"];
-    let dirty = if machine["dirty"] == true { ", changed since" } else { "" };
+    let dirty = if machine["dirty"] == true {
+        ", changed since"
+    } else {
+        ""
+    };
     let memory = mebibytes(machine["memoryBytes"].as_f64().unwrap_or_default());
     let settings = report["settings"].as_object().into_iter().flatten();
     let settings: Vec<_> = settings
         .map(|(name, value)| format!("{} {}", words(name), text(value)))
         .collect();
     let rows = [
-        ("Processor", format!("{}, {} cores", text(&machine["processor"]), machine["cores"])),
+        (
+            "Processor",
+            format!(
+                "{}, {} cores",
+                text(&machine["processor"]),
+                machine["cores"]
+            ),
+        ),
         ("Memory", memory),
         ("Kernel", text(&machine["kernel"])),
         ("File system", text(&machine["fileSystem"])),
         ("Load before", text(&machine["loadAverageAtStart"])),
-        ("Version", format!("{}, commit {}{dirty}", text(&machine["version"]), text(&machine["commit"]))),
+        (
+            "Version",
+            format!(
+                "{}, commit {}{dirty}",
+                text(&machine["version"]),
+                text(&machine["commit"])
+            ),
+        ),
         ("Seed", text(&report["seed"])),
         ("Settings", settings.join(", ")),
         ("Asked for", text(&report["command"])),
     ];
-    let rows = rows.iter().map(|(name, value)| {
-        format!("<dt>{name}</dt><dd>{}</dd>", escaped(value))
-    });
+    let rows = rows
+        .iter()
+        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>", escaped(value)));
     format!(
         "<header><h1>carebook, measured</h1><p>The load generator ran on the same machine as the \
          server and is part of what is measured. Every answer was checked.</p>\
@@ -104,7 +126,9 @@ fn speed(medians: &[Value]) -> String {
         let of = |name: &str| row[name].as_f64();
         let micros = |name: &str| row["micros"][name].as_f64().map(time).unwrap_or_default();
         let rate = of("perSecond").unwrap_or_default();
-        let ratio = of("ofFirst").map(|share| format!("{share:.2}")).unwrap_or_default();
+        let ratio = of("ofFirst")
+            .map(|share| format!("{share:.2}"))
+            .unwrap_or_default();
         let shed = of("shed").unwrap_or_default();
         let all = shed + of("good").unwrap_or_default();
         let cells = [
@@ -130,8 +154,13 @@ fn speed(medians: &[Value]) -> String {
                 row["server"]["processors"].as_f64().unwrap_or_default(),
                 row["driver"]["processors"].as_f64().unwrap_or_default()
             ),
-            format!("{:.1}", of("writtenBytesPerSecond").unwrap_or_default() / 1e6),
-            of("syncsPerSecond").map(|syncs| number(syncs.round())).unwrap_or_default(),
+            format!(
+                "{:.1}",
+                of("writtenBytesPerSecond").unwrap_or_default() / 1e6
+            ),
+            of("syncsPerSecond")
+                .map(|syncs| number(syncs.round()))
+                .unwrap_or_default(),
         ];
         let cells = cells.map(|cell| format!("<td>{cell}</td>")).concat();
         let _ = write!(
@@ -144,10 +173,23 @@ fn speed(medians: &[Value]) -> String {
         );
     }
     let heads = [
-        "", "per second", "least–most", "of first", "p50", "p99", "p99.9", "max", "shed",
-        "server, user + system", "CPUs server / driver", "MB/s", "syncs/s",
+        "",
+        "per second",
+        "least–most",
+        "of first",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "shed",
+        "server, user + system",
+        "CPUs server / driver",
+        "MB/s",
+        "syncs/s",
     ];
-    let heads = heads.map(|head| format!("<th scope=\"col\">{head}</th>")).concat();
+    let heads = heads
+        .map(|head| format!("<th scope=\"col\">{head}</th>"))
+        .concat();
     format!(
         "<section><h2>Speed</h2><div class=\"scroll\"><table><thead><tr>{heads}</tr></thead>\
          <tbody>{rows}</tbody></table></div>\n<div class=\"plots\">{}{}{}</div></section>\n",
@@ -158,14 +200,21 @@ fn speed(medians: &[Value]) -> String {
 }
 
 fn name_of(row: &Value, medians: &[Value]) -> String {
-    let loads = medians.iter().any(|other| other["load"] != medians[0]["load"]);
+    let loads = medians
+        .iter()
+        .any(|other| other["load"] != medians[0]["load"]);
     let subject = text(&row["subject"]);
-    if loads { format!("{subject}, {}", text(&row["load"])) } else { subject }
+    if loads {
+        format!("{subject}, {}", text(&row["load"]))
+    } else {
+        subject
+    }
 }
 
 fn points(rows: &Value, x: &str, y: &str) -> Vec<(f64, f64)> {
     let rows = rows.as_array().into_iter().flatten();
-    rows.filter_map(|row| Some((row[x].as_f64()?, row[y].as_f64()?))).collect()
+    rows.filter_map(|row| Some((row[x].as_f64()?, row[y].as_f64()?)))
+        .collect()
 }
 
 /// A line for each of the first rows: more than there are colours nobody can tell apart.
@@ -189,7 +238,9 @@ fn lines<'a>(
 
 fn over_time(medians: &[Value]) -> String {
     let of = |row: &Value| points(&row["series"], "at", "perSecond");
-    let rows = medians.iter().filter(|row| row["series"].as_array().is_some_and(|s| s.len() > 2));
+    let rows = medians
+        .iter()
+        .filter(|row| row["series"].as_array().is_some_and(|s| s.len() > 2));
     Plot {
         title: "Throughput over time".to_owned(),
         note: "Good answers a second, in each part of the run in the middle.".to_owned(),
@@ -215,7 +266,10 @@ fn latencies(medians: &[Value]) -> String {
         x: "share of the answers that were no slower".to_owned(),
         y: "latency".to_owned(),
         scale: Scale::Logarithmic,
-        marks: QUANTILES.iter().map(|(_, x, shown)| (*x, (*shown).to_owned())).collect(),
+        marks: QUANTILES
+            .iter()
+            .map(|(_, x, shown)| (*x, (*shown).to_owned()))
+            .collect(),
         shown: time,
         lines: lines(medians.iter(), medians, of, true),
     }
@@ -241,7 +295,10 @@ fn sweep(medians: &[Value]) -> String {
         }
         for (quantile, dashed) in [("p99", false), ("p50", true)] {
             let point = |row: &Value| {
-                Some((row["askedPerSecond"].as_f64()?, row["micros"][quantile].as_f64()?))
+                Some((
+                    row["askedPerSecond"].as_f64()?,
+                    row["micros"][quantile].as_f64()?,
+                ))
             };
             lines.push(Line {
                 name: format!("{}, {quantile}", text(subject)),
@@ -320,8 +377,18 @@ fn scenario_plots(name: &str, figures: &Value) -> String {
                 "latency",
                 time,
                 vec![
-                    line("without", points(&round["withoutSeries"], "at", "p99Micros"), 0, true),
-                    line("with", points(&round["withSeries"], "at", "p99Micros"), 1, false),
+                    line(
+                        "without",
+                        points(&round["withoutSeries"], "at", "p99Micros"),
+                        0,
+                        true,
+                    ),
+                    line(
+                        "with",
+                        points(&round["withSeries"], "at", "p99Micros"),
+                        1,
+                        false,
+                    ),
                 ],
             )]
         }

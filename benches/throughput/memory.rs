@@ -47,12 +47,16 @@ pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
     let server = common.start().service()?;
     server.load(&[facts::benefit_policy(), facts::financial_facts(FIRST)])?;
     let template = Template::finalize_charge();
-    let keys = cost(&server, common, count, move |number| template.fill(number, 0))?;
+    let keys = cost(&server, common, count, move |number| {
+        template.fill(number, 0)
+    })?;
     drop(server);
     eprintln!("{count} statements");
     let server = common.start().service()?;
     let template = Template::request_deposit(&headquarters(&server));
-    let statements = cost(&server, common, count, move |number| template.fill(number, 0))?;
+    let statements = cost(&server, common, count, move |number| {
+        template.fill(number, 0)
+    })?;
     let directory = server.end()?.ok_or("the server had no directory")?;
     eprintln!("reading the log");
     let encoded = encoded(&directory.path().join("data"))?;

@@ -31,30 +31,90 @@ use What::Operation;
 
 /// Of a thousand requests so many do this, because.
 const MIX: [(u32, What, &str); 24] = [
-    (180, What::ReadStatement, "pages of settlement are looked at far more often than they change"),
-    (150, What::ReadOffice, "every page of a branch shows its profile"),
-    (140, What::PutFact, "other systems send each change of what they own by itself"),
+    (
+        180,
+        What::ReadStatement,
+        "pages of settlement are looked at far more often than they change",
+    ),
+    (
+        150,
+        What::ReadOffice,
+        "every page of a branch shows its profile",
+    ),
+    (
+        140,
+        What::PutFact,
+        "other systems send each change of what they own by itself",
+    ),
     (20, What::Replay, "clients that were cut off ask again"),
-    (10, What::Stale, "two people edit the same thing now and then"),
-    (60, Operation("confirm_reservation_draft"), "a reservation begins with it"),
-    (60, Operation("pre_register_payment"), "each reservation is paid for"),
-    (60, Operation("decide_cash_receipt_eligibility"), "the page of a payment asks for it"),
-    (50, Operation("assign_caregiver"), "most reservations come to have a caregiver"),
+    (
+        10,
+        What::Stale,
+        "two people edit the same thing now and then",
+    ),
+    (
+        60,
+        Operation("confirm_reservation_draft"),
+        "a reservation begins with it",
+    ),
+    (
+        60,
+        Operation("pre_register_payment"),
+        "each reservation is paid for",
+    ),
+    (
+        60,
+        Operation("decide_cash_receipt_eligibility"),
+        "the page of a payment asks for it",
+    ),
+    (
+        50,
+        Operation("assign_caregiver"),
+        "most reservations come to have a caregiver",
+    ),
     (50, Operation("finalize_charge"), "and a final charge"),
     (40, Operation("acknowledge_payout_deposit"), "and a payout"),
     (30, Operation("authorize_payment"), "families pay for some"),
-    (20, Operation("grant_payment_authority"), "after they were allowed to"),
+    (
+        20,
+        Operation("grant_payment_authority"),
+        "after they were allowed to",
+    ),
     (15, Operation("grant_care_history_access"), "and read along"),
-    (25, Operation("request_deposit"), "settlement: a statement for every other reservation"),
-    (25, Operation("acknowledge_deposit"), "which its branch acknowledges"),
-    (20, Operation("snapshot_settlement_account"), "with the account as it was"),
-    (10, Operation("capture_adjustment_payment"), "few payments change afterwards"),
+    (
+        25,
+        Operation("request_deposit"),
+        "settlement: a statement for every other reservation",
+    ),
+    (
+        25,
+        Operation("acknowledge_deposit"),
+        "which its branch acknowledges",
+    ),
+    (
+        20,
+        Operation("snapshot_settlement_account"),
+        "with the account as it was",
+    ),
+    (
+        10,
+        Operation("capture_adjustment_payment"),
+        "few payments change afterwards",
+    ),
     (10, Operation("update_mother_profile"), "people move"),
     (5, Operation("repair_payout_receipt"), "an exception"),
     (5, Operation("open_data_room_request"), "an audit"),
     (5, Operation("mark_artifact_ready"), "and its files"),
-    (5, Operation("update_branch_office_profile"), "branches change their names seldom"),
-    (5, Operation("administer_gateway"), "someone asks what became of a payment"),
+    (
+        5,
+        Operation("update_branch_office_profile"),
+        "branches change their names seldom",
+    ),
+    (
+        5,
+        Operation("administer_gateway"),
+        "someone asks what became of a payment",
+    ),
 ];
 
 /// The mix in words, for the report.

@@ -82,7 +82,11 @@ impl Process {
             for thread in threads.flatten() {
                 let children = std::fs::read_to_string(thread.path().join("children"));
                 let children = children.unwrap_or_default();
-                family.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+                family.extend(
+                    children
+                        .split_whitespace()
+                        .filter_map(|id| id.parse::<u32>().ok()),
+                );
             }
             // The bench itself starts the servers, which are measured by themselves.
             if self.0 == std::process::id() {

@@ -131,7 +131,10 @@ pub(crate) fn measure(
         }
     }
     if workload.connections(2) == 1 && !rates.is_empty() {
-        eprintln!("  {}: never more than one in flight, so no open loop", workload.name());
+        eprintln!(
+            "  {}: never more than one in flight, so no open loop",
+            workload.name()
+        );
         return Ok(loaded);
     }
     for (name, order, rate) in rates {

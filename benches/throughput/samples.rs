@@ -184,7 +184,11 @@ impl Figures {
         let mut good: Vec<u32> = good.map(|one| one.latency).collect();
         good.sort_unstable();
         let shed = inside().any(|one| one.outcome == Outcome::Shed);
-        (good.len() as f64 / (to - from), percentile(&good, quantile), shed)
+        (
+            good.len() as f64 / (to - from),
+            percentile(&good, quantile),
+            shed,
+        )
     }
 
     /// Good answers a second.

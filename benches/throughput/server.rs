@@ -64,14 +64,17 @@ impl Start {
     /// With these arguments.
     pub(crate) fn with(&self, arguments: &[&str]) -> Self {
         let mut start = self.clone();
-        start.arguments.extend(arguments.iter().map(|&one| one.to_owned()));
+        start
+            .arguments
+            .extend(arguments.iter().map(|&one| one.to_owned()));
         start
     }
 
     /// Starts the service.
     pub(crate) fn service(&self) -> Result<Server, String> {
         let directory = scratch(self.within.as_deref())?;
-        let key = SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
+        let key =
+            SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
         let jwks = directory.path().join("jwks.json");
         std::fs::write(&jwks, key.jwks()).map_err(|error| error.to_string())?;
         let fresh = directory.path().join("data");
@@ -101,7 +104,8 @@ impl Start {
 
     /// Another program that prints where it listens.
     pub(crate) fn other(command: Command, directory: TempDir) -> Result<Server, String> {
-        let key = SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
+        let key =
+            SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
         Server::spawn(command, Kind::Other, key, Some(directory))
     }
 }
@@ -163,7 +167,10 @@ impl Server {
         if self.kind != Kind::Carebook {
             return None;
         }
-        let count = self.metrics().ok()?.value("carebook_log_batch_duration_seconds_count")?;
+        let count = self
+            .metrics()
+            .ok()?
+            .value("carebook_log_batch_duration_seconds_count")?;
         Some(count as u64)
     }
 
@@ -303,6 +310,7 @@ impl Metrics {
     /// # Errors
     /// When it is not.
     pub(crate) fn need(&self, name: &str) -> Result<f64, String> {
-        self.value(name).ok_or_else(|| format!("/metrics has no {name}"))
+        self.value(name)
+            .ok_or_else(|| format!("/metrics has no {name}"))
     }
 }

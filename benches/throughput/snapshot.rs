@@ -43,12 +43,13 @@ pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, Strin
     for round in 0..common.runs {
         eprintln!("round {} of {}: snapshot", round + 1, common.runs);
         let seed = common.seed.wrapping_add(round as u64);
-        let usual = |stage: &mut Stage| {
-            run::open(stage, WORKLOAD, common, USUAL * capacity, seed)
-        };
+        let usual = |stage: &mut Stage| run::open(stage, WORKLOAD, common, USUAL * capacity, seed);
         let (without, with) = if round % 2 == 0 {
             let without = usual(&mut stage)?;
-            (without, disturbed(&mut stage, common, USUAL * capacity, seed)?)
+            (
+                without,
+                disturbed(&mut stage, common, USUAL * capacity, seed)?,
+            )
         } else {
             let with = disturbed(&mut stage, common, USUAL * capacity, seed)?;
             (usual(&mut stage)?, with)
@@ -112,7 +113,9 @@ fn disturbed(
             take(server)
         });
         let figures = driver::run(server, run).map(|(figures, _)| figures);
-        let took = snapshot.join().map_err(|_| "the thread that signals panicked")??;
+        let took = snapshot
+            .join()
+            .map_err(|_| "the thread that signals panicked")??;
         Ok((figures?, from, from + took.as_secs_f64()))
     })
 }

@@ -157,9 +157,8 @@ impl Stage {
                 let template = Template::stale_update(&self.server);
                 let resources = self.resources;
                 let numbers = self.numbers(count).into_iter();
-                let refuse = |number| {
-                    template.fill(number - FIRST, random.random_range(0..resources))
-                };
+                let refuse =
+                    |number| template.fill(number - FIRST, random.random_range(0..resources));
                 Ok(numbers.map(refuse).collect())
             }
             Workload::Reads => self.reads(count, &mut random),

@@ -54,7 +54,10 @@ impl Plot {
             return String::new();
         }
         let xs = || points().map(|(x, _)| *x);
-        let (from, to) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::MIN, f64::max));
+        let (from, to) = (
+            xs().fold(f64::INFINITY, f64::min),
+            xs().fold(f64::MIN, f64::max),
+        );
         let highest = points().map(|(_, y)| *y).fold(0.0, f64::max);
         let lowest = points()
             .map(|(_, y)| *y)
@@ -62,7 +65,11 @@ impl Plot {
             .fold(f64::INFINITY, f64::min);
         let axis = Axis::over(self.scale, lowest, highest);
         let place_x = |x: f64| {
-            let share = if to > from { (x - from) / (to - from) } else { 0.5 };
+            let share = if to > from {
+                (x - from) / (to - from)
+            } else {
+                0.5
+            };
             LEFT + share * (WIDTH - LEFT - RIGHT)
         };
         let place_y = |y: f64| HEIGHT - BOTTOM - axis.share(y) * (HEIGHT - TOP - BOTTOM);
@@ -82,7 +89,10 @@ impl Plot {
             );
         }
         let marks = match self.marks.as_slice() {
-            [] => steps(from, to, 6).into_iter().map(|x| (x, number(x))).collect(),
+            [] => steps(from, to, 6)
+                .into_iter()
+                .map(|x| (x, number(x)))
+                .collect(),
             marks => marks.to_vec(),
         };
         for (x, shown) in marks {
@@ -192,7 +202,8 @@ impl Axis {
             Scale::Linear => steps(self.from, self.to, 5),
             Scale::Logarithmic => {
                 let decades = (self.to - self.from) as i32;
-                let decades = (0..=decades).map(|decade| 10_f64.powf(self.from + f64::from(decade)));
+                let decades =
+                    (0..=decades).map(|decade| 10_f64.powf(self.from + f64::from(decade)));
                 decades.collect()
             }
         }
@@ -229,7 +240,11 @@ pub(crate) fn number(value: f64) -> String {
         }
         grouped.push(digit);
     }
-    if rounded < 0.0 { format!("-{grouped}") } else { grouped }
+    if rounded < 0.0 {
+        format!("-{grouped}")
+    } else {
+        grouped
+    }
 }
 
 /// Microseconds, in the unit that suits them.
@@ -248,5 +263,7 @@ pub(crate) fn mebibytes(bytes: f64) -> String {
 
 /// Text as it stands in a page.
 pub(crate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('"', "&quot;")
 }

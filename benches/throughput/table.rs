@@ -54,7 +54,12 @@ pub(crate) fn print(measured: &[Measured], each: bool) {
     println!("{table}");
     for one in measured {
         for doubt in doubts(&one.figures) {
-            eprintln!("{} ({}, round {}): {doubt}", one.name, one.load, one.round + 1);
+            eprintln!(
+                "{} ({}, round {}): {doubt}",
+                one.name,
+                one.load,
+                one.round + 1
+            );
         }
     }
 }
@@ -80,7 +85,9 @@ fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -
         rounds,
         format!("{:.0}", figures.per_second()),
         range,
-        of_first.map(|share| format!("{share:.2}")).unwrap_or_default(),
+        of_first
+            .map(|share| format!("{share:.2}"))
+            .unwrap_or_default(),
         micros(0.50),
         micros(0.99),
         micros(0.999),

@@ -210,13 +210,7 @@ fn tokens(operation: &str, server: &Server, numbers: &[usize]) -> Vec<String> {
 }
 
 /// The bytes of a request for this operation.
-pub(crate) fn written(
-    row: &Row,
-    parameter: &str,
-    token: &str,
-    key: &str,
-    body: &Value,
-) -> Vec<u8> {
+pub(crate) fn written(row: &Row, parameter: &str, token: &str, key: &str, body: &Value) -> Vec<u8> {
     let method = match row.method {
         Method::Post => "POST",
         Method::Patch => "PATCH",
