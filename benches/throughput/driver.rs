@@ -68,6 +68,11 @@ struct Shared {
 }
 
 impl Shared {
+    /// Whether every connection that there may be has a request on its way.
+    fn is_full(&self, most: usize) -> bool {
+        self.idle.is_empty() && self.open >= most
+    }
+
     /// Checks an answer and keeps what is to be told of it.
     fn take(&mut self, request: &Request, status: u16, body: &[u8], since: Instant) {
         let now = Instant::now();
@@ -235,15 +240,15 @@ impl Part {
         let mut timer = Timer::new().map_err(|error| format!("no timer: {error}"))?;
         let mut random = StdRng::seed_from_u64(self.seed ^ (self.index as u64) << 32);
         let most = self.share(self.connections.1).max(1);
-        // Only a privileged process may; the lag tells what came of it.
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        if self.backlog > 0 {
+            // Only a privileged process may; the lag tells what came of it. Where more is offered
+            // than can be sent, it would take from the server what it needs to answer.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
+        }
         let started = shared.borrow().started;
         let mut due = started;
         let mut late = 0;
         loop {
-            let Some(request) = shared.borrow_mut().source.next() else {
-                break;
-            };
             // The gaps of a Poisson process are exponential.
             let gap = -(1.0 - random.random::<f64>()).ln() / rate;
             due += Duration::from_secs_f64(gap);
@@ -254,7 +259,15 @@ impl Part {
             }
             let lag = now.saturating_duration_since(due);
             late = if lag.is_zero() { 0 } else { late + 1 };
-            self.send(shared, most, due, lag, request);
+            if self.backlog == 0 && shared.borrow().is_full(most) {
+                // Not even made: that would take longer than to find no connection.
+                shared.borrow_mut().samples.unsent += 1;
+            } else {
+                let Some(request) = shared.borrow_mut().source.next() else {
+                    break;
+                };
+                self.send(shared, most, due, lag, request);
+            }
             if late % BURST == BURST - 1 {
                 tokio::task::yield_now().await;
             }
@@ -288,8 +301,9 @@ impl Part {
         let lag = u32::try_from(lag.as_micros()).unwrap_or(u32::MAX);
         state.samples.lags.push(lag);
         state.in_flight += 1;
+        let full = state.is_full(most);
         let connection = state.idle.pop();
-        if connection.is_none() && state.open >= most {
+        if full {
             if state.backlog.len() < self.backlog {
                 state.samples.waited += 1;
                 state.backlog.push_back((due, request));

@@ -70,6 +70,17 @@ impl Start {
         start
     }
 
+    /// Whether `carebook serve` has this argument.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub(crate) fn knows(&self, flag: &str) -> Result<bool, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carebook"));
+        let help = command.args(["serve", "--help"]).output();
+        let help = help.map_err(|error| error.to_string())?.stdout;
+        Ok(String::from_utf8_lossy(&help).contains(flag))
+    }
+
     /// Starts the service.
     pub(crate) fn service(&self) -> Result<Server, String> {
         let directory = scratch(self.within.as_deref())?;

@@ -22,6 +22,13 @@ const WORKLOAD: Workload = Workload::Operation("request_deposit");
 const USUAL: f64 = 0.5;
 /// How many snapshots the server has taken.
 const TAKEN: &str = "carebook_snapshots_total";
+/// How many it could not take.
+const FAILED: &str = "carebook_snapshot_failures_total";
+/// What keeps the server from taking one by itself, which would disturb the loop without one.
+const NONE_BY_ITSELF: [(&str, &str); 2] = [
+    ("--snapshot-log-bytes", "1000000000000"),
+    ("--snapshot-interval", "30d"),
+];
 /// When the signal is sent, as a share of the loop: before that all is as usual.
 const AT: f64 = 0.2;
 /// How often the metrics are asked.
@@ -34,7 +41,13 @@ const NUMBERS: usize = 500_000_000;
 /// # Errors
 /// A wrong answer, or a server that takes no snapshots.
 pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, String> {
-    let mut stage = Stage::new(WORKLOAD.start(&common.start())?, common.resources[0]);
+    let mut start = common.start();
+    for (flag, value) in NONE_BY_ITSELF {
+        if start.knows(flag)? {
+            start = start.with(&[flag, value]);
+        }
+    }
+    let mut stage = Stage::new(WORKLOAD.start(&start)?, common.resources[0]);
     taken(&stage.server().metrics()?)?;
     eprintln!("{statements} statements");
     fill(stage.server(), common, statements)?;
@@ -122,13 +135,19 @@ fn disturbed(
 
 /// Tells the server to take a snapshot, and waits until it has.
 fn take(server: &Server) -> Result<Duration, String> {
-    let before = taken(&server.metrics()?)?;
+    let metrics = server.metrics()?;
+    let before = taken(&metrics)?;
+    let failed_before = metrics.value(FAILED);
     let started = Instant::now();
     server.signal(Signal::USR1)?;
     while started.elapsed() < MOST {
         std::thread::sleep(PAUSE);
-        if taken(&server.metrics()?)? > before {
+        let metrics = server.metrics()?;
+        if taken(&metrics)? > before {
             return Ok(started.elapsed());
+        }
+        if metrics.value(FAILED) > failed_before {
+            return Err("the snapshot has failed".to_owned());
         }
     }
     Err(format!("no snapshot has ended within {} s", MOST.as_secs()))
