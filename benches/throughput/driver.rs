@@ -130,6 +130,7 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
         crate::proc::Process::this().usage(),
     );
     let syncs = server.syncs();
+    ready.wait();
     let started = Instant::now();
     let mut samples = Samples::default();
     let mut last = started;
@@ -192,6 +193,7 @@ impl Part {
                 }
             }
             // Whoever failed takes part in the start too, or the others would wait for ever.
+            self.ready.wait();
             self.ready.wait();
             if let Some(failure) = failure {
                 return Err(failure);

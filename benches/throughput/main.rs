@@ -160,7 +160,7 @@ fn side_by_side(common: &Common, report: &mut Value) -> Result<(), String> {
         report["mix"] = mix::described();
     }
     if !to_standard_output(common) {
-        table::print(&measured, common.each);
+        table::print(&measured, common.each, common.generators);
     }
     Ok(())
 }

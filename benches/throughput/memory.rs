@@ -19,9 +19,10 @@ use crate::server::Server;
 use crate::template::{Template, headquarters};
 use crate::workload::FIRST;
 
-/// Commands before the memory is looked at for the first time: until the cache of recent answers
-/// and the log's buffers are full, since those are bounded and no cost of each.
-const WARM: usize = 60_000;
+/// Commands before the memory is looked at for the first time: until the cache of recent answers,
+/// which holds 32 MiB, is full of the shortest ones, and the log's buffers are; they are bounded,
+/// and no cost of each.
+const WARM: usize = 150_000;
 /// Until memory that was given back is.
 const SETTLE: Duration = Duration::from_secs(2);
 

@@ -5,11 +5,13 @@
 //! is driven as ours is. Redis is driven by its own program over its own protocol, which is more
 //! than it would get behind HTTP.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::arguments::Common;
 use crate::check::Request;
@@ -87,18 +89,22 @@ pub(crate) fn build() -> Result<(), String> {
 /// # Errors
 /// When it does not start.
 pub(crate) fn start_postgres(start: &Start, form: Form) -> Result<Server, String> {
-    let directory = scratch(start.within.as_deref())?;
-    let mut command = Command::new(PathBuf::from(PROGRAM));
+    let directory = open_to_all(start.within.as_deref())?;
+    let mut command = Command::new(PROGRAM);
     command
         .arg("postgres")
         .arg("--data")
         .arg(directory.path().join("data"))
         .args(["--resources", &form.resources().to_string()]);
-    if matches!(form, Form::Hot(_)) {
-        // Without it each session would wait for the lock of another.
-        command.arg("--affine");
-    }
     Start::other(command, directory)
+}
+
+/// A fresh directory that others may enter: databases do not run as root, and become another user.
+fn open_to_all(within: Option<&Path>) -> Result<TempDir, String> {
+    let directory = scratch(within)?;
+    let enter = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(directory.path(), enter).map_err(|error| error.to_string())?;
+    Ok(directory)
 }
 
 /// A command of this form.
@@ -134,8 +140,8 @@ pub(crate) fn request(form: Form, number: usize, draw: impl FnOnce() -> usize) -
 /// # Errors
 /// When it does not run, or found a wrong answer.
 pub(crate) fn drive_redis(form: Form, common: &Common) -> Result<Figures, String> {
-    let directory = scratch(common.directory.as_deref())?;
-    let mut command = Command::new(PathBuf::from(PROGRAM));
+    let directory = open_to_all(common.directory.as_deref())?;
+    let mut command = Command::new(PROGRAM);
     command
         .arg("redis")
         .arg("--data")

@@ -218,7 +218,10 @@ fn steps(from: f64, to: f64, about: u32) -> Vec<f64> {
     }
     let magnitude = 10_f64.powf(rough.log10().floor());
     let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
-    let factor = factors.iter().find(|factor| **factor * magnitude >= rough);
+    // Rather a few more than too few.
+    let factor = factors
+        .iter()
+        .find(|factor| **factor * magnitude >= 0.75 * rough);
     let step = factor.unwrap_or(&10.0) * magnitude;
     let first = (from / step).ceil() as i64;
     let last = (to / step + 1e-9).floor() as i64;

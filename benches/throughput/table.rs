@@ -28,7 +28,7 @@ const COLUMNS: [&str; 18] = [
 ];
 
 /// The medians, or each round.
-pub(crate) fn print(measured: &[Measured], each: bool) {
+pub(crate) fn print(measured: &[Measured], each: bool, driving_threads: usize) {
     let mut table = plain();
     table.set_header(COLUMNS);
     if each {
@@ -53,7 +53,7 @@ pub(crate) fn print(measured: &[Measured], each: bool) {
     }
     println!("{table}");
     for one in measured {
-        for doubt in doubts(&one.figures) {
+        for doubt in doubts(&one.figures, driving_threads) {
             eprintln!(
                 "{} ({}, round {}): {doubt}",
                 one.name,
@@ -107,14 +107,18 @@ fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -
 }
 
 /// Why a figure may say more of the generator than of the server.
-pub(crate) fn doubts(figures: &Figures) -> Vec<String> {
+fn doubts(figures: &Figures, driving_threads: usize) -> Vec<String> {
     const LAG_MAX: u32 = 1_000;
+    const BUSY: f64 = 0.9;
     let mut doubts = Vec::new();
     if figures.lag() > LAG_MAX {
         doubts.push(format!(
             "the generator was late itself, by {} µs at p99: latencies hold that too",
             figures.lag()
         ));
+    }
+    if figures.driver_share() > BUSY * driving_threads as f64 {
+        doubts.push("the generator had no time left: give it more --generators".to_owned());
     }
     if figures.unsent > 0 {
         doubts.push(format!(
