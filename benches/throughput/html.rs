@@ -217,6 +217,12 @@ fn points(rows: &Value, x: &str, y: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// The rows with the closed loops first: where there are more than can be shown, these are.
+fn closed_first(medians: &[Value]) -> impl Iterator<Item = &Value> {
+    let of = |mode: &'static str| medians.iter().filter(move |row| row["mode"] == mode);
+    of("closed").chain(of("open"))
+}
+
 /// A line for each of the first rows: more than there are colours nobody can tell apart.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Value>,
@@ -238,9 +244,8 @@ fn lines<'a>(
 
 fn over_time(medians: &[Value]) -> String {
     let of = |row: &Value| points(&row["series"], "at", "perSecond");
-    let rows = medians
-        .iter()
-        .filter(|row| row["series"].as_array().is_some_and(|s| s.len() > 2));
+    let rows =
+        closed_first(medians).filter(|row| row["series"].as_array().is_some_and(|s| s.len() > 2));
     Plot {
         title: "Throughput over time".to_owned(),
         note: "Good answers a second, in each part of the run in the middle.".to_owned(),
@@ -271,7 +276,7 @@ fn latencies(medians: &[Value]) -> String {
             .map(|(_, x, shown)| (*x, (*shown).to_owned()))
             .collect(),
         shown: time,
-        lines: lines(medians.iter(), medians, of, true),
+        lines: lines(closed_first(medians), medians, of, true),
     }
     .figure()
 }

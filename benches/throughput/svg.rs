@@ -8,7 +8,7 @@ pub(crate) const COLOURS: usize = 8;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 68.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 30.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 
@@ -58,6 +58,9 @@ impl Plot {
             xs().fold(f64::INFINITY, f64::min),
             xs().fold(f64::MIN, f64::max),
         );
+        // An axis of numbers begins at nothing, where that is not far away.
+        let near = self.marks.is_empty() && from > 0.0 && from < 0.5 * to;
+        let from = if near { 0.0 } else { from };
         let highest = points().map(|(_, y)| *y).fold(0.0, f64::max);
         let lowest = points()
             .map(|(_, y)| *y)
