@@ -126,7 +126,7 @@ fn speed(medians: &[Value]) -> String {
         let of = |name: &str| row[name].as_f64();
         let micros = |name: &str| row["micros"][name].as_f64().map(time).unwrap_or_default();
         let rate = of("perSecond").unwrap_or_default();
-        let ratio = of("ofFirst")
+        let ratio = of("ratio")
             .map(|share| format!("{share:.2}"))
             .unwrap_or_default();
         let shed = of("shed").unwrap_or_default();
@@ -176,7 +176,7 @@ fn speed(medians: &[Value]) -> String {
         "",
         "per second",
         "least–most",
-        "of first",
+        "ratio",
         "p50",
         "p99",
         "p99.9",

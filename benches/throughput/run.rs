@@ -27,12 +27,25 @@ impl Subject {
             Self::Redis(form) => format!("redis, {}", form.name()),
         }
     }
+
+    /// What its rate is compared with: that of the first subject, that of a peer with ours of the
+    /// same form.
+    fn reference(&self, subjects: &[Self]) -> usize {
+        let form = match self {
+            Self::Ours(Workload::Postgres(form)) | Self::Redis(form) => Some(*form),
+            Self::Ours(_) => None,
+        };
+        let same = |other: &Self| matches!(other, Self::Ours(workload) if form.is_some() && Form::of(*workload) == form);
+        subjects.iter().position(same).unwrap_or(0)
+    }
 }
 
 /// One load on one subject in one round.
 pub(crate) struct Measured {
     /// Which subject, as counted in the order asked for.
     pub(crate) subject: usize,
+    /// The subject that its rate is compared with.
+    reference: usize,
     pub(crate) name: String,
     /// How the load was given: `closed`, or the rate.
     pub(crate) load: String,
@@ -51,8 +64,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) rounds: usize,
     /// The lowest and highest rate.
     pub(crate) range: (f64, f64),
-    /// The rate as a share of the first subject's in the same round, in the median.
-    pub(crate) of_first: Option<f64>,
+    /// The rate as a share of the reference's in the same round, in the median.
+    pub(crate) ratio: Option<f64>,
 }
 
 /// Measures all subjects as often as there are rounds.
@@ -70,6 +83,7 @@ pub(crate) fn all(subjects: &[Subject], common: &Common) -> Result<Vec<Measured>
             let mut keep = |(load, order, figures, resident)| {
                 measured.push(Measured {
                     subject: index,
+                    reference: subject.reference(subjects),
                     name: subject.name(),
                     load,
                     order,
@@ -214,7 +228,7 @@ fn summary<'a>(mut rounds: Vec<&'a Measured>, measured: &[Measured]) -> Summary<
         .iter()
         .filter_map(|one| {
             let first = measured.iter().find(|other| {
-                other.subject == 0 && other.round == one.round && other.load == one.load
+                other.subject == one.reference && other.round == one.round && other.load == one.load
             });
             Some(one.figures.per_second() / first?.figures.per_second())
         })
@@ -235,7 +249,7 @@ fn summary<'a>(mut rounds: Vec<&'a Measured>, measured: &[Measured]) -> Summary<
         median: rounds[middle],
         rounds: rounds.len(),
         range,
-        of_first: (!ratios.is_empty()).then(|| median(&ratios)),
+        ratio: (!ratios.is_empty()).then(|| median(&ratios)),
     }
 }
 
@@ -255,7 +269,7 @@ pub(crate) fn json(measured: &[Measured]) -> Value {
         median["rounds"] = json!(summary.rounds);
         median["perSecondLeast"] = json!(summary.range.0);
         median["perSecondMost"] = json!(summary.range.1);
-        median["ofFirst"] = json!(summary.of_first);
+        median["ratio"] = json!(summary.ratio);
         median
     });
     json!({"medians": medians.collect::<Vec<_>>(), "rounds": rounds})

@@ -12,7 +12,7 @@ const COLUMNS: [&str; 18] = [
     "rounds",
     "per second",
     "least–most",
-    "of first",
+    "ratio",
     "p50 µs",
     "p99 µs",
     "p99.9 µs",
@@ -41,11 +41,11 @@ pub(crate) fn print(measured: &[Measured], each: bool, driving_threads: usize) {
             median,
             rounds,
             range,
-            of_first,
+            ratio,
         } in summaries(measured)
         {
             let range = format!("{:.0}–{:.0}", range.0, range.1);
-            table.add_row(cells(median, rounds.to_string(), range, of_first));
+            table.add_row(cells(median, rounds.to_string(), range, ratio));
         }
     }
     for column in table.column_iter_mut().skip(2) {
@@ -70,7 +70,7 @@ fn plain() -> Table {
     table
 }
 
-fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -> Vec<String> {
+fn cells(one: &Measured, rounds: String, range: String, ratio: Option<f64>) -> Vec<String> {
     let figures = &one.figures;
     let seconds = figures.elapsed.as_secs_f64();
     let (user, system) = figures.server_micros();
@@ -85,9 +85,7 @@ fn cells(one: &Measured, rounds: String, range: String, of_first: Option<f64>) -
         rounds,
         format!("{:.0}", figures.per_second()),
         range,
-        of_first
-            .map(|share| format!("{share:.2}"))
-            .unwrap_or_default(),
+        ratio.map(|share| format!("{share:.2}")).unwrap_or_default(),
         micros(0.50),
         micros(0.99),
         micros(0.999),
