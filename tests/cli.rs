@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["serve"],
     &["token"],
@@ -20,6 +20,15 @@ const COMMANDS: [&[&str]; 8] = [
     &["facts", "load"],
     &["facts", "template"],
     &["verify"],
+    &["backup"],
+    &["recover"],
+    &["restore"],
+    &["compact"],
+    &["inspect"],
+    &["inspect", "records"],
+    &["inspect", "resource"],
+    &["inspect", "keys"],
+    &["inspect", "counts"],
 ];
 
 #[test]
@@ -77,6 +86,10 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         &["serve", "--demo", "--jwks", "x"],
         &["serve", "--demo", "--tls-cert", "x"],
         &["serve", "--demo", "--unknown"],
+        &["serve", "--demo", "--idempotency-retention", "soon"],
+        &["serve", "--demo", "--idempotency-retention", "10ms"],
+        &["serve", "--demo", "--snapshot-interval", "-1"],
+        &["compact"],
         &["token", "--sub", "s", "--actor-kind", "mother"],
         &["token", "--key", "k", "--sub", "s", "--actor-kind", "queen"],
         &["token", "--key", "k", "--actor-kind", "mother"],
@@ -108,6 +121,13 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         ],
         &["verify"],
         &["verify", "--data"],
+        &["inspect"],
+        &["inspect", "records"],
+        &["inspect", "records", "--data", "d", "--operation", "fly"],
+        &["inspect", "records", "--data", "d", "--since", "yesterday"],
+        &["inspect", "records", "--data", "d", "--resource", "branch"],
+        &["inspect", "resource", "dragon", "1", "--data", "d"],
+        &["inspect", "resource", "branch", "--data", "d"],
     ] {
         let output = carebook()
             .args(arguments)

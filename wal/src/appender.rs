@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::error::Error;
+use crate::error::{BoxError, Error, UpkeepError};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
 use crate::log::{Log, Options};
 use crate::reader::Reader;
-use crate::segment::{Maker, Prepared, Retired};
-use crate::storage::Lock;
+use crate::segment::{self, Compacted, Maker, Prepared, Removable, Retired};
+use crate::snapshot::{Finished, SnapshotInfo, SnapshotWriter};
+use crate::storage::{Lock, Storage};
+use crate::survey::Record;
 use crate::writer::Writer;
 
 /// How often the free space is looked at, and again when it was too little.
@@ -97,6 +99,10 @@ struct Shared {
     queued_bytes: AtomicUsize,
     batches: AtomicU64,
     batch_nanos: AtomicU64,
+    /// Bytes of the records since the newest snapshot began.
+    log_bytes: AtomicU64,
+    /// One upkeep at a time.
+    upkeep: Mutex<()>,
     stopping: AtomicBool,
     helper_failed: AtomicBool,
     room: Room,
@@ -123,7 +129,25 @@ struct Depot {
     /// The disk has no space for another segment.
     blocked: bool,
     failure: Option<Error>,
+    /// What the helper thread is asked to do with the manifest.
+    request: Option<Request>,
+    done: Option<Result<Done, Error>>,
     stop: bool,
+    /// The helper thread does nothing any more.
+    ended: bool,
+}
+
+/// A change of the manifest that only the helper thread can make.
+enum Request {
+    Install(Box<Finished>),
+    Removable,
+    Forget(Vec<Removable>),
+}
+
+enum Done {
+    Installed(SnapshotInfo),
+    Removable(Vec<Removable>),
+    Forgotten(Compacted),
 }
 
 /// Whether records can be taken without running into a full disk.
@@ -155,6 +179,7 @@ impl Appender {
             reader,
             writer,
             maker,
+            log_bytes,
             ..
         } = log;
         let last = writer.next() - 1;
@@ -174,7 +199,10 @@ impl Appender {
                 unused: Vec::new(),
                 blocked: false,
                 failure: None,
+                request: None,
+                done: None,
                 stop: false,
+                ended: false,
             }),
             exchange: Condvar::new(),
             durable: AtomicU64::new(last),
@@ -182,6 +210,8 @@ impl Appender {
             queued_bytes: AtomicUsize::new(0),
             batches: AtomicU64::new(0),
             batch_nanos: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(log_bytes),
+            upkeep: Mutex::new(()),
             stopping: AtomicBool::new(false),
             helper_failed: AtomicBool::new(false),
             room: Room {
@@ -263,8 +293,8 @@ impl Appender {
         self.shared.room.available()
     }
 
-    /// The record at a position; `None` when it is not durable yet, or no
-    /// longer there.
+    /// The record at a position, or what the newest snapshot kept of it when the
+    /// log no longer has it; `None` when it is not durable yet, or was not kept.
     ///
     /// # Errors
     /// [`Error::Damaged`] when its bytes have changed, [`Error::Io`].
@@ -273,6 +303,118 @@ impl Appender {
             return Ok(None);
         }
         self.shared.reader.read(position)
+    }
+
+    /// Bytes of the records that were written since the newest snapshot began.
+    pub fn log_bytes_since_snapshot(&self) -> u64 {
+        self.shared.log_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The snapshots there are, newest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.shared.reader.snapshots()
+    }
+
+    /// Begins a snapshot that covers every record up to a durable position.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing.
+    ///
+    /// # Panics
+    /// When the position is not durable, or below what a snapshot covers.
+    pub fn begin_snapshot(&self, covers: u64) -> Result<SnapshotWriter, Error> {
+        assert!(
+            covers <= self.durable(),
+            "a snapshot covers what is durable"
+        );
+        let log_bytes = self.log_bytes_since_snapshot();
+        self.shared.reader.begin_snapshot(covers, log_bytes)
+    }
+
+    /// Makes a snapshot the newest one: waits until `upto`, the last position of
+    /// which anything is in it, is durable, syncs it, reads it back, gives it
+    /// its name and lists it; the oldest of three is removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
+    /// log has failed or was shut down.
+    pub fn install(&self, writer: SnapshotWriter, upto: u64) -> Result<SnapshotInfo, Error> {
+        let shared = &self.shared;
+        while self.durable() < upto {
+            if let Some(reason) = shared.queue.lock().closed.clone() {
+                return Err(Error::Stopped { reason });
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _alone = shared.upkeep.lock();
+        let finished = writer.finish(upto)?;
+        let log_bytes = finished.log_bytes;
+        match self.ask(Request::Install(Box::new(finished)))? {
+            Done::Installed(info) => {
+                shared.log_bytes.fetch_sub(log_bytes, Ordering::Relaxed);
+                Ok(info)
+            }
+            _ => unreachable!("each request has its own answer"),
+        }
+    }
+
+    /// Removes the segments that the older snapshot covers, or moves them to
+    /// the archive. Interrupted anywhere, it can be done again.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
+    /// log has failed or was shut down.
+    pub fn compact(&self, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
+        let shared = &self.shared;
+        let _alone = shared.upkeep.lock();
+        let Done::Removable(segments) = self.ask(Request::Removable)? else {
+            unreachable!("each request has its own answer");
+        };
+        // What takes long is done here: commits may wait for the helper thread.
+        let storage = shared.reader.storage();
+        if let Some(archive) = archive {
+            segment::keep_in(storage, archive, &segments)?;
+        }
+        let Done::Forgotten(compacted) = self.ask(Request::Forget(segments.clone()))? else {
+            unreachable!("each request has its own answer");
+        };
+        segment::remove(storage, &segments);
+        Ok(compacted)
+    }
+
+    /// Shows, in order, what the newest snapshot kept and the log's records
+    /// after what it covers, up to a durable position. Not to be called while
+    /// another thread compacts.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
+    pub fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        self.shared.reader.history(upto.min(self.durable()), visit)
+    }
+
+    /// Has the helper thread do something.
+    fn ask(&self, request: Request) -> Result<Done, Error> {
+        let shared = &self.shared;
+        let mut depot = shared.depot.lock();
+        depot.done = None;
+        depot.request = Some(request);
+        shared.exchange.notify_all();
+        loop {
+            if let Some(done) = depot.done.take() {
+                return done;
+            }
+            if depot.ended {
+                depot.request = None;
+                return Err(Error::Stopped {
+                    reason: "the log has ended".into(),
+                });
+            }
+            shared.exchange.wait(&mut depot);
+        }
     }
 
     /// Takes no more records, writes what is queued, seals the log, ends the
@@ -505,6 +647,9 @@ impl Journal {
             let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.shared.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
+            self.shared
+                .log_bytes
+                .fetch_add(to_u64(batch.payload_bytes()), Ordering::Relaxed);
             let left = self.writer.left();
             self.shared.room.left.store(left, Ordering::Relaxed);
             self.shared
@@ -559,8 +704,19 @@ struct Helper {
 }
 
 impl Helper {
+    fn carry_out(&mut self, request: Request) -> Result<Done, UpkeepError> {
+        let reader = &self.shared.reader;
+        Ok(match request {
+            Request::Install(finished) => Done::Installed(self.maker.install(*finished, reader)?),
+            Request::Removable => Done::Removable(self.maker.removable()),
+            Request::Forget(segments) => Done::Forgotten(self.maker.forget(&segments, reader)?),
+        })
+    }
+
     fn run(mut self) {
         let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
+        self.shared.depot.lock().ended = true;
+        self.shared.exchange.notify_all();
         let failure = match ended {
             Ok(Ok(())) => return,
             Ok(Err(error)) => Some(error),
@@ -585,6 +741,23 @@ impl Helper {
             }
             for retired in depot.retired.drain(..) {
                 self.maker.retire(retired);
+            }
+            if let Some(request) = depot.request.take() {
+                drop(depot);
+                let (done, failure) = match self.carry_out(request) {
+                    Ok(done) => (Ok(done), None),
+                    Err(UpkeepError::Passing(error)) => (Err(error), None),
+                    Err(UpkeepError::Final(error)) => {
+                        let reason = error.to_string().into();
+                        (Err(Error::Stopped { reason }), Some(error.into_final()))
+                    }
+                };
+                shared.depot.lock().done = Some(done);
+                shared.exchange.notify_all();
+                match failure {
+                    Some(error) => return Err(error),
+                    None => continue,
+                }
             }
             let wanted = depot.wanted;
             let too_small = depot
@@ -619,7 +792,8 @@ impl Helper {
                 (Some(ready), Some(frame)) => ready.fits(frame),
                 (Some(_), None) => true,
             };
-            if !depot.stop && depot.retired.is_empty() && fitting(&depot) {
+            let asked = depot.request.is_some();
+            if !depot.stop && !asked && depot.retired.is_empty() && fitting(&depot) {
                 let low = depot.blocked || shared.room.low.load(Ordering::Relaxed);
                 shared
                     .exchange

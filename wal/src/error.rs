@@ -94,6 +94,27 @@ impl Error {
     }
 }
 
+/// Why an upkeep of the log (a snapshot installed, segments removed) did not happen.
+pub(crate) enum UpkeepError {
+    /// Nothing has changed: the log goes on, and the upkeep can be tried again.
+    Passing(Error),
+    /// Nobody can say which manifest is in force: the log must not go on.
+    Final(Error),
+}
+
+impl UpkeepError {
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Passing(_))
+    }
+
+    pub(crate) fn into_inner(self) -> Error {
+        match self {
+            Self::Passing(error) => error,
+            Self::Final(error) => error.into_final(),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -26,8 +26,16 @@
 //! The first position and the chain digest at the start are in the first frame
 //! (see `frame`), because a segment is made before they are known.
 
-/// The version of the format that is written; all versions up to it are read.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest version of the format of any file; all versions up to it are read.
+pub const FORMAT_VERSION: u32 = 2;
+/// The version of a segment.
+pub(crate) const SEGMENT_VERSION: u32 = 1;
+/// The version of a snapshot.
+pub(crate) const SNAPSHOT_VERSION: u32 = 1;
+/// The version of a manifest that lists no snapshots.
+pub(crate) const MANIFEST_VERSION_PLAIN: u32 = 1;
+/// The version of a manifest that lists snapshots.
+pub(crate) const MANIFEST_VERSION: u32 = 2;
 
 /// The largest record, in bytes.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;
@@ -39,11 +47,16 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 
 const SEGMENT_PREFIX: &str = "segment-";
 const SEGMENT_SUFFIX: &str = ".log";
+const SNAPSHOT_PREFIX: &str = "snapshot-";
+const SNAPSHOT_SUFFIX: &str = ".snap";
+/// What a snapshot that cannot be read is renamed to.
+const BAD_SUFFIX: &str = ".bad";
 const TEMP_SUFFIX: &str = ".new";
 const NUMBER_DIGITS: usize = 16;
 
 pub(crate) const MANIFEST_MAGIC: [u8; 8] = *b"walmanif";
 const SEGMENT_MAGIC: [u8; 8] = *b"walsegmt";
+pub(crate) const SNAPSHOT_MAGIC: [u8; 8] = *b"walsnaps";
 
 /// Bytes that begin every file.
 pub(crate) const PRELUDE: usize = 16;
@@ -79,12 +92,44 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
     (segment_name(number) == name).then_some(number)
 }
 
+/// `snapshot-0000000000000003.snap`
+pub(crate) fn snapshot_name(number: u64) -> String {
+    format!(
+        "{SNAPSHOT_PREFIX}{number:0width$}{SNAPSHOT_SUFFIX}",
+        width = NUMBER_DIGITS
+    )
+}
+
+/// The name a snapshot has until it is complete and checked.
+pub(crate) fn snapshot_temp_name(number: u64) -> String {
+    format!("{}{TEMP_SUFFIX}", snapshot_name(number))
+}
+
+/// The name of a snapshot that could not be read, which is kept for people to look at.
+pub(crate) fn snapshot_bad_name(number: u64) -> String {
+    format!("{}{BAD_SUFFIX}", snapshot_name(number))
+}
+
+/// What a file is renamed to that a recovery gives up; `copy` counts up when a name is taken.
+pub(crate) fn given_up_name(name: &str, copy: u32) -> String {
+    format!("{name}.given-up.{copy}")
+}
+
+/// The number in a snapshot's name; `None` for every other file.
+pub(crate) fn parse_snapshot_name(name: &str) -> Option<u64> {
+    let digits = name
+        .strip_prefix(SNAPSHOT_PREFIX)?
+        .strip_suffix(SNAPSHOT_SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (snapshot_name(number) == name).then_some(number)
+}
+
 /// Whether a file is what a crash leaves of something unfinished.
 pub(crate) fn is_temp_name(name: &str) -> bool {
     name == MANIFEST_TEMP
-        || name
-            .strip_suffix(TEMP_SUFFIX)
-            .is_some_and(|rest| parse_segment_name(rest).is_some())
+        || name.strip_suffix(TEMP_SUFFIX).is_some_and(|rest| {
+            parse_segment_name(rest).is_some() || parse_snapshot_name(rest).is_some()
+        })
 }
 
 /// Where the bytes of a torn tail are kept; `copy` counts up when a name is taken.
@@ -121,10 +166,10 @@ pub(crate) enum Prelude {
     Damaged(&'static str),
 }
 
-pub(crate) fn prelude(magic: &[u8; 8]) -> [u8; PRELUDE] {
+pub(crate) fn prelude(magic: &[u8; 8], version: u32) -> [u8; PRELUDE] {
     let mut bytes = [0; PRELUDE];
     bytes[..8].copy_from_slice(magic);
-    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let crc = crc32fast::hash(&bytes[..12]);
     bytes[12..].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -163,7 +208,7 @@ impl SegmentHeader {
     /// The whole header block.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut block = vec![0; to_usize(FIRST_FRAME)];
-        block[..PRELUDE].copy_from_slice(&prelude(&SEGMENT_MAGIC));
+        block[..PRELUDE].copy_from_slice(&prelude(&SEGMENT_MAGIC, SEGMENT_VERSION));
         block[16..32].copy_from_slice(&self.log);
         block[32..40].copy_from_slice(&self.epoch.to_le_bytes());
         block[40..48].copy_from_slice(&self.number.to_le_bytes());
@@ -176,7 +221,7 @@ impl SegmentHeader {
     pub(crate) fn parse(block: &[u8]) -> HeaderFound {
         match parse_prelude(block, &SEGMENT_MAGIC) {
             Prelude::Damaged(what) => return HeaderFound::Damaged { offset: 0, what },
-            Prelude::Version(FORMAT_VERSION) => {}
+            Prelude::Version(SEGMENT_VERSION) => {}
             Prelude::Version(other) => return HeaderFound::Unsupported(other),
         }
         if block.len() < to_usize(FIRST_FRAME) {

@@ -40,19 +40,26 @@
 //! The tour: [`storage`] is all that touches files; `format`, `frame` and
 //! `manifest` say what the bytes are; `survey` reads a log and says what it
 //! found, `recovery` decides what that means and carries it out; `segment`
-//! makes segments, `writer` fills them, `reader` finds one record again;
+//! makes segments, `writer` fills them, `reader` finds one record again, and
+//! [`live`] reads a log beside the process that writes it;
 //! `log` puts these together for one thread, `appender` for many.
 
 mod appender;
+mod backup;
 mod error;
 mod format;
 mod frame;
+pub mod live;
 mod lock;
 mod log;
 mod manifest;
 mod reader;
+mod rebuild;
 mod recovery;
+mod restore;
+mod salvage;
 mod segment;
+mod snapshot;
 pub mod storage;
 mod survey;
 mod verify;
@@ -63,9 +70,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use appender::{Appender, Batches, Events, Failed, Sequence};
+pub use backup::{Backup, backup};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Options};
+pub use restore::{records, restore};
+pub use salvage::{Damage, GivenUp, Salvage, WayOut};
+pub use segment::Compacted;
+pub use snapshot::{BadSnapshot, SnapshotInfo, SnapshotWriter};
 pub use survey::{Record, Report, TornTail, Visitor};
 pub use verify::verify;
 

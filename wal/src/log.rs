@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::appender::{Appender, Events};
-use crate::error::Error;
-use crate::format::RECORD_BYTES_MAX;
+use crate::error::{BoxError, Error};
+use crate::format::{self, RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
 use crate::lock;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Snapshot};
 use crate::reader::{Index, Reader};
 use crate::recovery;
-use crate::segment::Maker;
+use crate::segment::{Compacted, Maker};
+use crate::snapshot::{self, BadSnapshot, Kept, Shown, SnapshotInfo, SnapshotWriter};
 use crate::storage::{Lock, Storage};
-use crate::survey::{self, Report, Survey, TornTail, Visitor};
+use crate::survey::{self, Record, Report, Survey, TornTail, Visitor};
 use crate::verify::no_manifest;
 use crate::writer::Writer;
 
@@ -60,6 +61,8 @@ pub struct Log {
     pub(crate) reader: Arc<Reader>,
     pub(crate) writer: Writer,
     pub(crate) maker: Maker,
+    /// Bytes of the records since the snapshot.
+    pub(crate) log_bytes: u64,
     failed: bool,
 }
 
@@ -86,16 +89,32 @@ impl Log {
             Some(manifest) => manifest,
             None => create(storage.as_ref(), &options)?,
         };
+        let begun = begin(storage.as_ref(), &manifest, visitor)?;
         let mut index = Index::new();
-        let survey = survey::survey(storage.as_ref(), &manifest, visitor, &mut index)?;
+        let covered = begun.covered();
+        let survey = survey::survey(storage.as_ref(), &manifest, covered, visitor, &mut index)?;
         recovery::judge(&survey)?;
-        let (manifest, torn) = recovery::carry_out(storage.as_ref(), manifest, &survey)?;
+        visitor.end().map_err(|source| Error::Visitor {
+            position: survey.next - 1,
+            source,
+        })?;
+        let (manifest, torn) =
+            recovery::carry_out(storage.as_ref(), manifest, &survey, &begun.bad)?;
         let report = Report {
             created,
-            ..report(&manifest, &survey, torn)
+            ..report(&manifest, &survey, torn, &begun)
         };
 
-        let reader = Arc::new(Reader::new(Arc::clone(&storage), &manifest.log, index));
+        let first = manifest.first_position;
+        let reader = Reader::new(
+            Arc::clone(&storage),
+            &manifest.log,
+            index,
+            first,
+            begun.kept,
+        );
+        reader.set_snapshots(report.snapshots.clone());
+        let reader = Arc::new(reader);
         let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
         let mut maker = Maker::new(storage, manifest, min, max);
         let segment = maker
@@ -116,6 +135,7 @@ impl Log {
                 reader,
                 writer,
                 maker,
+                log_bytes: survey.shown_bytes,
                 failed: false,
             },
             report,
@@ -161,9 +181,84 @@ impl Log {
                 Err(unused) => self.maker.give_up(&unused),
             }
         }
+        self.log_bytes += to_u64(batch.payload_bytes());
         let done = self.writer.commit(batch);
         self.failed = done.is_err();
         done
+    }
+
+    /// Begins a snapshot that covers every record up to a position.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing.
+    ///
+    /// # Panics
+    /// When the position is above the last one, or below what a snapshot covers.
+    pub fn begin_snapshot(&self, covers: u64) -> Result<SnapshotWriter, Error> {
+        assert!(
+            covers <= self.last_position(),
+            "a snapshot covers what was appended"
+        );
+        self.reader.begin_snapshot(covers, self.log_bytes)
+    }
+
+    /// Makes a snapshot the newest one: syncs it, reads it back, gives it its
+    /// name and lists it; the oldest of three is removed. `upto` is the last
+    /// position of which anything is in it.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: before the snapshot is given its name, that harms nothing;
+    /// afterwards the log has failed ([`Error::Stopped`]).
+    pub fn install(&mut self, writer: SnapshotWriter, upto: u64) -> Result<SnapshotInfo, Error> {
+        self.alive()?;
+        assert!(
+            upto <= self.last_position(),
+            "a snapshot never holds what is not durable"
+        );
+        let finished = writer.finish(upto)?;
+        let log_bytes = finished.log_bytes;
+        match self.maker.install(finished, &self.reader) {
+            Ok(info) => {
+                self.log_bytes -= log_bytes;
+                Ok(info)
+            }
+            Err(error) => {
+                self.failed = !error.is_passing();
+                Err(error.into_inner())
+            }
+        }
+    }
+
+    /// Removes the segments that the older snapshot covers, or moves them to
+    /// the archive.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: when the manifest cannot be replaced, the log has failed
+    /// ([`Error::Stopped`]); all others pass, and the call can be repeated.
+    pub fn compact(&mut self, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
+        self.alive()?;
+        self.maker.compact(archive, &self.reader).map_err(|error| {
+            self.failed = !error.is_passing();
+            error.into_inner()
+        })
+    }
+
+    /// The snapshots there are, newest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.reader.snapshots()
+    }
+
+    /// Shows, in order, what the newest snapshot kept and the log's records
+    /// after what it covers, up to a position.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
+    pub fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        self.reader.history(upto.min(self.last_position()), visit)
     }
 
     /// Writes a seal, after which the last batch cannot be taken for an
@@ -184,7 +279,8 @@ impl Log {
         self.writer.next() - 1
     }
 
-    /// The record at a position; `None` when there is none, or no longer.
+    /// The record at a position, or what the newest snapshot kept of it when the
+    /// log no longer has it; `None` when there is neither.
     ///
     /// # Errors
     /// [`Error::Damaged`] when its bytes have changed, [`Error::Io`].
@@ -228,7 +324,87 @@ fn create(storage: &dyn Storage, options: &Options) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
-pub(crate) fn report(manifest: &Manifest, survey: &Survey, torn: Vec<TornTail>) -> Report {
+/// What was shown before the first record.
+pub(crate) struct Begun {
+    pub(crate) used: Option<Snapshot>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) bad: Vec<BadSnapshot>,
+}
+
+impl Begun {
+    /// Every record up to here was shown in a snapshot.
+    pub(crate) fn covered(&self) -> u64 {
+        self.used.map_or(0, |used| used.covers)
+    }
+}
+
+/// Shows the newest snapshot that can be read; without one, the log must begin
+/// with its first record.
+pub(crate) fn begin(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    visitor: &mut dyn Visitor,
+) -> Result<Begun, Error> {
+    let mut bad = Vec::new();
+    for listed in manifest.snapshots.iter().rev() {
+        let name = format::snapshot_name(listed.number);
+        let (offset, what) = match snapshot::show(storage, &name, &manifest.log, listed, visitor) {
+            Ok(Shown::Whole(kept)) => {
+                return Ok(Begun {
+                    used: Some(*listed),
+                    kept: Some(kept),
+                    bad,
+                });
+            }
+            Ok(Shown::Bad { offset, what }) => (offset, what),
+            Err(Error::Visitor { source, .. }) => (0, source.to_string()),
+            Err(error) => return Err(error),
+        };
+        bad.push(BadSnapshot {
+            number: listed.number,
+            file: storage.describe(&name),
+            offset,
+            what,
+        });
+    }
+    if manifest.first_position > 1 {
+        return Err(match bad.first() {
+            Some(BadSnapshot {
+                file, offset, what, ..
+            }) => Error::Damaged {
+                file: file.clone(),
+                offset: *offset,
+                position: None,
+                what: format!(
+                    "{what}; no other snapshot can be read, and the log begins only at position {}",
+                    manifest.first_position
+                ),
+            },
+            None => Error::Damaged {
+                file: storage.describe(format::MANIFEST),
+                offset: 56,
+                position: Some(1),
+                what: "the log does not begin with its first record, and there is no snapshot"
+                    .to_owned(),
+            },
+        });
+    }
+    if !bad.is_empty() {
+        visitor.reset();
+    }
+    Ok(Begun {
+        used: None,
+        kept: None,
+        bad,
+    })
+}
+
+pub(crate) fn report(
+    manifest: &Manifest,
+    survey: &Survey,
+    torn: Vec<TornTail>,
+    begun: &Begun,
+) -> Report {
     Report {
         log_id: manifest.log,
         created: false,
@@ -240,5 +416,13 @@ pub(crate) fn report(manifest: &Manifest, survey: &Survey, torn: Vec<TornTail>) 
         bytes: survey.bytes,
         durable_mark: survey.mark,
         torn,
+        snapshot: begun.used.as_ref().map(SnapshotInfo::from),
+        snapshots: manifest
+            .snapshots
+            .iter()
+            .rev()
+            .map(SnapshotInfo::from)
+            .collect(),
+        bad_snapshots: begun.bad.clone(),
     }
 }

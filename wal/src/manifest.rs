@@ -10,9 +10,10 @@
 //! | 48 | 8 | number of the next segment |
 //! | 56 | 8 | first live position: 1 until a compaction removes segments |
 //! | 64 | 16 | chain digest before the first live position |
-//! | 80 | 4 | zeros |
+//! | 80 | 4 | snapshots, two at most (version 1: zeros) |
 //! | 84 | 4 | segments |
 //! | 88 | 64 each | segments, see below |
+//! | … | 48 each | snapshots, see below |
 //! | … | 16 | first 128 bits of BLAKE3 of all bytes before |
 //! | … | 4 | CRC32 of all bytes before |
 //!
@@ -29,21 +30,37 @@
 //! | 40 | 8 | sealed: last position (one less than the first, when it has no records) |
 //! | 48 | 16 | sealed: chain digest after the last frame |
 //!
-//! An open segment has zeros there. Names of snapshots will follow the segments
-//! in a later version.
+//! An open segment has zeros there.
+//!
+//! A snapshot:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | number |
+//! | 8 | 8 | covers: every record up to this position is in it |
+//! | 16 | 8 | upto: the last position of which anything is in it |
+//! | 24 | 8 | length of the file |
+//! | 32 | 16 | chain digest of its last block |
+//!
+//! A manifest that lists no snapshots is written as version 1, which earlier
+//! releases read; one that does is version 2.
 
 use std::io;
 
 use crate::error::Error;
 use crate::format::{
-    self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, PRELUDE, Prelude,
-    get_16, get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
+    self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, MANIFEST_VERSION,
+    MANIFEST_VERSION_PLAIN, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero, to_u32, to_u64,
+    to_usize,
 };
 use crate::storage::{Storage, write_all_at};
 
 const HEAD: usize = 88;
 const ENTRY: usize = 64;
+const SNAPSHOT_ENTRY: usize = 48;
 const TAIL: usize = 20;
+/// How many snapshots are kept.
+pub(crate) const SNAPSHOTS_MAX: usize = 2;
 const OPEN: u32 = 1;
 const SEALED: u32 = 2;
 
@@ -67,6 +84,20 @@ pub(crate) struct Segment {
     pub(crate) seal: Option<Seal>,
 }
 
+/// One snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) number: u64,
+    /// Every record up to this position is in it.
+    pub(crate) covers: u64,
+    /// The last position of which anything is in it.
+    pub(crate) upto: u64,
+    /// Length of the file in bytes.
+    pub(crate) length: u64,
+    /// The digest of its last block.
+    pub(crate) chain: Chain,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) log: LogId,
@@ -76,6 +107,8 @@ pub(crate) struct Manifest {
     pub(crate) first_position: u64,
     pub(crate) first_chain: Chain,
     pub(crate) segments: Vec<Segment>,
+    /// Oldest first; two at most.
+    pub(crate) snapshots: Vec<Snapshot>,
 }
 
 impl Manifest {
@@ -89,12 +122,23 @@ impl Manifest {
             first_position: 1,
             first_chain: format::first_chain(&log),
             segments: Vec::new(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    fn version(&self) -> u32 {
+        if self.snapshots.is_empty() {
+            MANIFEST_VERSION_PLAIN
+        } else {
+            MANIFEST_VERSION
         }
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD + ENTRY * self.segments.len() + TAIL);
-        bytes.extend_from_slice(&format::prelude(&MANIFEST_MAGIC));
+        let (segments, snapshots) = (self.segments.len(), self.snapshots.len());
+        let length = HEAD + ENTRY * segments + SNAPSHOT_ENTRY * snapshots + TAIL;
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(&format::prelude(&MANIFEST_MAGIC, self.version()));
         bytes.extend_from_slice(&self.log);
         for number in [
             self.generation,
@@ -105,8 +149,8 @@ impl Manifest {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&self.first_chain);
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&to_u32(self.segments.len()).to_le_bytes());
+        bytes.extend_from_slice(&to_u32(snapshots).to_le_bytes());
+        bytes.extend_from_slice(&to_u32(segments).to_le_bytes());
         for segment in &self.segments {
             bytes.extend_from_slice(&segment.number.to_le_bytes());
             bytes.extend_from_slice(&segment.epoch.to_le_bytes());
@@ -124,6 +168,19 @@ impl Manifest {
             }
             bytes.extend_from_slice(&seal.chain);
         }
+        for snapshot in &self.snapshots {
+            let Snapshot {
+                number,
+                covers,
+                upto,
+                length,
+                chain,
+            } = snapshot;
+            for number in [number, covers, upto, length] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            bytes.extend_from_slice(chain);
+        }
         let digest = blake3::hash(&bytes);
         bytes.extend_from_slice(&digest.as_bytes()[..16]);
         let crc = crc32fast::hash(&bytes);
@@ -135,7 +192,7 @@ impl Manifest {
     fn parse(bytes: &[u8]) -> Result<Self, Bad> {
         match format::parse_prelude(bytes, &MANIFEST_MAGIC) {
             Prelude::Damaged(what) => return Err(Bad::Damaged(0, what)),
-            Prelude::Version(FORMAT_VERSION) => {}
+            Prelude::Version(MANIFEST_VERSION_PLAIN | MANIFEST_VERSION) => {}
             Prelude::Version(other) => return Err(Bad::Version(other)),
         }
         if bytes.len() < HEAD + TAIL {
@@ -149,8 +206,14 @@ impl Manifest {
         if blake3::hash(body).as_bytes()[..16] != *digest {
             return Err(Bad::Damaged(PRELUDE, "the manifest's digest is wrong"));
         }
+        let plain = get_u32(bytes, 8) == MANIFEST_VERSION_PLAIN;
+        let snapshots = to_usize(u64::from(get_u32(body, 80)));
         let count = to_usize(u64::from(get_u32(body, 84)));
-        if !is_zero(&body[80..84]) || body.len() - HEAD != count * ENTRY {
+        let entries = count * ENTRY;
+        if (snapshots == 0) != plain
+            || snapshots > SNAPSHOTS_MAX
+            || body.len() - HEAD != entries + snapshots * SNAPSHOT_ENTRY
+        {
             return Err(Bad::Damaged(
                 80,
                 "the manifest does not have the length it states",
@@ -164,8 +227,19 @@ impl Manifest {
             first_position: get_u64(body, 56),
             first_chain: get_16(body, 64),
             segments: Vec::with_capacity(count),
+            snapshots: Vec::with_capacity(snapshots),
         };
-        for (index, entry) in body[HEAD..].chunks_exact(ENTRY).enumerate() {
+        let (segments, snapshots) = body[HEAD..].split_at(entries);
+        for entry in snapshots.chunks_exact(SNAPSHOT_ENTRY) {
+            manifest.snapshots.push(Snapshot {
+                number: get_u64(entry, 0),
+                covers: get_u64(entry, 8),
+                upto: get_u64(entry, 16),
+                length: get_u64(entry, 24),
+                chain: get_16(entry, 32),
+            });
+        }
+        for (index, entry) in segments.chunks_exact(ENTRY).enumerate() {
             let seal = match get_u32(entry, 16) {
                 OPEN if is_zero(&entry[20..]) => None,
                 SEALED if is_zero(&entry[20..24]) => Some(Seal {
@@ -195,10 +269,24 @@ impl Manifest {
             .segments
             .iter()
             .all(|segment| segment.number < manifest.next_number);
-        if !rising || !below || manifest.first_position == 0 {
+        let snapshots_rise = manifest
+            .snapshots
+            .windows(2)
+            .all(|pair| pair[0].number < pair[1].number && pair[0].covers <= pair[1].covers);
+        let snapshots_reach = manifest.snapshots.iter().all(|snapshot| {
+            snapshot.covers <= snapshot.upto
+                && manifest.first_position <= snapshot.covers.saturating_add(1)
+        });
+        if manifest.first_position == 0 || !rising || !below {
             return Err(Bad::Damaged(
                 HEAD,
                 "the segments in the manifest are not in order",
+            ));
+        }
+        if !snapshots_rise || !snapshots_reach {
+            return Err(Bad::Damaged(
+                HEAD + entries,
+                "the snapshots in the manifest are not in order",
             ));
         }
         Ok(manifest)
@@ -294,13 +382,26 @@ mod tests {
             epoch: 2,
             seal: None,
         });
+        for number in [4, 6] {
+            manifest.snapshots.push(Snapshot {
+                number,
+                covers: number,
+                upto: number + 1,
+                length: 500,
+                chain: [9; 16],
+            });
+        }
         manifest
     }
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
-        let manifest = example();
+        let mut manifest = example();
         assert!(Manifest::parse(&manifest.encode()).is_ok_and(|found| found == manifest));
+        manifest.snapshots.clear();
+        let plain = manifest.encode();
+        assert_eq!(get_u32(&plain, 8), MANIFEST_VERSION_PLAIN);
+        assert!(Manifest::parse(&plain).is_ok_and(|found| found == manifest));
     }
 
     #[test]

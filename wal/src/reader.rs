@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::format::{self, LogId, to_usize};
 use crate::frame::{FrameHeader, HEADER, HeaderFound, KIND_DATA};
+use crate::segment::Removable;
+use crate::snapshot::{Kept, SnapshotInfo, SnapshotWriter};
 use crate::storage::{File, Storage};
-use crate::survey::Window;
+use crate::survey::{Record, Window};
 
 /// Bytes of log between two entries of the index, at least.
 const STRIDE: u64 = 32 << 10;
@@ -50,6 +53,10 @@ impl Index {
         }
     }
 
+    fn forget_before(&mut self, position: u64) {
+        self.entries.retain(|entry| entry.position >= position);
+    }
+
     fn before(&self, position: u64) -> Option<Entry> {
         let behind = self
             .entries
@@ -60,19 +67,78 @@ impl Index {
 
 pub(crate) struct Reader {
     storage: Arc<dyn Storage>,
+    log: LogId,
     seed: u32,
     index: RwLock<Index>,
     files: Mutex<HashMap<u64, Arc<dyn File>>>,
+    /// The first position that the log has.
+    first: AtomicU64,
+    /// What the newest snapshot keeps of records that the log may no longer have.
+    kept: RwLock<Option<Arc<Kept>>>,
+    /// Newest first.
+    snapshots: RwLock<Vec<SnapshotInfo>>,
 }
 
 impl Reader {
-    pub(crate) fn new(storage: Arc<dyn Storage>, log: &LogId, index: Index) -> Self {
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        log: &LogId,
+        index: Index,
+        first: u64,
+        kept: Option<Kept>,
+    ) -> Self {
         let seed = format::crc_seed(log);
         Self {
             storage,
+            log: *log,
             seed,
             index: RwLock::new(index),
             files: Mutex::new(HashMap::new()),
+            first: AtomicU64::new(first),
+            kept: RwLock::new(kept.map(Arc::new)),
+            snapshots: RwLock::default(),
+        }
+    }
+
+    /// Begins a snapshot, which gets the number after the newest one's.
+    pub(crate) fn begin_snapshot(
+        &self,
+        covers: u64,
+        log_bytes: u64,
+    ) -> Result<SnapshotWriter, Error> {
+        let newest = self.snapshots.read().first().copied();
+        assert!(
+            newest.is_none_or(|newest| newest.covers <= covers),
+            "snapshots cover more and more"
+        );
+        let number = newest.map_or(1, |newest| newest.number + 1);
+        let storage = Arc::clone(&self.storage);
+        SnapshotWriter::begin(storage, self.log, number, covers, log_bytes)
+    }
+
+    /// The snapshots there are, newest first.
+    pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.snapshots.read().clone()
+    }
+
+    /// Which snapshots there are, newest first.
+    pub(crate) fn set_snapshots(&self, snapshots: Vec<SnapshotInfo>) {
+        *self.snapshots.write() = snapshots;
+    }
+
+    /// A snapshot is the newest one from now on.
+    pub(crate) fn installed(&self, kept: Kept, snapshots: Vec<SnapshotInfo>) {
+        *self.kept.write() = Some(Arc::new(kept));
+        self.set_snapshots(snapshots);
+    }
+
+    /// The log begins at this position from now on.
+    pub(crate) fn forget_before(&self, position: u64, segments: &[Removable]) {
+        self.first.store(position, Ordering::Release);
+        self.index.write().forget_before(position);
+        let mut files = self.files.lock();
+        for segment in segments {
+            files.remove(&segment.number);
         }
     }
 
@@ -93,8 +159,105 @@ impl Reader {
         self.index.write().note(position, segment, offset);
     }
 
-    /// The record at a position that is durable; `None` before the first live one.
+    /// The record at a position that is durable, or what was kept of it.
     pub(crate) fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            let first = self.first.load(Ordering::Acquire);
+            if position < first {
+                let kept = self.kept.read().clone();
+                return kept.map_or(Ok(None), |kept| kept.read(position));
+            }
+            match self.read_in_log(position) {
+                // Its segment has been removed meanwhile.
+                Ok(None) | Err(Error::Io { .. }) if self.first.load(Ordering::Acquire) != first => {
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// Shows what the newest snapshot kept, and the log's records after what it
+    /// covers, up to a position that is durable. Nothing may be removed meanwhile.
+    pub(crate) fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        let mut visit = |record: Record<'_>| {
+            let position = record.position;
+            visit(record).map_err(|source| Error::Visitor { position, source })
+        };
+        let kept = self.kept.read().clone();
+        let mut next = self.first.load(Ordering::Acquire);
+        if let Some(kept) = kept {
+            kept.each(&mut |record| match record.position <= upto {
+                true => visit(record),
+                false => Ok(()),
+            })?;
+            next = kept.covers + 1;
+        }
+        while next <= upto {
+            next = self.scan(next, upto, &mut visit)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the records from a position to the end of its segment, or to
+    /// `upto`; gives the position after the last one.
+    fn scan(
+        &self,
+        from: u64,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let place = self.index.read().before(from);
+        let (segment, mut offset) = place.map_or((0, 0), |entry| (entry.segment, entry.offset));
+        let name = format::segment_name(segment);
+        let failed = |source| Error::io("read", self.storage.describe(&name))(source);
+        let file = self.file(segment, &name)?;
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::new(file.as_ref(), length);
+        let mut next = from;
+        while next <= upto {
+            let head = window.get(offset, HEADER).map_err(failed)?;
+            if head.len() < HEADER {
+                break;
+            }
+            let header = match FrameHeader::parse(head, self.seed) {
+                HeaderFound::Sound(header) if header.segment == segment => header,
+                _ => break,
+            };
+            let bytes = to_usize(header.bytes());
+            if header.kind == KIND_DATA && header.first + u64::from(header.records) > next {
+                let frame = window.get(offset, bytes).map_err(failed)?;
+                let sound = frame.len() == bytes && header.payload_is_sound(frame, self.seed);
+                let records = header
+                    .records(frame)
+                    .filter(|_| sound && header.first <= next);
+                let Some(records) = records else {
+                    break;
+                };
+                for (position, payload) in (header.first..).zip(records) {
+                    if position >= next && position <= upto {
+                        visit(Record { position, payload })?;
+                        next = position + 1;
+                    }
+                }
+            }
+            offset += header.bytes();
+        }
+        if next == from {
+            return Err(Error::Damaged {
+                file: self.storage.describe(&name),
+                offset,
+                position: Some(from),
+                what: "the record that belongs here was altered since it was written".to_owned(),
+            });
+        }
+        Ok(next)
+    }
+
+    fn read_in_log(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         let Some(Entry {
             segment,
             mut offset,

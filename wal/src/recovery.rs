@@ -6,10 +6,9 @@
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_u64, to_usize};
 use crate::manifest::{Manifest, Seal, Segment};
-use crate::storage::{File, Storage, write_all_at};
+use crate::snapshot::BadSnapshot;
+use crate::storage::{COPY, Storage, copy_range, write_all_at};
 use crate::survey::{OpenSegment, Survey, TornTail};
-
-const COPY: u64 = 1 << 20;
 
 /// What is at the place where the records end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +161,14 @@ pub(crate) fn carry_out(
     storage: &dyn Storage,
     mut manifest: Manifest,
     survey: &Survey,
+    bad: &[BadSnapshot],
 ) -> Result<(Manifest, Vec<TornTail>), Error> {
+    for bad in bad {
+        set_aside(storage, bad.number)?;
+        manifest
+            .snapshots
+            .retain(|listed| listed.number != bad.number);
+    }
     let mut tails = torn_tails(storage, survey);
     let torn = survey.open.iter().filter(|segment| segment.torn.is_some());
     for (segment, tail) in torn.zip(&mut tails) {
@@ -213,6 +219,15 @@ pub(crate) fn carry_out(
     Ok((manifest, tails))
 }
 
+/// Keeps a snapshot that cannot be read under another name, out of the way.
+fn set_aside(storage: &dyn Storage, number: u64) -> Result<(), Error> {
+    let name = format::snapshot_name(number);
+    match storage.rename(&name, &format::snapshot_bad_name(number)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Error::io("rename", storage.describe(&name))),
+    }
+}
+
 /// Copies torn bytes to a file of their own; gives its name.
 fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Error> {
     let (from, to) = segment.torn.unwrap_or((segment.end, segment.end));
@@ -243,26 +258,6 @@ fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Er
         .and_then(|()| storage.sync_dir(""))
         .map_err(Error::io("keep torn bytes in", storage.describe(&name)))?;
     Ok(storage.describe(&name))
-}
-
-fn copy_range(
-    source: &dyn File,
-    from: u64,
-    to: u64,
-    target: &dyn File,
-    into: u64,
-) -> std::io::Result<()> {
-    let mut at = from;
-    while at < to {
-        let mut bytes = vec![0; to_usize((to - at).min(COPY))];
-        let read = source.read_at(&mut bytes, at)?;
-        if read == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        write_all_at(target, &bytes[..read], into + (at - from))?;
-        at += to_u64(read);
-    }
-    Ok(())
 }
 
 /// Makes zeros of the torn bytes of a segment, and the rest durable. It keeps

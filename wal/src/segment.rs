@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, UpkeepError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
-use crate::manifest::{Manifest, Seal, Segment};
-use crate::storage::{File, Storage, write_all_at};
+use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment};
+use crate::reader::Reader;
+use crate::snapshot::{Finished, SnapshotInfo};
+use crate::storage::{File, Storage, copy_range, write_all_at};
 
 const ZEROS: usize = 1 << 20;
 /// Zeros written between two syncs: the appends of the journal thread share the
@@ -188,6 +190,175 @@ impl Maker {
             epoch,
             size,
         })
+    }
+}
+
+/// What a compaction has removed from the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// How many segments.
+    pub segments: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The first position that the log still has.
+    pub first_position: u64,
+}
+
+/// A segment that the log no longer needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Removable {
+    pub(crate) number: u64,
+    pub(crate) length: u64,
+}
+
+impl Maker {
+    /// Puts a finished snapshot among the others; the oldest of three goes.
+    pub(crate) fn install(
+        &mut self,
+        mut finished: Finished,
+        reader: &Reader,
+    ) -> Result<SnapshotInfo, UpkeepError> {
+        let storage = Arc::clone(&self.storage);
+        let mut manifest = self.manifest.clone();
+        manifest.generation += 1;
+        manifest.snapshots.push(finished.listed);
+        let surplus = manifest.snapshots.len().saturating_sub(SNAPSHOTS_MAX);
+        let dropped: Vec<_> = manifest.snapshots.drain(..surplus).collect();
+        // All that takes space comes first: until then nothing has changed.
+        self.write_manifest_beside(&manifest)?;
+        let placed = finished
+            .rename()
+            .and_then(|()| {
+                storage
+                    .sync_dir("")
+                    .map_err(Error::io("sync", storage.describe("")))
+            })
+            .and_then(|()| Manifest::put_in_place(storage.as_ref()));
+        placed.map_err(UpkeepError::Final)?;
+        self.manifest = manifest;
+        let info = SnapshotInfo::from(&finished.listed);
+        reader.installed(finished.into_kept(), self.snapshots());
+        for dropped in dropped {
+            // No longer listed: if it stays, the next start removes it.
+            let _ = storage.remove(&format::snapshot_name(dropped.number));
+        }
+        Ok(info)
+    }
+
+    /// The snapshots there are, newest first.
+    pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
+        let listed = self.manifest.snapshots.iter().rev();
+        listed.map(SnapshotInfo::from).collect()
+    }
+
+    /// The segments, oldest first, of which the older snapshot covers every record.
+    pub(crate) fn removable(&self) -> Vec<Removable> {
+        let [older, _] = self.manifest.snapshots.as_slice() else {
+            return Vec::new();
+        };
+        let sealed = self.manifest.segments.iter().map_while(|segment| {
+            let seal = segment.seal?;
+            (seal.last <= older.covers).then_some(Removable {
+                number: segment.number,
+                length: seal.length,
+            })
+        });
+        sealed.collect()
+    }
+
+    /// Lets the log begin after these segments, which are the first ones. Their
+    /// files are still there.
+    pub(crate) fn forget(
+        &mut self,
+        segments: &[Removable],
+        reader: &Reader,
+    ) -> Result<Compacted, UpkeepError> {
+        let mut manifest = self.manifest.clone();
+        manifest.generation += 1;
+        let mut compacted = Compacted::default();
+        for removed in segments {
+            let first = manifest.segments.first().copied();
+            let listed = first.filter(|first| first.number == removed.number);
+            let Some(seal) = listed.and_then(|listed| listed.seal) else {
+                break;
+            };
+            manifest.segments.remove(0);
+            manifest.first_position = seal.last + 1;
+            manifest.first_chain = seal.chain;
+            compacted.segments += 1;
+            compacted.bytes += removed.length;
+        }
+        compacted.first_position = manifest.first_position;
+        if compacted.segments == 0 {
+            return Ok(compacted);
+        }
+        self.write_manifest_beside(&manifest)?;
+        Manifest::put_in_place(self.storage.as_ref()).map_err(UpkeepError::Final)?;
+        self.manifest = manifest;
+        reader.forget_before(compacted.first_position, segments);
+        Ok(compacted)
+    }
+
+    /// Removes the segments that the older snapshot covers, or moves them to the archive.
+    pub(crate) fn compact(
+        &mut self,
+        archive: Option<&dyn Storage>,
+        reader: &Reader,
+    ) -> Result<Compacted, UpkeepError> {
+        let segments = self.removable();
+        if let Some(archive) = archive {
+            keep_in(self.storage.as_ref(), archive, &segments).map_err(UpkeepError::Passing)?;
+        }
+        let compacted = self.forget(&segments, reader)?;
+        remove(self.storage.as_ref(), &segments);
+        Ok(compacted)
+    }
+
+    fn write_manifest_beside(&self, manifest: &Manifest) -> Result<(), UpkeepError> {
+        let storage = self.storage.as_ref();
+        manifest.write_beside(storage).map_err(|error| {
+            let _ = storage.remove(format::MANIFEST_TEMP);
+            UpkeepError::Passing(error)
+        })
+    }
+}
+
+/// Copies segments to an archive, each under its own name and durable when this
+/// returns. One that is there already, from an interrupted compaction, is
+/// written again.
+pub(crate) fn keep_in(
+    storage: &dyn Storage,
+    archive: &dyn Storage,
+    segments: &[Removable],
+) -> Result<(), Error> {
+    for segment in segments {
+        let (temp, name) = (
+            format::segment_temp_name(segment.number),
+            format::segment_name(segment.number),
+        );
+        let source = storage
+            .open_read(&name)
+            .map_err(Error::io("open", storage.describe(&name)))?;
+        let kept = archive.create(&temp).and_then(|target| {
+            copy_range(source.as_ref(), 0, segment.length, target.as_ref(), 0)?;
+            target.sync()?;
+            archive.rename(&temp, &name)
+        });
+        kept.map_err(Error::io("archive", archive.describe(&name)))?;
+    }
+    if segments.is_empty() {
+        return Ok(());
+    }
+    archive
+        .sync_dir("")
+        .map_err(Error::io("sync", archive.describe("")))
+}
+
+/// Removes the files of segments that the manifest no longer lists. What stays,
+/// the next start removes.
+pub(crate) fn remove(storage: &dyn Storage, segments: &[Removable]) {
+    for segment in segments {
+        let _ = storage.remove(&format::segment_name(segment.number));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, KIND_SEAL, KIND_START};
 use crate::manifest::{Manifest, Segment};
 use crate::reader::Index;
 use crate::recovery::{After, Hole, Mark, Observation};
+use crate::snapshot::{BadSnapshot, SnapshotInfo};
 use crate::storage::{File, Storage};
 
 const WINDOW: usize = 1 << 20;
@@ -26,7 +27,8 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
-/// Sees every record of a log, in order.
+/// Sees what a log holds: the newest good snapshot, where there is one, and
+/// every record after the position that it covers, in order.
 pub trait Visitor {
     /// The next record. When the log is refused in the end, what was seen
     /// before must be thrown away.
@@ -34,6 +36,47 @@ pub trait Visitor {
     /// # Errors
     /// Whatever the caller finds wrong with it: that ends the reading.
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError>;
+
+    /// A snapshot begins. What was seen before, of a newer one that turned out
+    /// to be damaged, must be thrown away.
+    ///
+    /// # Errors
+    /// That it cannot be used, as without an own implementation: the snapshot is
+    /// passed over.
+    fn snapshot(&mut self, _info: &SnapshotInfo) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// The next record that the snapshot keeps, as it was kept.
+    ///
+    /// # Errors
+    /// That it cannot be used: the snapshot is passed over.
+    fn kept(&mut self, _record: Record<'_>) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// The snapshot's next entry.
+    ///
+    /// # Errors
+    /// That it cannot be used: the snapshot is passed over.
+    fn entry(&mut self, _entry: &[u8]) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// No snapshot can be used, and the log begins with its first record. What
+    /// was seen before must be thrown away.
+    fn reset(&mut self) {}
+
+    /// Everything was shown; nothing has been changed yet.
+    ///
+    /// # Errors
+    /// Whatever the caller finds wrong with the whole.
+    fn end(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// How far the reading of a snapshot is, in bytes.
+    fn progress_of_snapshot(&mut self, _bytes_done: u64, _bytes_total: u64) {}
 
     /// How far the reading is, in bytes; called about once for each MiB.
     fn progress(&mut self, _bytes_done: u64, _bytes_total: u64) {}
@@ -64,7 +107,7 @@ pub struct Report {
     pub epoch: u64,
     /// Segments that hold records.
     pub segments: u64,
-    /// Records that were read.
+    /// Records that were shown: those after the snapshot.
     pub records: u64,
     /// The first live position: 1 until a compaction.
     pub first_position: u64,
@@ -76,6 +119,12 @@ pub struct Report {
     pub durable_mark: u64,
     /// What a crash left behind; mostly nothing.
     pub torn: Vec<TornTail>,
+    /// The snapshot that was shown.
+    pub snapshot: Option<SnapshotInfo>,
+    /// The snapshots there are, newest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Snapshots that were passed over because they cannot be read.
+    pub bad_snapshots: Vec<BadSnapshot>,
 }
 
 impl fmt::Display for Report {
@@ -86,13 +135,23 @@ impl fmt::Display for Report {
         write!(
             f,
             "{} records (positions {} to {}) in {} segments, {} bytes, epoch {}",
-            self.records,
+            self.last_position + 1 - self.first_position,
             self.first_position,
             self.last_position,
             self.segments,
             self.bytes,
             self.epoch
         )?;
+        if let Some(snapshot) = &self.snapshot {
+            write!(f, "; snapshot up to position {}", snapshot.covers)?;
+        }
+        for bad in &self.bad_snapshots {
+            write!(
+                f,
+                "; the snapshot {} is damaged at offset {} ({}) and was passed over",
+                bad.file, bad.offset, bad.what
+            )?;
+        }
         for torn in &self.torn {
             write!(
                 f,
@@ -127,17 +186,35 @@ pub(crate) struct OpenSegment {
     /// Where they end.
     pub(crate) end: u64,
     pub(crate) chain: Chain,
-    /// Positions and ends of the frames, for what is above the mark.
-    ends: Vec<(u64, u64)>,
+    /// The ends of the frames, for what is above the mark.
+    ends: Vec<FrameEnd>,
     /// Bytes behind `end` that are not zero, as a range.
     pub(crate) torn: Option<(u64, u64)>,
+}
+
+/// Where a frame of an open segment ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameEnd {
+    /// The mark that proves the frame durable. Frames without records count with
+    /// the position they were written before: a mark that reaches it was written
+    /// later.
+    proved_by: u64,
+    pub(crate) end: u64,
+    /// The position after its last record.
+    pub(crate) next: u64,
+    pub(crate) chain: Chain,
 }
 
 impl OpenSegment {
     /// Where the first frame begins that no mark covers.
     pub(crate) fn unproved_from(&self, mark: u64) -> u64 {
-        let proved = self.ends.iter().take_while(|(last, _)| *last <= mark);
-        proved.last().map_or(FIRST_FRAME, |(_, end)| *end)
+        self.proved(mark).map_or(FIRST_FRAME, |last| last.end)
+    }
+
+    /// The last frame that a mark covers.
+    pub(crate) fn proved(&self, mark: u64) -> Option<FrameEnd> {
+        let proved = self.ends.iter().take_while(|end| end.proved_by <= mark);
+        proved.last().copied()
     }
 }
 
@@ -152,6 +229,8 @@ pub(crate) struct Survey {
     /// The highest durable mark found anywhere.
     pub(crate) mark: u64,
     pub(crate) records: u64,
+    /// Bytes of the records that were shown.
+    pub(crate) shown_bytes: u64,
     pub(crate) bytes: u64,
     pub(crate) segments: u64,
     pub(crate) open: Vec<OpenSegment>,
@@ -159,14 +238,16 @@ pub(crate) struct Survey {
     pub(crate) leftovers: Vec<String>,
 }
 
-/// Reads everything that the manifest lists.
+/// Reads every segment that the manifest lists; shows the records after `covered`.
 pub(crate) fn survey(
     storage: &dyn Storage,
     manifest: &Manifest,
+    covered: u64,
     visitor: &mut dyn Visitor,
     index: &mut Index,
 ) -> Result<Survey, Error> {
     let mut walk = Walk::new(storage, manifest, visitor, index)?;
+    walk.covered = covered;
     let mut hole: Option<(Hole, Spot)> = None;
     walk.bytes_total = walk.bytes_listed(manifest)?;
     for segment in &manifest.segments {
@@ -225,14 +306,14 @@ enum Found {
 }
 
 /// What is at one offset.
-enum Step {
+pub(crate) enum Step {
     /// A sound frame that follows the one before.
     Frame(FrameHeader),
     End(End),
 }
 
 /// Why there is no further frame.
-enum End {
+pub(crate) enum End {
     Blank,
     Unfinished(&'static str),
     Impossible(&'static str),
@@ -248,7 +329,11 @@ struct Walk<'a> {
     chain: Chain,
     mark: u64,
     after: After,
+    /// Up to here a snapshot has been shown.
+    covered: u64,
     records: u64,
+    /// Bytes of the records that were shown.
+    shown_bytes: u64,
     bytes: u64,
     bytes_done: u64,
     bytes_total: u64,
@@ -267,6 +352,8 @@ impl<'a> Walk<'a> {
         index: &'a mut Index,
     ) -> Result<Self, Error> {
         let sealed = manifest.segments.iter().filter_map(|segment| segment.seal);
+        // A snapshot is listed only once all that is in it was durable.
+        let snapshots = manifest.snapshots.iter().map(|snapshot| snapshot.upto);
         Ok(Self {
             storage,
             visitor,
@@ -280,9 +367,12 @@ impl<'a> Walk<'a> {
                 .map(|seal| seal.last)
                 .max()
                 .unwrap_or(0)
-                .max(manifest.first_position - 1),
+                .max(manifest.first_position - 1)
+                .max(snapshots.max().unwrap_or(0)),
             after: After::Zeros,
+            covered: 0,
             records: 0,
+            shown_bytes: 0,
             bytes: 0,
             bytes_done: 0,
             bytes_total: 0,
@@ -445,14 +535,17 @@ impl<'a> Walk<'a> {
             open.last = self.next - 1;
             open.chain = self.chain;
             if segment.seal.is_none() {
-                // Frames without records count with the position they were
-                // written before: a mark that reaches it was written later.
-                let last = if header.kind == KIND_DATA {
+                let proved_by = if header.kind == KIND_DATA {
                     open.last
                 } else {
                     self.next
                 };
-                open.ends.push((last, open.end));
+                open.ends.push(FrameEnd {
+                    proved_by,
+                    end: open.end,
+                    next: self.next,
+                    chain: self.chain,
+                });
             }
             self.last_frame = Some((segment.number, open.end));
             self.told(open.end);
@@ -467,83 +560,29 @@ impl<'a> Walk<'a> {
         offset: u64,
         limit: u64,
     ) -> io::Result<Step> {
-        let room = limit - offset;
-        if room < to_u64(HEADER) {
-            let blank = is_zero(window.get(offset, to_usize(room))?);
-            return Ok(if blank {
-                Step::End(End::Blank)
-            } else {
-                Step::End(End::Unfinished("the frame is cut off"))
-            });
-        }
-        let header = match FrameHeader::parse(window.get(offset, HEADER)?, self.seed) {
-            frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
-            frame::HeaderFound::Unsound => {
-                return Ok(Step::End(End::Unfinished(
-                    "the frame's header is unfinished or altered",
-                )));
-            }
-            frame::HeaderFound::Sound(header) => header,
+        let expected = Expected {
+            segment,
+            limit,
+            seed: self.seed,
+            next: self.next,
+            chain: &self.chain,
         };
-        let starts = offset == FIRST_FRAME;
-        if header.segment != segment.number || header.epoch != segment.epoch {
-            return Ok(Step::End(End::Impossible(
-                "the frame belongs to another segment",
-            )));
-        }
-        if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
-            || (header.kind == KIND_START) != starts
-            || (header.kind == KIND_DATA) != (header.records > 0)
-            || header.durable >= header.first
-        {
-            return Ok(Step::End(End::Impossible(
-                "the frame's header contradicts itself",
-            )));
-        }
-        if header.bytes() > room {
-            return Ok(Step::End(End::Unfinished("the frame is cut off")));
-        }
-        let bytes = window.get(offset, to_usize(header.bytes()))?;
-        if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, self.seed) {
-            return Ok(Step::End(End::Unfinished(
-                "the frame's payload is unfinished or altered",
-            )));
-        }
-        if starts && header.first > self.next {
-            self.mark = self.mark.max(header.durable);
-            return Ok(Step::End(End::Unfinished(
-                "the records before this segment are missing",
-            )));
-        }
-        if header.first != self.next || !header.follows(bytes, &self.chain) {
-            return Ok(Step::End(End::Impossible(
-                "the frame does not follow the one before it: something was altered, removed or moved",
-            )));
-        }
-        let made = match header.kind {
-            KIND_START => {
-                bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == self.chain
-            }
-            KIND_SEAL => header.payload == 0,
-            _ => header.records(bytes).is_some(),
-        };
-        if !made {
-            return Ok(Step::End(End::Impossible(
-                "the frame's payload is not what its kind demands",
-            )));
-        }
-        Ok(Step::Frame(header))
+        step(window, offset, &expected, &mut self.mark)
     }
 
     /// Hands the records of a sound frame to the visitor.
     fn data(&mut self, header: &FrameHeader, frame: &[u8]) -> Result<(), Error> {
         for payload in header.records(frame).into_iter().flatten() {
             let position = self.next;
+            self.next += 1;
+            if position <= self.covered {
+                continue;
+            }
             self.visitor
                 .record(Record { position, payload })
                 .map_err(|source| Error::Visitor { position, source })?;
-            self.next += 1;
             self.records += 1;
+            self.shown_bytes += to_u64(payload.len());
         }
         Ok(())
     }
@@ -600,7 +639,13 @@ impl<'a> Walk<'a> {
             .list("")
             .map_err(Error::io("list", self.storage.describe("")))?;
         for name in names {
-            if format::is_temp_name(&name) {
+            let unlisted_snapshot = format::parse_snapshot_name(&name).is_some_and(|number| {
+                manifest
+                    .snapshots
+                    .iter()
+                    .all(|listed| listed.number != number)
+            });
+            if format::is_temp_name(&name) || unlisted_snapshot {
                 self.leftovers.push(name);
                 continue;
             }
@@ -624,6 +669,13 @@ impl<'a> Walk<'a> {
             if !ours {
                 let what = "the manifest does not list this file, and it is no segment of this log";
                 return Ok(Some(spot(self.storage, &name, 0, what)));
+            }
+            // A compaction was interrupted: the manifest begins after it already.
+            let first_listed = manifest.segments.first().map(|segment| segment.number);
+            if number < first_listed.unwrap_or(manifest.next_number) && manifest.first_position > 1
+            {
+                self.leftovers.push(name);
+                continue;
             }
             if let Some((offset, _)) = nonzero(&mut window, FIRST_FRAME, length).map_err(failed)? {
                 let what = "the manifest does not list this segment, yet it is not empty: the manifest is \
@@ -680,6 +732,7 @@ impl<'a> Walk<'a> {
             chain: self.chain,
             mark: self.mark,
             records: self.records,
+            shown_bytes: self.shown_bytes,
             bytes: self.bytes,
             segments: self.segments,
             open: self.open,
@@ -688,9 +741,97 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What the next frame has to follow.
+pub(crate) struct Expected<'a> {
+    pub(crate) segment: &'a Segment,
+    /// Where the segment's frames end at the latest.
+    pub(crate) limit: u64,
+    pub(crate) seed: u32,
+    /// The position of the next record.
+    pub(crate) next: u64,
+    /// The digest after the last frame.
+    pub(crate) chain: &'a Chain,
+}
+
+/// Looks at the place where the next frame may be. A mark that speaks of records
+/// which are missing is noted in `mark`.
+pub(crate) fn step(
+    window: &mut Window<'_>,
+    offset: u64,
+    expected: &Expected<'_>,
+    mark: &mut u64,
+) -> io::Result<Step> {
+    let room = expected.limit - offset;
+    if room < to_u64(HEADER) {
+        let blank = is_zero(window.get(offset, to_usize(room))?);
+        return Ok(if blank {
+            Step::End(End::Blank)
+        } else {
+            Step::End(End::Unfinished("the frame is cut off"))
+        });
+    }
+    let header = match FrameHeader::parse(window.get(offset, HEADER)?, expected.seed) {
+        frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
+        frame::HeaderFound::Unsound => {
+            return Ok(Step::End(End::Unfinished(
+                "the frame's header is unfinished or altered",
+            )));
+        }
+        frame::HeaderFound::Sound(header) => header,
+    };
+    let starts = offset == FIRST_FRAME;
+    if header.segment != expected.segment.number || header.epoch != expected.segment.epoch {
+        return Ok(Step::End(End::Impossible(
+            "the frame belongs to another segment",
+        )));
+    }
+    if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
+        || (header.kind == KIND_START) != starts
+        || (header.kind == KIND_DATA) != (header.records > 0)
+        || header.durable >= header.first
+    {
+        return Ok(Step::End(End::Impossible(
+            "the frame's header contradicts itself",
+        )));
+    }
+    if header.bytes() > room {
+        return Ok(Step::End(End::Unfinished("the frame is cut off")));
+    }
+    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, expected.seed) {
+        return Ok(Step::End(End::Unfinished(
+            "the frame's payload is unfinished or altered",
+        )));
+    }
+    if starts && header.first > expected.next {
+        *mark = (*mark).max(header.durable);
+        return Ok(Step::End(End::Unfinished(
+            "the records before this segment are missing",
+        )));
+    }
+    if header.first != expected.next || !header.follows(bytes, expected.chain) {
+        return Ok(Step::End(End::Impossible(
+            "the frame does not follow the one before it: something was altered, removed or moved",
+        )));
+    }
+    let made = match header.kind {
+        KIND_START => {
+            bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == *expected.chain
+        }
+        KIND_SEAL => header.payload == 0,
+        _ => header.records(bytes).is_some(),
+    };
+    if !made {
+        return Ok(Step::End(End::Impossible(
+            "the frame's payload is not what its kind demands",
+        )));
+    }
+    Ok(Step::Frame(header))
+}
+
 /// What is wrong with a segment's header: nothing, an offset and a sentence, or
 /// a version that is too new.
-fn header_fault(
+pub(crate) fn header_fault(
     block: &[u8],
     segment: &Segment,
     log: format::LogId,
@@ -718,7 +859,11 @@ fn header_fault(
 }
 
 /// The range from the first to behind the last byte that is not zero.
-fn nonzero(window: &mut Window<'_>, from: u64, to: u64) -> io::Result<Option<(u64, u64)>> {
+pub(crate) fn nonzero(
+    window: &mut Window<'_>,
+    from: u64,
+    to: u64,
+) -> io::Result<Option<(u64, u64)>> {
     let (mut at, mut range) = (from, None);
     while at < to {
         let piece = window.get(at, WINDOW.min(to_usize(to - at)))?;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::format;
 use crate::lock;
-use crate::log::report;
+use crate::log::{begin, report};
 use crate::manifest::Manifest;
 use crate::reader::Index;
 use crate::recovery;
+use crate::snapshot::{self, Nobody, Shown};
 use crate::storage::Storage;
 use crate::survey::{self, Report, Visitor};
 
-/// Reads and checks a whole log, shows every record to the visitor, and writes
-/// nothing. A torn tail is no error: the report names it.
+/// Reads and checks a whole log with its snapshots, shows the newest snapshot
+/// and every record after it to the visitor, and writes nothing. A torn tail is no error: the report names it.
 ///
 /// # Errors
 /// [`Error::Held`] while a process has the log open, [`Error::NoLog`],
@@ -25,10 +26,38 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let Some(manifest) = Manifest::load(storage)? else {
         return Err(no_manifest(storage)?);
     };
-    let survey = survey::survey(storage, &manifest, visitor, &mut Index::new())?;
+    let begun = begin(storage, &manifest, visitor)?;
+    if let Some(bad) = begun.bad.first() {
+        return Err(Error::Damaged {
+            file: bad.file.clone(),
+            offset: bad.offset,
+            position: None,
+            what: bad.what.clone(),
+        });
+    }
+    let used = begun.used.map(|used| used.number);
+    let others = manifest.snapshots.iter();
+    for listed in others.filter(|listed| Some(listed.number) != used) {
+        let name = format::snapshot_name(listed.number);
+        let shown = snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody)?;
+        if let Shown::Bad { offset, what } = shown {
+            return Err(Error::Damaged {
+                file: storage.describe(&name),
+                offset,
+                position: None,
+                what,
+            });
+        }
+    }
+    let (covered, index) = (begun.covered(), &mut Index::new());
+    let survey = survey::survey(storage, &manifest, covered, visitor, index)?;
     recovery::judge(&survey)?;
+    visitor.end().map_err(|source| Error::Visitor {
+        position: survey.next - 1,
+        source,
+    })?;
     let torn = recovery::torn_tails(storage, &survey);
-    Ok(report(&manifest, &survey, torn))
+    Ok(report(&manifest, &survey, torn, &begun))
 }
 
 /// What a directory without a manifest is: no log, or one that has lost it.

@@ -8,7 +8,9 @@ use std::thread;
 use rand::Rng;
 use wal::storage::sim::{SimDisk, Survivors};
 
-use crate::support::{Heard, campaign, eventually, open, open_with, random, record, seed, small};
+use crate::support::{
+    Heard, campaign, eventually, open, open_with, random, record, seed, small, snapshot,
+};
 
 /// What a workload did until the power went.
 struct Done {
@@ -18,7 +20,8 @@ struct Done {
     acknowledged: usize,
 }
 
-/// Appends batches, seals, restarts, goes through several segments.
+/// Appends batches, seals, takes snapshots, compacts, restarts, goes through
+/// several segments.
 fn workload(disk: &SimDisk, seed: u64, batches: usize) -> Done {
     let mut random = random(seed);
     let mut done = Done {
@@ -41,6 +44,16 @@ fn workload(disk: &SimDisk, seed: u64, batches: usize) -> Done {
         }
         done.acknowledged = done.appended.len();
         if random.random_ratio(1, 4) && opened.log.seal().is_err() {
+            return done;
+        }
+        if random.random_ratio(1, 5) {
+            let least = opened.log.snapshots().first().map_or(0, |s| s.covers);
+            let covers = random.random_range(least..=opened.log.last_position());
+            if snapshot(&mut opened.log, covers).is_err() {
+                return done;
+            }
+        }
+        if random.random_ratio(1, 4) && opened.log.compact(None).is_err() {
             return done;
         }
         if random.random_ratio(1, 9) {

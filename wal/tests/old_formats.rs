@@ -7,10 +7,32 @@ use std::path::PathBuf;
 
 use wal::storage::sim::SimDisk;
 
-use crate::support::{open, verify};
+use crate::support::{open, snapshot, verify};
 
-fn golden() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/version-1")
+fn golden(version: u32) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/version-{version}"))
+}
+
+fn write_golden(version: u32, disk: &SimDisk) {
+    if std::env::var("WAL_WRITE_GOLDEN").is_ok() {
+        std::fs::create_dir_all(golden(version)).unwrap();
+        for name in disk.names() {
+            std::fs::write(golden(version).join(&name), disk.bytes(&name).unwrap()).unwrap();
+        }
+    }
+}
+
+fn read_golden(version: u32) -> SimDisk {
+    let disk = SimDisk::new();
+    for entry in std::fs::read_dir(golden(version)).unwrap() {
+        let entry = entry.unwrap();
+        disk.put(
+            entry.file_name().to_str().unwrap(),
+            &std::fs::read(entry.path()).unwrap(),
+        );
+    }
+    assert!(disk.names().len() >= 3, "the golden files are there");
+    disk
 }
 
 /// What the golden files hold.
@@ -44,22 +66,8 @@ fn write() -> SimDisk {
 
 #[test]
 fn version_1_is_read() {
-    if std::env::var("WAL_WRITE_GOLDEN").is_ok() {
-        std::fs::create_dir_all(golden()).unwrap();
-        let disk = write();
-        for name in disk.names() {
-            std::fs::write(golden().join(&name), disk.bytes(&name).unwrap()).unwrap();
-        }
-    }
-    let disk = SimDisk::new();
-    for entry in std::fs::read_dir(golden()).unwrap() {
-        let entry = entry.unwrap();
-        disk.put(
-            entry.file_name().to_str().unwrap(),
-            &std::fs::read(entry.path()).unwrap(),
-        );
-    }
-    assert!(disk.names().len() >= 3, "the golden files are there");
+    write_golden(1, &write());
+    let disk = read_golden(1);
     let (report, found) = verify(&disk).unwrap();
     assert!(found == records());
     assert_eq!((report.epoch, report.durable_mark), (2, 43));
@@ -75,12 +83,47 @@ fn version_1_is_read() {
 fn what_is_written_is_still_version_1_to_the_byte() {
     let disk = write();
     for name in disk.names() {
-        let golden = std::fs::read(golden().join(&name)).unwrap();
+        let golden = std::fs::read(golden(1).join(&name)).unwrap();
         assert!(
             disk.bytes(&name).unwrap() == golden,
             "{name} differs: that is a new format version"
         );
     }
+}
+
+/// The same with two snapshots, and without the segments that the older one covers.
+fn write_with_snapshots() -> SimDisk {
+    let disk = write();
+    let mut log = open(&disk).unwrap().log;
+    snapshot(&mut log, 30).unwrap();
+    log.append(&[b"after the first snapshot".to_vec()]).unwrap();
+    snapshot(&mut log, 41).unwrap();
+    assert!(log.compact(None).unwrap().segments > 0);
+    log.seal().unwrap();
+    drop(log);
+    disk
+}
+
+#[test]
+fn version_2_is_read_and_written_to_the_byte() {
+    let written = write_with_snapshots();
+    write_golden(2, &written);
+    let disk = read_golden(2);
+    for name in disk.names() {
+        assert!(
+            written.bytes(&name) == disk.bytes(&name),
+            "{name} differs: that is a new format version"
+        );
+    }
+    let mut expected = records();
+    expected.push(b"after the first snapshot".to_vec());
+    let (report, found) = verify(&disk).unwrap();
+    assert!(found == expected);
+    assert_eq!(report.snapshot.unwrap().covers, 41);
+    let opened = open(&disk).unwrap();
+    assert!(opened.records == expected);
+    assert_eq!(opened.entries.len(), 3);
+    assert_eq!(opened.log.read(2).unwrap().unwrap(), b"the first word");
 }
 
 #[test]
@@ -90,6 +133,7 @@ fn the_readme_has_the_tables_of_the_source() {
         include_str!("../src/format.rs"),
         include_str!("../src/frame.rs"),
         include_str!("../src/manifest.rs"),
+        include_str!("../src/snapshot.rs"),
     ];
     let rows = sources.iter().flat_map(|source| source.lines());
     let rows: Vec<_> = rows.filter_map(|line| line.strip_prefix("//! |")).collect();

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
-use wal::{BoxError, Error, Events, Log, Options, Record, Report, Visitor};
+use wal::{BoxError, Error, Events, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 /// Small segments and batches, so that little data has all the seams.
 pub(crate) fn small() -> Options {
@@ -50,6 +50,7 @@ pub(crate) fn record(random: &mut StdRng, bytes_max: usize) -> Vec<u8> {
 #[derive(Default)]
 pub(crate) struct Collect {
     pub(crate) records: Vec<Vec<u8>>,
+    pub(crate) entries: Vec<Vec<u8>>,
 }
 
 impl Visitor for Collect {
@@ -62,23 +63,67 @@ impl Visitor for Collect {
         self.records.push(record.payload.to_vec());
         Ok(())
     }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        self.reset();
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.record(record)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.entries.push(entry.to_vec());
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.records.clear();
+        self.entries.clear();
+    }
+}
+
+/// Takes a snapshot that keeps every record up to a position, whole.
+pub(crate) fn snapshot(log: &mut Log, covers: u64) -> Result<SnapshotInfo, Error> {
+    let mut writer = log.begin_snapshot(covers)?;
+    log.history(covers, &mut |record| {
+        Ok(writer.keep(record.position, record.payload)?)
+    })
+    .map_err(unwrapped)?;
+    for number in 0..3 {
+        writer.entry(format!("entry {number} of {covers}").as_bytes())?;
+    }
+    let upto = log.last_position();
+    log.install(writer, upto)
+}
+
+/// The error of the disk within the visitor's error that it was wrapped in.
+fn unwrapped(error: Error) -> Error {
+    match error {
+        Error::Visitor { source, .. } => *source.downcast().unwrap(),
+        error => error,
+    }
 }
 
 pub(crate) struct Opened {
     pub(crate) log: Log,
     pub(crate) report: Report,
     pub(crate) records: Vec<Vec<u8>>,
+    pub(crate) entries: Vec<Vec<u8>>,
 }
 
 pub(crate) fn open_with(storage: Arc<dyn Storage>, options: Options) -> Result<Opened, Error> {
     let mut collect = Collect::default();
     let (log, report) = Log::open(storage, options, &mut collect)?;
-    assert_eq!(report.records, collect.records.len() as u64);
+    let covered = report.snapshot.map_or(0, |snapshot| snapshot.covers);
+    assert_eq!(report.records + covered, collect.records.len() as u64);
     assert_eq!(report.last_position, collect.records.len() as u64);
     Ok(Opened {
         log,
         report,
         records: collect.records,
+        entries: collect.entries,
     })
 }
 
@@ -152,6 +197,14 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The names of the snapshots, oldest first.
+pub(crate) fn snapshots(disk: &SimDisk) -> Vec<String> {
+    disk.names()
+        .into_iter()
+        .filter(|name| name.ends_with(".snap"))
+        .collect()
 }
 
 /// The names of the segments, oldest first.

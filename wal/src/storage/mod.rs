@@ -155,3 +155,27 @@ pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -
     }
     Ok(())
 }
+
+/// Bytes that are copied at once.
+pub(crate) const COPY: u64 = 1 << 20;
+
+/// Copies a range of bytes to another place.
+pub(crate) fn copy_range(
+    source: &dyn File,
+    from: u64,
+    to: u64,
+    target: &dyn File,
+    into: u64,
+) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let mut bytes = vec![0; crate::format::to_usize((to - at).min(COPY))];
+        let read = source.read_at(&mut bytes, at)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_all_at(target, &bytes[..read], into + (at - from))?;
+        at += crate::format::to_u64(read);
+    }
+    Ok(())
+}

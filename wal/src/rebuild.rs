@@ -1,0 +1,253 @@
+//! Builds a log anew from records that another one holds: a new log id, so that
+//! the two are never taken for one, but the same positions.
+
+use std::sync::Arc;
+
+use crate::error::{BoxError, Error};
+use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
+use crate::frame::{self, Batched, Place, RECORD_OVERHEAD};
+use crate::manifest::{Manifest, Seal, Segment};
+use crate::snapshot::{SnapshotInfo, SnapshotWriter};
+use crate::storage::{File, Storage, write_all_at};
+use crate::survey::{Record, Visitor};
+
+/// Payload bytes of a batch.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bytes at which a segment is closed.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// What numbers the files of the new log get: above those that are there.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers {
+    pub(crate) segment: u64,
+    pub(crate) snapshot: u64,
+    pub(crate) generation: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Numbers {
+    /// For an empty directory.
+    pub(crate) const FIRST: Self = Self {
+        segment: 1,
+        snapshot: 1,
+        generation: 0,
+        epoch: 0,
+    };
+}
+
+/// Writes the files of a log; its manifest comes last, so that what is left of
+/// an interrupted one is never taken for a log.
+pub(crate) struct Builder {
+    storage: Arc<dyn Storage>,
+    log: LogId,
+    numbers: Numbers,
+    manifest: Manifest,
+    /// The snapshot that is being shown, and its last position.
+    snapshot: Option<(SnapshotWriter, u64)>,
+    /// The last position that is taken over.
+    upto: u64,
+    records: Batched,
+    records_bytes: usize,
+    /// The position after the last record that was taken over.
+    next: u64,
+    /// The position after the last frame's.
+    framed: u64,
+    chain: Chain,
+    open: Option<Open>,
+}
+
+struct Open {
+    file: Arc<dyn File>,
+    number: u64,
+    first: u64,
+    end: u64,
+}
+
+impl Builder {
+    /// A log of its own that takes over what is shown to it, up to a position.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        numbers: Numbers,
+        upto: u64,
+    ) -> Result<Self, Error> {
+        let log = storage
+            .random_id()
+            .map_err(Error::io("find a random name for", storage.describe("")))?;
+        let mut manifest = Manifest::new(log);
+        manifest.generation = numbers.generation;
+        manifest.epoch = numbers.epoch;
+        manifest.next_number = numbers.segment;
+        let chain = manifest.first_chain;
+        Ok(Self {
+            storage,
+            log,
+            numbers,
+            manifest,
+            snapshot: None,
+            upto,
+            records: Batched::default(),
+            records_bytes: 0,
+            next: 1,
+            framed: 1,
+            chain,
+            open: None,
+        })
+    }
+
+    /// The position after the last record that was taken over.
+    pub(crate) fn next(&mut self) -> Result<u64, Error> {
+        self.end_snapshot()?;
+        Ok(self.next)
+    }
+
+    /// Ends the snapshot that was shown as a whole: the log goes on after it.
+    fn end_snapshot(&mut self) -> Result<(), Error> {
+        let Some((writer, upto)) = self.snapshot.take() else {
+            return Ok(());
+        };
+        let mut finished = writer.finish(upto)?;
+        finished.rename()?;
+        self.manifest.snapshots.push(finished.listed);
+        self.manifest.first_position = finished.listed.covers + 1;
+        self.next = self.manifest.first_position;
+        self.framed = self.next;
+        Ok(())
+    }
+
+    /// Syncs everything and puts the manifest in place.
+    pub(crate) fn finish(mut self) -> Result<Manifest, Error> {
+        self.end_snapshot()?;
+        self.flush()?;
+        self.close()?;
+        let storage = self.storage.as_ref();
+        storage
+            .sync_dir("")
+            .map_err(Error::io("sync", storage.describe("")))?;
+        self.manifest.generation += 1;
+        self.manifest.store(storage)?;
+        Ok(self.manifest)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let records = std::mem::take(&mut self.records);
+        for batch in records.batches(BATCH_BYTES) {
+            let mut buffer = Vec::new();
+            let frame = batch.frame_bytes();
+            let full = |open: &Open| open.end > FIRST_FRAME && open.end + frame > SEGMENT_BYTES;
+            if self.open.as_ref().is_some_and(full) {
+                self.close()?;
+            }
+            let begins = self.open.is_none();
+            if begins {
+                self.open = Some(self.begin()?);
+            }
+            let Some(open) = &mut self.open else {
+                continue;
+            };
+            let place = Place {
+                segment: open.number,
+                epoch: self.numbers.epoch,
+                first: self.framed,
+                durable: self.framed - 1,
+                seed: format::crc_seed(&self.log),
+            };
+            if begins {
+                frame::push_start(&mut buffer, place, &mut self.chain);
+            }
+            frame::push_data(&mut buffer, place, &mut self.chain, batch);
+            self.framed += to_u64(batch.count);
+            let name = || self.storage.describe(&format::segment_name(open.number));
+            write_all_at(open.file.as_ref(), &buffer, open.end)
+                .map_err(|source| Error::io("write", name())(source))?;
+            open.end += to_u64(buffer.len());
+        }
+        self.records_bytes = 0;
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Open, Error> {
+        let number = self.manifest.next_number;
+        self.manifest.next_number += 1;
+        let name = format::segment_name(number);
+        let file = self
+            .storage
+            .create(&name)
+            .map_err(Error::io("create", self.storage.describe(&name)))?;
+        Ok(Open {
+            file,
+            number,
+            first: self.framed,
+            end: FIRST_FRAME,
+        })
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        let header = SegmentHeader {
+            log: self.log,
+            epoch: self.numbers.epoch,
+            number: open.number,
+            size: open.end,
+        };
+        let name = self.storage.describe(&format::segment_name(open.number));
+        write_all_at(open.file.as_ref(), &header.encode(), 0)
+            .and_then(|()| open.file.sync())
+            .map_err(Error::io("write", name))?;
+        self.manifest.segments.push(Segment {
+            number: open.number,
+            epoch: self.numbers.epoch,
+            seal: Some(Seal {
+                length: open.end,
+                first: open.first,
+                last: self.framed - 1,
+                chain: self.chain,
+            }),
+        });
+        Ok(())
+    }
+}
+
+impl Visitor for Builder {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.end_snapshot()?;
+        if record.position > self.upto || record.position < self.next {
+            return Ok(());
+        }
+        if record.position > self.next {
+            return Err(format!("the record at position {} is missing", self.next).into());
+        }
+        self.records.push(record.payload);
+        self.records_bytes += record.payload.len() + RECORD_OVERHEAD;
+        self.next += 1;
+        if self.records_bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        // Dropping the one of before removes what it has written.
+        self.snapshot = None;
+        let storage = Arc::clone(&self.storage);
+        let number = self.numbers.snapshot;
+        let writer = SnapshotWriter::begin(storage, self.log, number, info.covers, 0)?;
+        self.snapshot = Some((writer, info.upto));
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
+        Ok(writer.keep(record.position, record.payload)?)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
+        Ok(writer.entry(entry)?)
+    }
+
+    fn reset(&mut self) {
+        self.snapshot = None;
+    }
+}

@@ -1,0 +1,616 @@
+//! What can still be had of a damaged log, and what each way out of the damage
+//! would cost. Nothing is changed before [`Salvage::give_up_after`].
+//!
+//! The manifest is believed where it can be read, and done without where not:
+//! segments and snapshots are read as they are found in the directory. Sound
+//! frames that follow each other are a *run*; a way out is a snapshot, or the
+//! log's beginning, with the runs that continue from it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::error::{BoxError, Error};
+use crate::format::{
+    self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
+    to_usize,
+};
+use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_DATA, KIND_START};
+use crate::lock;
+use crate::manifest::{Manifest, Snapshot};
+use crate::rebuild::{Builder, Numbers};
+use crate::snapshot::{self, Nobody, Shown, SnapshotInfo};
+use crate::storage::{File, Storage};
+use crate::survey::{Record, Report, Visitor, Window};
+use crate::verify::{no_manifest, verify};
+
+const WINDOW: usize = 1 << 20;
+
+/// Bytes that are not as they were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where in it, in bytes.
+    pub offset: u64,
+    /// The first position that cannot be read there, where it is known.
+    pub position: Option<u64>,
+    /// What was found there.
+    pub what: String,
+}
+
+/// A state that the log can be brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WayOut {
+    /// Every record up to this position is kept; those after it are given up.
+    pub keep_to: u64,
+    /// The snapshot that it rests on; `None` for the log's own beginning.
+    pub snapshot: Option<SnapshotInfo>,
+}
+
+/// What [`Salvage::give_up_after`] has done.
+#[derive(Clone, Debug)]
+pub struct GivenUp {
+    /// The log as it is now; it has another id than the one before.
+    pub report: Report,
+    /// Where the files are kept that it was before.
+    pub kept: Vec<String>,
+}
+
+/// Sound frames that follow each other in one segment.
+#[derive(Clone, Debug)]
+struct Run {
+    name: String,
+    offset: u64,
+    end: u64,
+    /// The position of the first record, or the next one when there are none.
+    first: u64,
+    /// The position after the last record.
+    next: u64,
+    /// The digest after the last frame.
+    chain: Chain,
+}
+
+/// What is still there of a log.
+pub struct Salvage {
+    storage: Arc<dyn Storage>,
+    log: LogId,
+    seed: u32,
+    runs: Vec<Run>,
+    snapshots: Vec<Snapshot>,
+    damage: Vec<Damage>,
+    ways: Vec<(WayOut, Vec<usize>)>,
+    highest: u64,
+    numbers: Numbers,
+}
+
+impl Salvage {
+    /// Looks at everything in the directory. Writes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Held`] while a process has the log open, [`Error::NoLog`],
+    /// [`Error::Io`]; [`Error::Unsupported`] for files of a newer release;
+    /// [`Error::Damaged`] when not even the log's id can be found.
+    pub fn survey(storage: Arc<dyn Storage>) -> Result<Self, Error> {
+        let _lock = lock::share(storage.as_ref())?;
+        let manifest = match Manifest::load(storage.as_ref()) {
+            Ok(manifest) => manifest,
+            Err(Error::Damaged { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let names = storage
+            .list("")
+            .map_err(Error::io("list", storage.describe("")))?;
+        let mut segments: Vec<(u64, String)> = Vec::new();
+        let mut found_snapshots: Vec<(u64, String)> = Vec::new();
+        for name in names {
+            if let Some(number) = format::parse_segment_name(&name) {
+                segments.push((number, name));
+            } else if let Some(number) = format::parse_snapshot_name(&name) {
+                found_snapshots.push((number, name));
+            }
+        }
+        segments.sort_unstable();
+        found_snapshots.sort_unstable();
+        let log = match &manifest {
+            Some(manifest) => manifest.log,
+            None => id_of(storage.as_ref(), &segments)?,
+        };
+        let highest_number = |found: &[(u64, String)]| found.last().map_or(0, |last| last.0);
+        let listed = manifest.as_ref();
+        let numbers = Numbers {
+            segment: listed
+                .map_or(1, |manifest| manifest.next_number)
+                .max(highest_number(&segments) + 1),
+            snapshot: highest_number(&found_snapshots) + 1,
+            generation: listed.map_or(0, |manifest| manifest.generation),
+            epoch: listed.map_or(0, |manifest| manifest.epoch),
+        };
+        let mut salvage = Self {
+            seed: format::crc_seed(&log),
+            log,
+            runs: Vec::new(),
+            snapshots: Vec::new(),
+            damage: Vec::new(),
+            ways: Vec::new(),
+            highest: 0,
+            numbers,
+            storage,
+        };
+        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody) {
+            salvage.note(error)?;
+        }
+        salvage.find_snapshots(listed, &found_snapshots)?;
+        for (number, name) in &segments {
+            salvage.find_runs(*number, name)?;
+        }
+        if let Some(manifest) = listed {
+            let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
+            let proved = seals.map(|seal| seal.last).max().unwrap_or(0);
+            salvage.highest = salvage.highest.max(proved).max(manifest.first_position - 1);
+        }
+        salvage.find_ways()?;
+        Ok(salvage)
+    }
+
+    /// What is not as it was written; nothing in a good log.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// The states that the log can be brought to, the one that keeps most first.
+    #[must_use]
+    pub fn ways(&self) -> Vec<WayOut> {
+        self.ways.iter().map(|(way, _)| *way).collect()
+    }
+
+    /// The highest position that there ever was, as far as anything tells.
+    #[must_use]
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Shows what a way out keeps: its snapshot, and every record after it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`], and [`Error::Visitor`] with what the visitor gives.
+    pub fn show(&self, way: WayOut, visitor: &mut dyn Visitor) -> Result<(), Error> {
+        let Some((_, path)) = self.ways.iter().find(|(known, _)| *known == way) else {
+            return Ok(());
+        };
+        self.show_path(way, path, way.keep_to, visitor)?;
+        visitor.end().map_err(|source| Error::Visitor {
+            position: way.keep_to,
+            source,
+        })
+    }
+
+    /// Shows a way out up to a position.
+    fn show_path(
+        &self,
+        way: WayOut,
+        path: &[usize],
+        upto: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<(), Error> {
+        let mut next = 1;
+        if let Some(info) = way.snapshot {
+            next = info.covers + 1;
+            let mut listed = self.snapshots.iter();
+            let listed = listed.find(|listed| SnapshotInfo::from(*listed) == info);
+            if let Some(listed) = listed {
+                let (storage, name) = (self.storage.as_ref(), format::snapshot_name(listed.number));
+                let shown = snapshot::show(storage, &name, &self.log, listed, visitor)?;
+                if let Shown::Bad { offset, what } = shown {
+                    return Err(Error::Damaged {
+                        file: storage.describe(&name),
+                        offset,
+                        position: None,
+                        what,
+                    });
+                }
+            }
+        }
+        for run in path {
+            self.read_run(&self.runs[*run], &mut |record| {
+                if record.position < next || record.position > upto {
+                    return Ok(());
+                }
+                next = record.position + 1;
+                visitor.record(record)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Shows each record after a position that can still be read, in order: what
+    /// giving up after it would cost.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
+    pub fn records_after(
+        &self,
+        position: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        let mut runs: Vec<_> = self.runs.iter().collect();
+        runs.sort_by_key(|run| run.first);
+        let mut next = position + 1;
+        for run in runs {
+            self.read_run(run, &mut |record| {
+                if record.position < next {
+                    return Ok(());
+                }
+                next = record.position + 1;
+                visit(record)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Brings the log to what it was at a position: builds it anew beside what is
+    /// there, under another id, puts that in its place, and keeps every file of
+    /// before under another name. Interrupted, it can be done again.
+    ///
+    /// # Errors
+    /// [`Error::Held`]; [`Error::Io`], also for a position that no way out reaches.
+    pub fn give_up_after(self, position: u64) -> Result<GivenUp, Error> {
+        let storage = Arc::clone(&self.storage);
+        let lock = lock::take(storage.as_ref())?;
+        let reaches = |(way, _): &&(WayOut, Vec<usize>)| {
+            way.keep_to >= position
+                && way
+                    .snapshot
+                    .is_none_or(|snapshot| snapshot.upto <= position)
+        };
+        let Some((way, path)) = self.ways.iter().find(reaches) else {
+            return Err(Error::Io {
+                what: "recover",
+                file: storage.describe(""),
+                source: io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("no way out keeps everything up to position {position}"),
+                ),
+            });
+        };
+        let before = self.files()?;
+        let mut builder = Builder::new(Arc::clone(&storage), self.numbers, position)?;
+        self.show_path(*way, path, position, &mut builder)?;
+        let next = builder.next()?;
+        if next != position + 1 {
+            return Err(Error::Stopped {
+                reason: format!("what was read a moment ago ends at {}", next - 1).into(),
+            });
+        }
+        // The new log's files are there, and no manifest lists them. The one that
+        // does is the step from the old log to the new.
+        let manifest_kept = match storage.open_read(format::MANIFEST) {
+            Ok(file) => Some(keep_copy(storage.as_ref(), file.as_ref())?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(Error::io("open", storage.describe(format::MANIFEST))(error));
+            }
+        };
+        builder.finish()?;
+        let mut kept: Vec<_> = manifest_kept.into_iter().collect();
+        for name in before {
+            let to = free_name(storage.as_ref(), &name)?;
+            storage
+                .rename(&name, &to)
+                .map_err(Error::io("rename", storage.describe(&name)))?;
+            kept.push(storage.describe(&to));
+        }
+        storage
+            .sync_dir("")
+            .map_err(Error::io("sync", storage.describe("")))?;
+        drop(lock);
+        let report = verify(storage, &mut Nobody)?;
+        Ok(GivenUp { report, kept })
+    }
+
+    /// Segments and snapshots that are there.
+    fn files(&self) -> Result<Vec<String>, Error> {
+        let names = self
+            .storage
+            .list("")
+            .map_err(Error::io("list", self.storage.describe("")))?;
+        let ours = |name: &String| {
+            format::parse_segment_name(name).is_some()
+                || format::parse_snapshot_name(name).is_some()
+        };
+        let mut files: Vec<_> = names.into_iter().filter(ours).collect();
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    fn note(&mut self, error: Error) -> Result<(), Error> {
+        let Error::Damaged {
+            file,
+            offset,
+            position,
+            what,
+        } = error
+        else {
+            return Err(error);
+        };
+        let damage = Damage {
+            file,
+            offset,
+            position,
+            what,
+        };
+        let same = |known: &Damage| known.file == damage.file && known.offset == damage.offset;
+        if !self.damage.iter().any(same) {
+            self.damage.push(damage);
+        }
+        Ok(())
+    }
+
+    /// Snapshots that can be read: those that the manifest lists, and without
+    /// one, those that say themselves what they are.
+    fn find_snapshots(
+        &mut self,
+        manifest: Option<&Manifest>,
+        found: &[(u64, String)],
+    ) -> Result<(), Error> {
+        let listed = match manifest {
+            Some(manifest) => manifest.snapshots.clone(),
+            None => {
+                let mut all = Vec::new();
+                for (_, name) in found {
+                    all.extend(snapshot::introduce(self.storage.as_ref(), name, &self.log)?);
+                }
+                all
+            }
+        };
+        for listed in listed {
+            self.highest = self.highest.max(listed.upto);
+            let name = format::snapshot_name(listed.number);
+            let storage = Arc::clone(&self.storage);
+            match snapshot::show(storage.as_ref(), &name, &self.log, &listed, &mut Nobody)? {
+                Shown::Whole(_) => self.snapshots.push(listed),
+                Shown::Bad { offset, what } => self.note(Error::Damaged {
+                    file: storage.describe(&name),
+                    offset,
+                    position: None,
+                    what,
+                })?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a segment from its beginning to its end, over whatever lies between.
+    fn find_runs(&mut self, number: u64, name: &str) -> Result<(), Error> {
+        let storage = Arc::clone(&self.storage);
+        let failed = |source| Error::io("read", storage.describe(name))(source);
+        let file = storage.open_read(name).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::new(file.as_ref(), length);
+        let mut offset = FIRST_FRAME;
+        let mut run: Option<Run> = None;
+        while let Some((at, header)) = self
+            .next_frame(&mut window, offset, length)
+            .map_err(failed)?
+        {
+            let bytes = to_usize(header.bytes());
+            let frame = window.get(at, bytes).map_err(failed)?;
+            let sound = frame.len() == bytes
+                && header.segment == number
+                && header.payload_is_sound(frame, self.seed)
+                && (header.kind != KIND_DATA || header.records(frame).is_some());
+            self.highest = self.highest.max(header.durable);
+            if !sound {
+                offset = at + 8;
+                continue;
+            }
+            let follows = run.as_ref().is_some_and(|run| {
+                run.end == at && run.next == header.first && header.follows(frame, &run.chain)
+            });
+            if !follows {
+                self.runs.extend(run.take());
+            }
+            let next = header.first + u64::from(header.records);
+            self.highest = self.highest.max(next - 1);
+            let first = header.first;
+            let run = run.get_or_insert_with(|| Run {
+                name: name.to_owned(),
+                offset: at,
+                end: at,
+                first,
+                next: first,
+                chain: header.chain,
+            });
+            run.end = at + header.bytes();
+            run.next = next;
+            run.chain = header.chain;
+            offset = run.end;
+        }
+        self.runs.extend(run);
+        Ok(())
+    }
+
+    /// The next sound header at or behind an offset.
+    fn next_frame(
+        &self,
+        window: &mut Window<'_>,
+        from: u64,
+        length: u64,
+    ) -> io::Result<Option<(u64, FrameHeader)>> {
+        let head = window.get(from, HEADER)?;
+        if head.len() == HEADER
+            && let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed)
+        {
+            return Ok(Some((from, header)));
+        }
+        let mut at = from / 8 * 8;
+        while at < length {
+            let piece = window.get(at, WINDOW.min(to_usize(length - at)))?;
+            if piece.is_empty() {
+                break;
+            }
+            if let Some((found, header)) = frame::find_sound(piece, self.seed) {
+                return Ok(Some((at + to_u64(found), header)));
+            }
+            // A header may begin in the last bytes of this piece.
+            at += to_u64(piece.len().saturating_sub(HEADER) / 8 * 8 + 8);
+        }
+        Ok(None)
+    }
+
+    /// Each base with the runs that continue from it, the one that reaches
+    /// farthest first.
+    fn find_ways(&mut self) -> Result<(), Error> {
+        let mut ways = BTreeMap::new();
+        let first_chain = format::first_chain(&self.log);
+        let mut bases: Vec<_> = self.snapshots.iter().map(|listed| Some(*listed)).collect();
+        bases.push(None);
+        for base in bases {
+            let begins = base.map_or(1, |base| base.covers + 1);
+            let mut best = (begins - 1, Vec::new());
+            for (index, run) in self.runs.iter().enumerate() {
+                let fits = match base {
+                    Some(_) => run.first <= begins && begins < run.next,
+                    None => run.first == 1 && self.run_follows(run, &first_chain)?,
+                };
+                if fits {
+                    let path = self.extend(index)?;
+                    let reached = path.last().map_or(0, |last| self.runs[*last].next - 1);
+                    if reached > best.0 || best.1.is_empty() {
+                        best = (reached.max(begins - 1), path);
+                    }
+                }
+            }
+            let (keep_to, path) = best;
+            let way = WayOut {
+                keep_to,
+                snapshot: base.as_ref().map(SnapshotInfo::from),
+            };
+            if base.is_none_or(|base| base.upto <= keep_to) {
+                // Of two that reach as far, the one that rests on the newer snapshot.
+                ways.entry(keep_to).or_insert((way, path));
+            }
+        }
+        self.ways = ways.into_values().rev().collect();
+        Ok(())
+    }
+
+    /// The runs that continue from one, itself first.
+    fn extend(&self, index: usize) -> Result<Vec<usize>, Error> {
+        let mut path = vec![index];
+        loop {
+            let last = &self.runs[path[path.len() - 1]];
+            let mut followed = None;
+            for (index, run) in self.runs.iter().enumerate() {
+                if run.first == last.next
+                    && !path.contains(&index)
+                    && self.run_follows(run, &last.chain)?
+                {
+                    followed = Some(index);
+                    break;
+                }
+            }
+            match followed {
+                Some(index) => path.push(index),
+                None => return Ok(path),
+            }
+        }
+    }
+
+    /// Whether a run's first frame follows the frame with this digest.
+    fn run_follows(&self, run: &Run, before: &Chain) -> Result<bool, Error> {
+        let failed = |source| Error::io("read", self.storage.describe(&run.name))(source);
+        let file = self.storage.open_read(&run.name).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::with_piece(file.as_ref(), length, HEADER);
+        let head = window.get(run.offset, HEADER).map_err(failed)?;
+        let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed) else {
+            return Ok(false);
+        };
+        let frame = window
+            .get(run.offset, to_usize(header.bytes()))
+            .map_err(failed)?;
+        let starts = header.kind != KIND_START
+            || frame.get(HEADER..HEADER + 16).map(|bytes| get_16(bytes, 0)) == Some(*before);
+        Ok(starts && header.follows(frame, before))
+    }
+
+    fn read_run(
+        &self,
+        run: &Run,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        let failed = |source| Error::io("read", self.storage.describe(&run.name))(source);
+        let file = self.storage.open_read(&run.name).map_err(failed)?;
+        let mut window = Window::new(file.as_ref(), run.end);
+        let mut offset = run.offset;
+        while offset < run.end {
+            let head = window.get(offset, HEADER).map_err(failed)?;
+            let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed) else {
+                break;
+            };
+            if header.kind == KIND_DATA {
+                let frame = window
+                    .get(offset, to_usize(header.bytes()))
+                    .map_err(failed)?;
+                let records = header.records(frame).into_iter().flatten();
+                for (position, payload) in (header.first..).zip(records) {
+                    visit(Record { position, payload })
+                        .map_err(|source| Error::Visitor { position, source })?;
+                }
+            }
+            offset += header.bytes();
+        }
+        Ok(())
+    }
+}
+
+/// The id that the oldest segment says, where no manifest does. Those of an
+/// interrupted recovery, which has an id of its own, are newer.
+fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<LogId, Error> {
+    for (_, name) in segments {
+        let failed = |source| Error::io("read", storage.describe(name))(source);
+        let file = storage.open_read(name).map_err(failed)?;
+        let mut block = vec![0; to_usize(FIRST_FRAME)];
+        let read = file.read_at(&mut block, 0).map_err(failed)?;
+        block.truncate(read);
+        if let SegmentFound::Sound(header) = SegmentHeader::parse(&block) {
+            return Ok(header.log);
+        }
+    }
+    Err(match segments.first() {
+        None => no_manifest(storage)?,
+        Some((_, name)) => Error::Damaged {
+            file: storage.describe(name),
+            offset: 16,
+            position: None,
+            what: "neither the manifest nor any segment says which log this is".to_owned(),
+        },
+    })
+}
+
+/// A name beside a file's own that nobody has.
+fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Error> {
+    let mut copy = 1;
+    loop {
+        let free = format::given_up_name(name, copy);
+        match storage.open_read(&free) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(free),
+            Err(error) => return Err(Error::io("open", storage.describe(&free))(error)),
+            Ok(_) => copy += 1,
+        }
+    }
+}
+
+fn keep_copy(storage: &dyn Storage, manifest: &dyn File) -> Result<String, Error> {
+    let name = free_name(storage, format::MANIFEST)?;
+    let failed = |source| Error::io("write", storage.describe(&name))(source);
+    let length = manifest.length().map_err(failed)?;
+    let copied = storage.create(&name).and_then(|file| {
+        crate::storage::copy_range(manifest, 0, length, file.as_ref(), 0)?;
+        file.sync()
+    });
+    copied.map_err(failed)?;
+    Ok(storage.describe(&name))
+}

@@ -1,0 +1,274 @@
+//! Snapshots and compaction: what was appended is found whichever way it is
+//! read, and a snapshot that cannot be read is passed over or refused.
+
+use std::thread;
+
+use rand::Rng;
+use wal::Error;
+use wal::storage::sim::{SimDisk, Survivors};
+
+use crate::support::{
+    Heard, eventually, open, random, record, refusal, seed, segments, small, snapshot, snapshots,
+    verify,
+};
+
+/// A log with two snapshots and some records after them.
+fn logged(seed: u64, compacted: bool) -> (SimDisk, Vec<Vec<u8>>) {
+    let disk = SimDisk::new();
+    let mut random = random(seed);
+    let mut log = open(&disk).unwrap().log;
+    let mut appended = Vec::new();
+    for number in 0..90 {
+        let record = record(&mut random, 900);
+        log.append(std::slice::from_ref(&record)).unwrap();
+        appended.push(record);
+        match number {
+            40 => drop(snapshot(&mut log, 35).unwrap()),
+            70 => drop(snapshot(&mut log, 71).unwrap()),
+            80 if compacted => assert!(log.compact(None).unwrap().segments > 0),
+            _ => {}
+        }
+    }
+    log.seal().unwrap();
+    (disk, appended)
+}
+
+#[test]
+fn a_log_is_read_from_its_newest_snapshot() {
+    for compacted in [false, true] {
+        let (disk, appended) = logged(11, compacted);
+        let (report, found) = verify(&disk).unwrap();
+        assert!(found == appended);
+        assert_eq!(report.records, 90 - 71);
+        assert_eq!(report.snapshots.len(), 2);
+        let opened = open(&disk).unwrap();
+        assert!(opened.records == appended);
+        assert_eq!(opened.entries.len(), 3);
+        assert_eq!(opened.entries[0], b"entry 0 of 71");
+        assert_eq!(opened.report.snapshot.unwrap().covers, 71);
+        assert_eq!(opened.report.first_position > 1, compacted);
+        for (position, record) in (1..).zip(&appended) {
+            let read = opened.log.read(position).unwrap();
+            assert_eq!(read.as_ref(), Some(record), "position {position}");
+        }
+        let mut history = Vec::new();
+        opened
+            .log
+            .history(85, &mut |record| {
+                history.push(record.payload.to_vec());
+                Ok(())
+            })
+            .unwrap();
+        assert!(history == appended[..85]);
+    }
+}
+
+#[test]
+fn only_what_the_older_snapshot_covers_is_removed() {
+    let (disk, appended) = logged(12, true);
+    let first = verify(&disk).unwrap().0.first_position;
+    assert!((2..=36).contains(&first), "{first}");
+    // The newest snapshot is gone: the older one and the log make up for it.
+    let newest = snapshots(&disk).pop().unwrap();
+    disk.take_away(&newest);
+    assert!(matches!(verify(&disk), Err(Error::Damaged { .. })));
+    let opened = open(&disk).unwrap();
+    assert!(opened.records == appended);
+    assert_eq!(opened.report.bad_snapshots.len(), 1);
+    drop(opened);
+    assert!(verify(&disk).unwrap().1 == appended);
+}
+
+#[test]
+fn every_damaged_byte_of_the_newest_snapshot_is_passed_over() {
+    let (disk, appended) = logged(13, true);
+    let newest = snapshots(&disk).pop().unwrap();
+    let length = disk.bytes(&newest).unwrap().len();
+    for at in (0..length)
+        .step_by(97)
+        .chain(0..112)
+        .chain(length - 80..length)
+    {
+        let damaged = disk.after_kill();
+        damaged.flip(&newest, at, 1 << (at % 8));
+        let error = verify(&damaged).unwrap_err();
+        if !matches!(error, Error::Unsupported { .. }) {
+            assert!(matches!(error, Error::Damaged { .. }), "byte {at}: {error}");
+            let mut opened = open(&damaged).unwrap();
+            assert!(opened.records == appended, "byte {at}");
+            assert_eq!(opened.report.bad_snapshots.len(), 1);
+            assert!(damaged.bytes(&format!("{newest}.bad")).is_some());
+            // From here on two good ones are kept again.
+            snapshot(&mut opened.log, 90).unwrap();
+            drop(opened);
+            assert_eq!(verify(&damaged).unwrap().0.snapshots.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn without_a_snapshot_that_can_be_read_a_compacted_log_is_refused_and_a_whole_one_is_read() {
+    for compacted in [false, true] {
+        let (disk, appended) = logged(14, compacted);
+        for name in snapshots(&disk) {
+            disk.flip(&name, 100, 1);
+        }
+        if compacted {
+            let error = refusal(&disk).to_string();
+            assert!(error.contains("no other snapshot can be read"), "{error}");
+            assert!(error.contains(&snapshots(&disk)[1]), "{error}");
+        } else {
+            let opened = open(&disk).unwrap();
+            assert!(opened.records == appended);
+            assert_eq!(opened.report.bad_snapshots.len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_ends_before_its_snapshot_has_lost_something() {
+    let (disk, _) = logged(15, true);
+    for name in segments(&disk) {
+        let bytes = disk.bytes(&name).unwrap();
+        disk.put(&name, &vec![0; bytes.len()]);
+    }
+    assert!(matches!(refusal(&disk), Error::Damaged { .. }));
+}
+
+#[test]
+fn a_snapshot_that_is_given_up_leaves_nothing() {
+    let (disk, appended) = logged(16, false);
+    let opened = open(&disk).unwrap();
+    let before = disk.names();
+    let mut writer = opened.log.begin_snapshot(80).unwrap();
+    writer.keep(3, b"three").unwrap();
+    assert_ne!(disk.names(), before);
+    drop(writer);
+    assert_eq!(disk.names(), before);
+    drop(opened);
+    assert!(verify(&disk).unwrap().1 == appended);
+}
+
+#[test]
+fn everything_may_be_compacted_and_the_log_goes_on() {
+    let (disk, mut appended) = logged(17, false);
+    let mut opened = open(&disk).unwrap();
+    snapshot(&mut opened.log, 90).unwrap();
+    snapshot(&mut opened.log, 90).unwrap();
+    let compacted = opened.log.compact(None).unwrap();
+    assert_eq!(compacted.first_position, 91);
+    drop(opened);
+    for round in 0..3 {
+        let mut opened = open(&disk).unwrap();
+        assert!(opened.records == appended, "round {round}");
+        appended.push(vec![round; 10]);
+        opened.log.append(&appended[appended.len() - 1..]).unwrap();
+    }
+    let (report, found) = verify(&disk).unwrap();
+    assert!(found == appended);
+    assert_eq!(report.first_position, 91);
+}
+
+#[test]
+fn what_is_removed_is_in_the_archive() {
+    let (disk, appended) = logged(18, false);
+    let before: Vec<_> = segments(&disk)
+        .iter()
+        .map(|name| (name.clone(), disk.bytes(name).unwrap()))
+        .collect();
+    let archive = SimDisk::new();
+    let mut opened = open(&disk).unwrap();
+    let compacted = opened
+        .log
+        .compact(Some(archive.storage().as_ref()))
+        .unwrap();
+    assert!(compacted.segments > 1);
+    let kept = archive.after_power_cut(Survivors::Nothing);
+    for (name, bytes) in &before[..usize::try_from(compacted.segments).unwrap()] {
+        let archived = kept.bytes(name).unwrap();
+        assert!(bytes[..archived.len()] == archived);
+        assert!(bytes[archived.len()..].iter().all(|byte| *byte == 0));
+        assert!(disk.bytes(name).is_none());
+    }
+    drop(opened);
+    assert!(open(&disk).unwrap().records == appended);
+}
+
+#[test]
+fn snapshots_and_compaction_go_on_beside_appends() {
+    let seed = seed(19);
+    let disk = SimDisk::new();
+    let heard = Heard::default();
+    let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+    let mut appended = Vec::new();
+    thread::scope(|scope| {
+        let keeper = scope.spawn(|| {
+            let mut taken = 0;
+            while taken < 6 {
+                let covers = appender.durable();
+                let last = appender.snapshots().first().map_or(0, |s| s.covers);
+                if covers < last + 40 {
+                    thread::yield_now();
+                    continue;
+                }
+                let mut writer = appender.begin_snapshot(covers).unwrap();
+                appender
+                    .history(covers, &mut |record| {
+                        Ok(writer.keep(record.position, record.payload)?)
+                    })
+                    .unwrap();
+                let upto = appender.appended();
+                appender.install(writer, upto).unwrap();
+                appender.compact(None).unwrap();
+                taken += 1;
+            }
+        });
+        let mut random = random(seed);
+        while !keeper.is_finished() {
+            let record = record(&mut random, 700);
+            let position = appender.sequence().push(&record).unwrap();
+            appended.push(record);
+            let back = random.random_range(1..=position);
+            if back <= appender.durable() {
+                let read = appender.read(back).unwrap();
+                let expected = &appended[usize::try_from(back).unwrap() - 1];
+                assert_eq!(read.as_ref(), Some(expected), "position {back}");
+            }
+            if appender.queued_bytes() > 100_000 {
+                thread::yield_now();
+            }
+        }
+        keeper.join().unwrap();
+    });
+    eventually("all is durable", || {
+        appender.durable() == appender.appended()
+    });
+    assert_eq!(appender.snapshots().len(), 2);
+    assert!(appender.snapshots()[1].covers > 40);
+    appender.shutdown().unwrap();
+    let opened = open(&disk).unwrap();
+    assert!(opened.records == appended);
+    assert!(opened.report.first_position > 1);
+    assert!(opened.report.records < appended.len() as u64);
+    assert_eq!(small().reserve_bytes, 0);
+}
+
+#[test]
+fn a_disk_without_space_for_a_snapshot_is_no_harm() {
+    let (disk, appended) = logged(20, false);
+    let mut opened = open(&disk).unwrap();
+    let used: usize = disk
+        .names()
+        .iter()
+        .map(|name| disk.bytes(name).unwrap().len())
+        .sum();
+    disk.set_capacity(used as u64 + 9_000);
+    let error = snapshot(&mut opened.log, 90).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    opened.log.append(&[b"goes on".to_vec()]).unwrap();
+    disk.set_capacity(u64::MAX);
+    snapshot(&mut opened.log, 91).unwrap();
+    drop(opened);
+    let found = verify(&disk).unwrap().1;
+    assert!(found[..90] == appended);
+}
