@@ -33,7 +33,7 @@ const SETTINGS: [(&str, &str); 28] = [
     ("checkpoint_timeout", "1h"),
     ("max_wal_size", "32GB"),
     ("min_wal_size", "4GB"),
-    // A leader writes and flushes for all who wait; waiting longer for more of them did not pay.
+    // A leader writes and flushes for all who wait; that it waits for more of them was not seen to pay.
     ("commit_delay", "0"),
     // Everything fits in memory.
     ("shared_buffers", "2GB"),

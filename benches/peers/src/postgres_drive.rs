@@ -160,7 +160,7 @@ pub(crate) async fn drive(arguments: &Arguments) -> anyhow::Result<()> {
         "connections": drive.connections,
         "pool": arguments.tuning.pool,
         "depth": arguments.tuning.depth,
-        "affine": arguments.tuning.affine,
+        "routing": arguments.tuning.routing.to_string(),
         "log_bytes": since("logBytes")?,
         "log_flushes": since("logFlushes")?,
         "settings": settings,

@@ -57,8 +57,11 @@ BEGIN
         RETURN 'k';
     END IF;
     INSERT INTO statement (id, code, revision, state) VALUES (p_id, p_code, 1, p_state);
-    INSERT INTO audit (resource, revision, entry) VALUES (p_code, 1, p_entry);
-    INSERT INTO outbox (event) VALUES (p_event);
+    WITH audited AS (
+        INSERT INTO audit (resource, revision, entry) VALUES (p_code, 1, p_entry)
+    ), announced AS (
+        INSERT INTO outbox (event) VALUES (p_event)
+    )
     INSERT INTO idempotency (key, fingerprint, outcome) VALUES (p_key, p_fingerprint, p_outcome);
     RETURN NULL;
 END
@@ -98,8 +101,11 @@ BEGIN
         v_revision := 1;
         INSERT INTO resource (id, revision, state) VALUES (p_id, v_revision, p_state);
     END IF;
-    INSERT INTO audit (resource, revision, entry) VALUES (p_id, v_revision, p_entry);
-    INSERT INTO outbox (event) VALUES (p_event);
+    WITH audited AS (
+        INSERT INTO audit (resource, revision, entry) VALUES (p_id, v_revision, p_entry)
+    ), announced AS (
+        INSERT INTO outbox (event) VALUES (p_event)
+    )
     INSERT INTO idempotency (key, fingerprint, outcome)
         VALUES (p_key, p_fingerprint, p_head || v_revision || p_tail);
     RETURN 'n' || v_revision;

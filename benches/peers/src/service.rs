@@ -1,6 +1,7 @@
 //! The service in front of PostgreSQL: JSON over HTTP, one call of a function for each command.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -33,6 +34,25 @@ const BODY_MAX: usize = 64 * 1024;
 /// How often a command is tried that another one with the same key or resource got in the way of.
 const TRIES: usize = 5;
 
+/// Which connection takes a command on a resource. A new statement goes over any.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub(crate) enum Routing {
+    /// The one of the resource, whatever it already carries: its commands are pipelined, and no
+    /// session waits for the lock of another.
+    Resource,
+    /// Any with fewer than `--depth` commands.
+    Any,
+}
+
+impl fmt::Display for Routing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Resource => "resource",
+            Self::Any => "any",
+        })
+    }
+}
+
 /// How PostgreSQL is run and used.
 #[derive(Args, Clone)]
 pub(crate) struct Tuning {
@@ -42,10 +62,9 @@ pub(crate) struct Tuning {
     /// Commands at a time on each of them: more than one is pipelined.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) depth: usize,
-    /// Sends the commands on one resource over one connection, pipelined, so that no session waits
-    /// for another's lock; `--depth` does not count.
-    #[arg(long)]
-    pub(crate) affine: bool,
+    /// Which connection takes a command on a resource.
+    #[arg(long, default_value = "resource")]
+    pub(crate) routing: Routing,
     /// Another setting of PostgreSQL; may be given more than once.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub(crate) settings: Vec<(String, String)>,
@@ -63,11 +82,9 @@ impl Tuning {
         let mut arguments = vec![
             format!("--pool={}", self.pool),
             format!("--depth={}", self.depth),
+            format!("--routing={}", self.routing),
             format!("--prepared-log={}", self.prepared_log),
         ];
-        if self.affine {
-            arguments.push("--affine".to_owned());
-        }
         if let Some(programs) = &self.programs {
             arguments.push(format!("--programs={}", programs.display()));
         }
@@ -100,7 +117,7 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
 
 struct Service {
     pool: Rc<Pool<Session>>,
-    affine: bool,
+    routing: Routing,
     /// For questions about the database itself.
     client: Client,
 }
@@ -129,7 +146,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     postgres::settings(&client).await?;
     let service = Rc::new(Service {
         pool: Pool::new(sessions, depth),
-        affine: tuning.affine,
+        routing: tuning.routing,
         client,
     });
     let listener = TcpListener::bind(arguments.listen)
@@ -293,10 +310,9 @@ impl Service {
         advancing: &Advancing,
     ) -> anyhow::Result<Outcome> {
         for _ in 0..TRIES {
-            let session = if self.affine {
-                self.pool.of_resource(resource)
-            } else {
-                self.pool.any().await
+            let session = match self.routing {
+                Routing::Resource => self.pool.of_resource(resource),
+                Routing::Any => self.pool.any().await,
             };
             let parameters: [&(dyn ToSql + Sync); 9] = [
                 &advancing.key,

@@ -319,7 +319,7 @@ fn postgres_is_driven_in_each_form() {
     let forms: [&[&str]; 5] = [
         &["--resources=20"],
         &["--hot"],
-        &["--hot", "--affine"],
+        &["--hot", "--routing=any"],
         &["--fresh", "--depth=4"],
         &["--deposits"],
     ];
