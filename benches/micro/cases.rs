@@ -26,6 +26,7 @@ use carebook::http::request::read_command;
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
 use carebook::journal::replay::Replay;
+use carebook::journal::tables::Tables;
 use hyper::header::HeaderMap;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -141,12 +142,12 @@ impl Mint for Counting {
     }
 }
 
-/// Decides on the tables of `replay`.
+/// Decides on what `tables` hold.
 fn decide(
     command: &dyn AnyCommand,
     fingerprint: Fingerprint,
     who: &Actor,
-    replay: &Replay,
+    tables: &Tables,
 ) -> Box<Decided> {
     let mint = Counting::default();
     let context = Context {
@@ -157,7 +158,7 @@ fn decide(
         born: Uuid::from_u128(1),
         external_directory: false,
         mint: &mint,
-        view: View::new(&replay.tables),
+        view: View::new(tables),
     };
     let target = command.target(&context);
     match command.decide(target, &mut None, &context) {
@@ -170,7 +171,7 @@ fn decide(
 fn opened() -> Box<Decided> {
     let command = read("request_deposit", &deposit_body());
     let who = actor(ActorKind::HeadquartersAdministrator, "hq-1");
-    decide(&*command, command.fingerprint(), &who, &Replay::default())
+    decide(&*command, command.fingerprint(), &who, &Tables::default())
 }
 
 fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
@@ -274,16 +275,17 @@ fn fingerprint() -> Box<dyn FnMut()> {
 fn decide_request() -> Box<dyn FnMut()> {
     let command = read("request_deposit", &deposit_body());
     let who = actor(ActorKind::HeadquartersAdministrator, "hq-1");
-    let (replay, fingerprint) = (Replay::default(), command.fingerprint());
+    let (tables, fingerprint) = (Tables::default(), command.fingerprint());
     Box::new(move || {
-        black_box(decide(&*command, fingerprint, &who, &replay));
+        black_box(decide(&*command, fingerprint, &who, &tables));
     })
 }
 
 fn decide_acknowledge() -> Box<dyn FnMut()> {
-    let mut replay = Replay::default();
+    let mut replay = Replay::new();
     let opened = opened();
     replay.record(1, &opened_record()).unwrap();
+    let tables = replay.finish().unwrap().tables;
     let statement: Value = serde_json::from_slice(&opened.answer).unwrap();
     let body = json!({
         "statementId": statement["statementId"],
@@ -305,16 +307,18 @@ fn decide_acknowledge() -> Box<dyn FnMut()> {
     let who = actor(ActorKind::BranchManager, "manager-1");
     let fingerprint = command.fingerprint();
     Box::new(move || {
-        black_box(decide(&*command, fingerprint, &who, &replay));
+        black_box(decide(&*command, fingerprint, &who, &tables));
     })
 }
 
 fn apply_event() -> Box<dyn FnMut()> {
     let opened = opened();
     let kind = catalogue::resource(opened.changes[0].kind).unwrap();
+    let mut next = Vec::new();
     Box::new(move || {
         let event = black_box(&opened.changes[0].event);
-        assert!(black_box(kind.replay(None, event, now())).is_ok());
+        assert!(kind.replay(None, event, now(), &mut next).is_ok());
+        black_box(&next);
     })
 }
 

@@ -45,7 +45,7 @@ impl Cost {
 /// A wrong answer, or a log that cannot be read.
 pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
     eprintln!("{count} keys");
-    let server = common.start().service()?;
+    let server = common.start().without_snapshots().service()?;
     server.load(&[facts::benefit_policy(), facts::financial_facts(FIRST)])?;
     let template = Template::finalize_charge();
     let keys = cost(&server, common, count, move |number| {
@@ -53,7 +53,7 @@ pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
     })?;
     drop(server);
     eprintln!("{count} statements");
-    let server = common.start().service()?;
+    let server = common.start().without_snapshots().service()?;
     let template = Template::request_deposit(&headquarters(&server));
     let statements = cost(&server, common, count, move |number| {
         template.fill(number, 0)

@@ -19,6 +19,8 @@ use crate::proc::Process;
 const TOKEN_SECONDS: u64 = 12 * 3_600;
 /// How long an end that was asked for may take.
 const END_MAX: Duration = Duration::from_secs(60);
+/// More bytes than any log here has.
+const NEVER_BYTES: u64 = 1 << 50;
 /// Facts that are sent in one stream.
 const FACTS_AT_ONCE: usize = 100_000;
 
@@ -70,15 +72,10 @@ impl Start {
         start
     }
 
-    /// Whether `carebook serve` has this argument.
-    ///
-    /// # Errors
-    /// When it does not run.
-    pub(crate) fn knows(&self, flag: &str) -> Result<bool, String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carebook"));
-        let help = command.args(["serve", "--help"]).output();
-        let help = help.map_err(|error| error.to_string())?.stdout;
-        Ok(String::from_utf8_lossy(&help).contains(flag))
+    /// Without snapshots but those that are asked for.
+    pub(crate) fn without_snapshots(&self) -> Self {
+        let bytes = NEVER_BYTES.to_string();
+        self.with(&["--snapshot-log-bytes", &bytes, "--snapshot-interval", "30d"])
     }
 
     /// Starts the service.

@@ -24,11 +24,6 @@ const USUAL: f64 = 0.5;
 const TAKEN: &str = "carebook_snapshots_total";
 /// How many it could not take.
 const FAILED: &str = "carebook_snapshot_failures_total";
-/// What keeps the server from taking one by itself, which would disturb the loop without one.
-const NONE_BY_ITSELF: [(&str, &str); 2] = [
-    ("--snapshot-log-bytes", "1000000000000"),
-    ("--snapshot-interval", "30d"),
-];
 /// When the signal is sent, as a share of the loop: before that all is as usual.
 const AT: f64 = 0.2;
 /// How often the metrics are asked.
@@ -41,12 +36,8 @@ const NUMBERS: usize = 500_000_000;
 /// # Errors
 /// A wrong answer, or a server that takes no snapshots.
 pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, String> {
-    let mut start = common.start();
-    for (flag, value) in NONE_BY_ITSELF {
-        if start.knows(flag)? {
-            start = start.with(&[flag, value]);
-        }
-    }
+    // One that it takes by itself would disturb the loop without one.
+    let start = common.start().without_snapshots();
     let mut stage = Stage::new(WORKLOAD.start(&start)?, common.resources[0]);
     taken(&stage.server().metrics()?)?;
     eprintln!("{statements} statements");
