@@ -1,179 +1,391 @@
 //! The load generator: as little work as possible beside the server's on the same machine.
+//!
+//! A closed loop finds the capacity: each connection sends its next request when the answer to the
+//! one before has come. An open loop finds the latency: requests are due at points of time that
+//! were drawn before (a Poisson process, as many independent clients make one), and each latency
+//! is counted from the point at which its request was due. A server that stalls therefore pays for
+//! every request that was due meanwhile, and not for one alone.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 
+use crate::check::{Checker, Request};
+use crate::http::Connection;
+use crate::samples::{Figures, Load, Sample, Samples};
 use crate::server::Server;
-use crate::workload::Request;
+use crate::timer::Timer;
 
-/// What a run measured.
-pub(crate) struct Figures {
-    elapsed: Duration,
-    /// Latencies in microseconds, ascending.
-    latencies: Vec<u32>,
-    /// The bodies of the answers, in the order in which they came.
-    bodies: Vec<Vec<u8>>,
-    /// Bytes of the bodies of all requests, and of all answers.
-    sent: usize,
-    received: usize,
-    /// Processor time of the server, in user and in kernel mode, in microseconds.
-    processor: (u64, u64),
+/// Where the requests come from.
+pub(crate) type Source = Box<dyn Iterator<Item = Request> + Send>;
+
+/// How long answers may take after the last request has left.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests that may wait for a connection in an open loop; further ones are not sent, as by a
+/// client that gives up. Nobody should have to wait: that is told as a doubt.
+pub(crate) const BACKLOG_MAX: usize = 100_000;
+/// By how much the threads that keep to a schedule come before others, where that is allowed: on a
+/// machine that the server keeps busy they would otherwise be late, and the server would pay.
+const NICENESS: i32 = -10;
+/// Requests that are sent one after the other, when they are late, before answers are looked at.
+const BURST: usize = 32;
+
+/// A run to be carried out.
+pub(crate) struct Run {
+    pub(crate) load: Load,
+    /// The requests, a source for each thread that drives.
+    pub(crate) sources: Vec<Source>,
+    /// In an open loop: connections at the start, and at the most.
+    pub(crate) connections: (usize, usize),
+    /// In an open loop: requests that may wait for a connection.
+    pub(crate) backlog: usize,
+    /// In an open loop: when it ends, whatever was not sent.
+    pub(crate) at_most: Option<Duration>,
+    /// Of the points at which requests are due.
+    pub(crate) seed: u64,
+    /// Whether the bodies of the answers are kept.
+    pub(crate) keep_bodies: bool,
 }
 
-impl Figures {
-    /// Processor time of the server for one command, in user and in kernel mode, in microseconds.
-    /// Unlike the rate, it hardly depends on what else the machine is doing.
-    pub(crate) fn processor_per_command(&self) -> (f64, f64) {
-        #[allow(clippy::cast_precision_loss)]
-        let each = |micros: u64| micros as f64 / self.latencies.len() as f64;
-        (each(self.processor.0), each(self.processor.1))
-    }
-
-    /// The mean length of a request's body and of an answer's, in bytes.
-    pub(crate) fn body_bytes(&self) -> (f64, f64) {
-        #[allow(clippy::cast_precision_loss)]
-        let each = |bytes: usize| bytes as f64 / self.latencies.len() as f64;
-        (each(self.sent), each(self.received))
-    }
-
-    /// The bodies of the answers, in the order in which they came; they are gone from here.
-    pub(crate) fn take_bodies(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.bodies)
-    }
-
-    pub(crate) fn answers(&self) -> usize {
-        self.latencies.len()
-    }
-
-    pub(crate) fn per_second(&self) -> f64 {
-        #[allow(clippy::cast_precision_loss)]
-        let answers = self.latencies.len() as f64;
-        answers / self.elapsed.as_secs_f64()
-    }
-
-    /// The latency in microseconds that the share `quantile` of all answers did not exceed.
-    pub(crate) fn percentile(&self, quantile: f64) -> u32 {
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss
-        )]
-        let rank = (self.latencies.len() as f64 * quantile).ceil() as usize;
-        self.latencies[rank.saturating_sub(1).min(self.latencies.len() - 1)]
-    }
-}
-
-/// What the connections share.
+/// What the connections of one thread share.
 struct Shared {
-    requests: std::vec::IntoIter<Request>,
-    latencies: Vec<u32>,
-    bodies: Vec<Vec<u8>>,
+    source: Source,
+    checker: Checker,
+    samples: Samples,
+    failure: Option<String>,
+    keep_bodies: bool,
+    /// In an open loop: connections that wait for a request, and requests for a connection.
+    idle: Vec<Connection>,
+    backlog: VecDeque<(Instant, Request)>,
+    open: usize,
+    in_flight: usize,
+    started: Instant,
 }
 
-/// Sends the requests over `connections`, each of which waits for its answer before it sends the
-/// next; every answer must have this status.
-pub(crate) fn run(
-    server: &Server,
-    connections: usize,
-    requests: Vec<Request>,
-    status: u16,
-) -> Figures {
-    let count = requests.len();
-    let sent = requests.iter().map(|request| body_of(request).len()).sum();
-    let address = server.address();
-    let before = server.processor_micros();
-    let shared = Rc::new(RefCell::new(Shared {
-        requests: requests.into_iter(),
-        latencies: Vec::with_capacity(count),
-        bodies: Vec::with_capacity(count),
-    }));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let local = tokio::task::LocalSet::new();
-    let elapsed = local.block_on(&runtime, async {
-        let mut streams = Vec::new();
-        for _ in 0..connections {
-            let stream = TcpStream::connect(address).await.unwrap();
-            stream.set_nodelay(true).unwrap();
-            streams.push(stream);
+impl Shared {
+    /// Whether every connection that there may be has a request on its way.
+    fn is_full(&self, most: usize) -> bool {
+        self.idle.is_empty() && self.open >= most
+    }
+
+    /// Checks an answer and keeps what is to be told of it.
+    fn take(&mut self, request: &Request, status: u16, body: &[u8], since: Instant) {
+        let now = Instant::now();
+        let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let outcome = match self.checker.check(request, status, body) {
+            Ok(outcome) => outcome,
+            Err(wrong) => {
+                self.failure.get_or_insert(wrong);
+                return;
+            }
+        };
+        self.samples.answers.push(Sample {
+            at: micros(now - self.started),
+            latency: micros(now - since),
+            outcome,
+        });
+        self.samples.sent += request.body_bytes();
+        self.samples.received += body.len();
+        if self.keep_bodies {
+            self.samples.bodies.push(body.to_vec());
         }
-        let started = Instant::now();
-        let tasks: Vec<_> = streams
+    }
+}
+
+/// Carries a run out.
+///
+/// # Errors
+/// The first answer that was wrong, or what broke.
+pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), String> {
+    let threads = run.sources.len();
+    let ready = Arc::new(Barrier::new(threads + 1));
+    let workers: Vec<_> = run
+        .sources
+        .into_iter()
+        .enumerate()
+        .map(|(index, source)| {
+            let part = Part {
+                address: server.address().to_owned(),
+                load: run.load,
+                connections: run.connections,
+                backlog: run.backlog,
+                at_most: run.at_most,
+                threads,
+                index,
+                seed: run.seed,
+                keep_bodies: run.keep_bodies,
+                ready: Arc::clone(&ready),
+            };
+            std::thread::spawn(move || part.drive(source))
+        })
+        .collect();
+    ready.wait();
+    let before = (
+        server.process().usage(),
+        crate::proc::Process::this().usage(),
+    );
+    let syncs = server.syncs();
+    ready.wait();
+    let started = Instant::now();
+    let mut samples = Samples::default();
+    let mut last = started;
+    for worker in workers {
+        let (part, ended) = worker.join().map_err(|_| "a driving thread panicked")??;
+        samples = samples.merge(part);
+        last = last.max(ended);
+    }
+    let after = (
+        server.process().usage(),
+        crate::proc::Process::this().usage(),
+    );
+    let bodies = std::mem::take(&mut samples.bodies);
+    let mut figures = Figures::new(run.load, last - started, samples);
+    figures.server = after.0.since(before.0);
+    figures.driver = after.1.since(before.1);
+    figures.syncs = server
+        .syncs()
+        .zip(syncs)
+        .map(|(after, before)| after - before);
+    Ok((figures, bodies))
+}
+
+/// What one thread does of a run.
+struct Part {
+    address: String,
+    load: Load,
+    connections: (usize, usize),
+    backlog: usize,
+    at_most: Option<Duration>,
+    threads: usize,
+    index: usize,
+    seed: u64,
+    keep_bodies: bool,
+    ready: Arc<Barrier>,
+}
+
+impl Part {
+    /// This thread's share of `all`.
+    fn share(&self, all: usize) -> usize {
+        all / self.threads + usize::from(self.index < all % self.threads)
+    }
+
+    fn drive(self, source: Source) -> Result<(Samples, Instant), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        tokio::task::LocalSet::new().block_on(&runtime, async move {
+            let first = match self.load {
+                Load::Closed(connections) => self.share(connections),
+                Load::Open(_) => self.share(self.connections.0),
+            };
+            let mut idle = Vec::with_capacity(first);
+            let mut failure = None;
+            for _ in 0..first {
+                match Connection::open(&self.address).await {
+                    Ok(connection) => idle.push(connection),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            // Whoever failed takes part in the start too, or the others would wait for ever.
+            self.ready.wait();
+            self.ready.wait();
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            let shared = Rc::new(RefCell::new(Shared {
+                source,
+                checker: Checker::default(),
+                samples: Samples::default(),
+                failure: None,
+                keep_bodies: self.keep_bodies,
+                open: idle.len(),
+                idle,
+                backlog: VecDeque::new(),
+                in_flight: 0,
+                started: Instant::now(),
+            }));
+            match self.load {
+                Load::Closed(_) => self.closed(&shared).await,
+                Load::Open(rate) => self.open(&shared, rate / self.threads as f64).await?,
+            }
+            let ended = Instant::now();
+            let mut shared = shared.borrow_mut();
+            if let Some(failure) = shared.failure.take() {
+                return Err(failure);
+            }
+            let mut samples = std::mem::take(&mut shared.samples);
+            samples.connections = shared.open;
+            Ok((samples, ended))
+        })
+    }
+
+    async fn closed(&self, shared: &Rc<RefCell<Shared>>) {
+        let connections = std::mem::take(&mut shared.borrow_mut().idle);
+        let tasks: Vec<_> = connections
             .into_iter()
-            .map(|stream| tokio::task::spawn_local(connection(stream, Rc::clone(&shared), status)))
+            .map(|connection| tokio::task::spawn_local(in_turn(connection, Rc::clone(shared))))
             .collect();
         for task in tasks {
-            task.await.unwrap();
+            if task.await.is_err() {
+                shared.borrow_mut().failure = Some("a connection's task panicked".to_owned());
+            }
         }
-        started.elapsed()
-    });
-    let after = server.processor_micros();
-    let shared = Rc::into_inner(shared).unwrap().into_inner();
-    let mut latencies = shared.latencies;
-    latencies.sort_unstable();
-    Figures {
-        elapsed,
-        latencies,
-        received: shared.bodies.iter().map(Vec::len).sum(),
-        bodies: shared.bodies,
-        sent,
-        processor: (after.0 - before.0, after.1 - before.1),
+    }
+
+    async fn open(&self, shared: &Rc<RefCell<Shared>>, rate: f64) -> Result<(), String> {
+        let mut timer = Timer::new().map_err(|error| format!("no timer: {error}"))?;
+        let mut random = StdRng::seed_from_u64(self.seed ^ (self.index as u64) << 32);
+        let most = self.share(self.connections.1).max(1);
+        if self.backlog > 0 {
+            // Only a privileged process may; the lag tells what came of it. Where more is offered
+            // than can be sent, it would take from the server what it needs to answer.
+            let _ = rustix::process::setpriority_process(None, NICENESS);
+        }
+        let started = shared.borrow().started;
+        let mut due = started;
+        let mut late = 0;
+        loop {
+            // The gaps of a Poisson process are exponential.
+            let gap = -(1.0 - random.random::<f64>()).ln() / rate;
+            due += Duration::from_secs_f64(gap);
+            timer.until(due).await.map_err(|error| error.to_string())?;
+            let now = Instant::now();
+            if self.at_most.is_some_and(|most| now - started > most) {
+                break;
+            }
+            let lag = now.saturating_duration_since(due);
+            late = if lag.is_zero() { 0 } else { late + 1 };
+            if self.backlog == 0 && shared.borrow().is_full(most) {
+                // Not even made: that would take longer than to find no connection.
+                shared.borrow_mut().samples.unsent += 1;
+            } else {
+                let Some(request) = shared.borrow_mut().source.next() else {
+                    break;
+                };
+                self.send(shared, most, due, lag, request);
+            }
+            if late % BURST == BURST - 1 {
+                tokio::task::yield_now().await;
+            }
+            if shared.borrow().failure.is_some() {
+                return Ok(());
+            }
+        }
+        let last = Instant::now();
+        while shared.borrow().in_flight > 0 && shared.borrow().failure.is_none() {
+            if last.elapsed() > PATIENCE {
+                return Err(format!(
+                    "answers are missing after {} s",
+                    PATIENCE.as_secs()
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    /// Hands a request to a free connection, to a new one, or to the next that is free.
+    fn send(
+        &self,
+        shared: &Rc<RefCell<Shared>>,
+        most: usize,
+        due: Instant,
+        lag: Duration,
+        request: Request,
+    ) {
+        let mut state = shared.borrow_mut();
+        let lag = u32::try_from(lag.as_micros()).unwrap_or(u32::MAX);
+        state.samples.lags.push(lag);
+        state.in_flight += 1;
+        let full = state.is_full(most);
+        let connection = state.idle.pop();
+        if full {
+            if state.backlog.len() < self.backlog {
+                state.samples.waited += 1;
+                state.backlog.push_back((due, request));
+            } else {
+                state.in_flight -= 1;
+                state.samples.unsent += 1;
+            }
+            return;
+        }
+        state.open += usize::from(connection.is_none());
+        drop(state);
+        let (shared, address) = (Rc::clone(shared), self.address.clone());
+        tokio::task::spawn_local(async move {
+            let connection = match connection {
+                Some(connection) => Ok(connection),
+                None => Connection::open(&address).await,
+            };
+            match connection {
+                Ok(connection) => when_due(connection, shared, due, request).await,
+                Err(error) => shared.borrow_mut().failure = Some(error),
+            }
+        });
     }
 }
 
-async fn connection(mut stream: TcpStream, shared: Rc<RefCell<Shared>>, status: u16) {
-    let expected = format!("HTTP/1.1 {status}");
-    let mut buffer = vec![0; 64 * 1024];
+/// Sends one request after the other, until there are none.
+async fn in_turn(mut connection: Connection, shared: Rc<RefCell<Shared>>) {
     loop {
-        let Some(request) = shared.borrow_mut().requests.next() else {
+        let request = {
+            let mut shared = shared.borrow_mut();
+            if shared.failure.is_some() {
+                return;
+            }
+            shared.source.next()
+        };
+        let Some(request) = request else {
             return;
         };
         let started = Instant::now();
-        stream.write_all(&request).await.unwrap();
-        let mut filled = 0;
-        let body = loop {
-            let read = stream.read(&mut buffer[filled..]).await.unwrap();
-            assert_ne!(read, 0, "the server closed the connection");
-            filled += read;
-            if let Some(body) = whole(&buffer[..filled]) {
-                break body;
-            }
-        };
-        let latency = u32::try_from(started.elapsed().as_micros()).unwrap();
-        assert!(
-            buffer.starts_with(expected.as_bytes()),
-            "{}",
-            String::from_utf8_lossy(&buffer[..filled])
-        );
+        let answer = connection.exchange(&request.bytes).await;
         let mut shared = shared.borrow_mut();
-        shared.latencies.push(latency);
-        shared.bodies.push(buffer[body].to_vec());
+        match answer {
+            Ok(answer) => {
+                let body = connection.body(&answer);
+                shared.take(&request, answer.status, body, started);
+            }
+            Err(error) => {
+                shared.failure.get_or_insert(error);
+            }
+        }
     }
 }
 
-/// The body of a request: what comes after the blank line.
-fn body_of(request: &[u8]) -> &[u8] {
-    let head = request.windows(4).position(|window| window == b"\r\n\r\n");
-    &request[head.unwrap() + 4..]
-}
-
-/// Where the body is, when the answer is there as a whole.
-fn whole(answer: &[u8]) -> Option<std::ops::Range<usize>> {
-    const NAME: &[u8] = b"content-length: ";
-    let head = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let at = answer[..head]
-        .windows(NAME.len())
-        .position(|window| window == NAME)?
-        + NAME.len();
-    let digits = answer[at..head]
-        .iter()
-        .take_while(|byte| byte.is_ascii_digit());
-    let length = digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
-    (answer.len() >= head + length).then_some(head..head + length)
+/// Sends a request that is due, then those that wait for a connection.
+async fn when_due(
+    mut connection: Connection,
+    shared: Rc<RefCell<Shared>>,
+    mut due: Instant,
+    mut request: Request,
+) {
+    loop {
+        let answer = connection.exchange(&request.bytes).await;
+        let mut shared = shared.borrow_mut();
+        shared.in_flight -= 1;
+        match answer {
+            Ok(answer) => {
+                let body = connection.body(&answer);
+                shared.take(&request, answer.status, body, due);
+            }
+            Err(error) => {
+                shared.failure.get_or_insert(error);
+                return;
+            }
+        }
+        match shared.backlog.pop_front() {
+            Some(next) => (due, request) = next,
+            None => {
+                shared.idle.push(connection);
+                return;
+            }
+        }
+    }
 }

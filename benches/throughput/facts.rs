@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::workload::{BRANCH, FAMILY_MEMBER, MOTHER, MOTHER_MEMBER, PLAN};
 
-/// The lines of the facts that `count` commands of the operation need.
-pub(crate) fn facts(operation: &str, count: usize) -> Vec<String> {
+/// The lines of the facts that the operation's commands of these numbers need.
+pub(crate) fn facts(operation: &str, numbers: &[usize]) -> Vec<String> {
     let once = match operation {
         "update_mother_profile" => vec![consent()],
         "finalize_charge" => vec![benefit_policy()],
@@ -16,7 +16,7 @@ pub(crate) fn facts(operation: &str, count: usize) -> Vec<String> {
         | "pre_register_payment" => vec![plan()],
         _ => Vec::new(),
     };
-    let each = (0..count).flat_map(|number| match operation {
+    let each = numbers.iter().flat_map(|&number| match operation {
         "grant_payment_authority" | "grant_care_history_access" => {
             vec![booking(number), family_account(number)]
         }
@@ -41,7 +41,7 @@ fn fact(kind: &str, id: &str, facts: &Value) -> String {
     json!({"kind": kind, "id": id, "revision": 1, "facts": facts}).to_string()
 }
 
-fn booking(number: usize) -> String {
+pub(crate) fn booking(number: usize) -> String {
     let facts = json!({
         "motherUserId": MOTHER,
         "motherMemberId": MOTHER_MEMBER,
@@ -142,7 +142,7 @@ fn payout_instruction(number: usize) -> String {
     )
 }
 
-fn financial_facts(number: usize) -> String {
+pub(crate) fn financial_facts(number: usize) -> String {
     let facts = json!({
         "caregiverShareBasisPoints": 7_000,
         "headquartersShareBasisPoints": 1_000,
@@ -156,7 +156,7 @@ fn financial_facts(number: usize) -> String {
     )
 }
 
-fn benefit_policy() -> String {
+pub(crate) fn benefit_policy() -> String {
     let facts = json!({
         "serviceType": "postpartum_care",
         "level1": "서울특별시",

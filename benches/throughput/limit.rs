@@ -78,6 +78,11 @@ pub(crate) fn serve(directory: &Path) {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     println!("listening on http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(|| {
+        // Whoever has started this ends it by leaving.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
     for (turn, stream) in listener.incoming().enumerate() {
         let stream = stream.unwrap();
         stream.set_nodelay(true).unwrap();

@@ -2,90 +2,213 @@
 
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::ActorKind;
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::http;
+use crate::proc::Process;
+
 /// How long a token lasts: longer than any run.
-const TOKEN_SECONDS: u64 = 4 * 3_600;
+const TOKEN_SECONDS: u64 = 12 * 3_600;
+/// How long an end that was asked for may take.
+const END_MAX: Duration = Duration::from_secs(60);
+/// More bytes than any log here has.
+const NEVER_BYTES: u64 = 1 << 50;
+/// Facts that are sent in one stream.
+const FACTS_AT_ONCE: usize = 100_000;
+
+/// Which program it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// The service.
+    Carebook,
+    /// Something that is measured beside it; it has no metrics and takes no facts.
+    Other,
+}
 
 /// A running server; ended when dropped.
 pub(crate) struct Server {
     child: Child,
+    kind: Kind,
     address: String,
     key: SigningKey,
-    _directory: TempDir,
+    directory: Option<TempDir>,
+    /// From its start to the line that says that it listens.
+    pub(crate) ready_after: Duration,
 }
 
-impl Server {
-    pub(crate) fn start() -> Self {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let key = SigningKey::generate(SigningAlgorithm::Es256).unwrap();
+/// Where servers keep their data, unless they are told another place: on the disk that the
+/// program is built on.
+pub(crate) fn scratch(directory: Option<&Path>) -> Result<TempDir, String> {
+    let within = directory.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    tempfile::tempdir_in(within).map_err(|error| format!("{}: {error}", within.display()))
+}
+
+/// How a service is started.
+#[derive(Clone, Default)]
+pub(crate) struct Start {
+    /// In which directory fresh ones are made.
+    pub(crate) within: Option<PathBuf>,
+    /// The data directory, where it is not to be a fresh one.
+    pub(crate) data: Option<PathBuf>,
+    /// Further arguments of `carebook serve`.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Start {
+    /// With these arguments.
+    pub(crate) fn with(&self, arguments: &[&str]) -> Self {
+        let mut start = self.clone();
+        start
+            .arguments
+            .extend(arguments.iter().map(|&one| one.to_owned()));
+        start
+    }
+
+    /// Without snapshots but those that are asked for.
+    pub(crate) fn without_snapshots(&self) -> Self {
+        let bytes = NEVER_BYTES.to_string();
+        self.with(&["--snapshot-log-bytes", &bytes, "--snapshot-interval", "30d"])
+    }
+
+    /// Starts the service.
+    pub(crate) fn service(&self) -> Result<Server, String> {
+        let directory = scratch(self.within.as_deref())?;
+        let key =
+            SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
         let jwks = directory.path().join("jwks.json");
-        std::fs::write(&jwks, key.jwks()).unwrap();
+        std::fs::write(&jwks, key.jwks()).map_err(|error| error.to_string())?;
+        let fresh = directory.path().join("data");
         let mut command = Command::new(env!("CARGO_BIN_EXE_carebook"));
         command
             .arg("serve")
             .arg("--data")
-            .arg(directory.path().join("data"))
+            .arg(self.data.as_ref().unwrap_or(&fresh))
             .arg("--jwks")
             .arg(jwks)
             .args(["--listen", "127.0.0.1:0"])
+            .args(&self.arguments)
             .env("RUST_LOG", "warn");
-        Self::spawn(command, key, directory)
+        Server::spawn(command, Kind::Carebook, key, Some(directory))
     }
 
     /// The limit, in a process of its own too.
-    pub(crate) fn start_limit() -> Self {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let key = SigningKey::generate(SigningAlgorithm::Es256).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
+    pub(crate) fn limit(&self) -> Result<Server, String> {
+        let directory = scratch(self.within.as_deref())?;
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(this);
         command
             .arg("--serve-limit")
             .arg(directory.path().join("data"));
-        Self::spawn(command, key, directory)
+        Self::other(command, directory)
     }
 
-    fn spawn(mut command: Command, key: SigningKey, directory: TempDir) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    /// Another program that prints where it listens.
+    pub(crate) fn other(command: Command, directory: TempDir) -> Result<Server, String> {
+        let key =
+            SigningKey::generate(SigningAlgorithm::Es256).map_err(|error| error.to_string())?;
+        Server::spawn(command, Kind::Other, key, Some(directory))
+    }
+}
+
+impl Server {
+    fn spawn(
+        mut command: Command,
+        kind: Kind,
+        key: SigningKey,
+        directory: Option<TempDir>,
+    ) -> Result<Self, String> {
+        let started = Instant::now();
+        // Its input stays open as long as it is wanted: a peer ends when that ends.
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{command:?}: {error}"))?;
+        let mut server = Self {
+            child,
+            kind,
+            address: String::new(),
+            key,
+            directory,
+            ready_after: Duration::ZERO,
+        };
+        let output = server.child.stdout.take().expect("its output is a pipe");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
+        BufReader::new(output)
             .read_line(&mut line)
-            .unwrap();
-        let address = line
+            .map_err(|error| error.to_string())?;
+        server.ready_after = started.elapsed();
+        server.address = line
             .trim()
             .strip_prefix("listening on http://")
-            .unwrap()
+            .ok_or_else(|| format!("{command:?} did not start: {line}"))?
             .to_owned();
-        Self {
-            child,
-            address,
-            key,
-            _directory: directory,
-        }
+        Ok(server)
     }
 
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Processor time that the server has used so far, in user and in kernel mode, in
-    /// microseconds.
-    pub(crate) fn processor_micros(&self) -> (u64, u64) {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        // The name of the process, in parentheses, may hold spaces.
-        let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
-        let ticks: Vec<u64> = fields
-            .skip(11)
-            .take(2)
-            .map(|ticks| ticks.parse().unwrap())
-            .collect();
-        // USER_HZ is 100 on every Linux: a tick is ten milliseconds.
-        (ticks[0] * 10_000, ticks[1] * 10_000)
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id())
+    }
+
+    /// Its metrics, as they stand on the page.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) fn metrics(&self) -> Result<Metrics, String> {
+        http::get(&self.address, "/metrics").map(Metrics)
+    }
+
+    /// How many batches it has written and synced so far, where it counts them.
+    pub(crate) fn syncs(&self) -> Option<u64> {
+        if self.kind != Kind::Carebook {
+            return None;
+        }
+        let count = self
+            .metrics()
+            .ok()?
+            .value("carebook_log_batch_duration_seconds_count")?;
+        Some(count as u64)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or("it has no process")?;
+        kill_process(pid, signal).map_err(|error| format!("it takes no signal: {error}"))
+    }
+
+    /// Ends it as an operator does, and waits until it has; its directory stays.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub(crate) fn end(mut self) -> Result<Option<TempDir>, String> {
+        self.signal(Signal::TERM)?;
+        let asked = Instant::now();
+        loop {
+            match self.child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) if status.success() => return Ok(self.directory.take()),
+                Some(status) => return Err(format!("the server ended with {status}")),
+                None if asked.elapsed() > END_MAX => {
+                    return Err("the server does not end".to_owned());
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
     }
 
     /// A token of an actor; `adapt` adds what else it claims.
@@ -97,7 +220,7 @@ impl Server {
     ) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .unwrap()
+            .expect("the clock is after 1970")
             .as_secs();
         let mut claims = Claims::new(
             DEFAULT_ISSUER,
@@ -108,39 +231,94 @@ impl Server {
             TOKEN_SECONDS,
         );
         adapt(&mut claims);
-        self.key.sign(&claims).unwrap()
+        self.key.sign(&claims).expect("a fresh key signs")
     }
 
-    /// Loads these facts, one a line; each of them has to be new.
-    pub(crate) fn load(&self, facts: &[String]) {
-        let token = self.token(ActorKind::SystemWorkflow, "workflow-1", |claims| {
+    /// Who may put facts in place.
+    pub(crate) fn fact_writer(&self) -> String {
+        self.token(ActorKind::SystemWorkflow, "workflow-1", |claims| {
             claims.permissions = vec!["facts:write".to_owned()];
-        });
+        })
+    }
+
+    /// Loads these facts, one a line; each has to stand afterwards.
+    ///
+    /// # Errors
+    /// When one does not, or the server does not take them.
+    pub(crate) fn load(&self, facts: &[String]) -> Result<(), String> {
+        let token = self.fact_writer();
+        for part in facts.chunks(FACTS_AT_ONCE) {
+            let answer = self
+                .stream(&token, part)
+                .map_err(|error| format!("facts could not be sent: {error}"))?;
+            let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+            let outcome: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+            let of = |result: &str| outcome[result].as_u64().unwrap_or(0);
+            if of("applied") + of("unchanged") != part.len() as u64 {
+                return Err(format!("facts were not taken: {answer}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&self, token: &str, facts: &[String]) -> std::io::Result<String> {
         let bytes: usize = facts.iter().map(|line| line.len() + 1).sum();
-        let mut stream = BufWriter::new(TcpStream::connect(&self.address).unwrap());
+        let mut stream = BufWriter::with_capacity(64 << 10, TcpStream::connect(&self.address)?);
         write!(
             stream,
             "POST /reference-facts HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/x-ndjson\r\nContent-Length: {bytes}\r\n\
              Connection: close\r\n\r\n"
-        )
-        .unwrap();
+        )?;
         for line in facts {
-            stream.write_all(line.as_bytes()).unwrap();
-            stream.write_all(b"\n").unwrap();
+            stream.write_all(line.as_bytes())?;
+            stream.write_all(b"\n")?;
         }
         let mut answer = String::new();
-        let mut stream = stream.into_inner().unwrap();
-        stream.read_to_string(&mut answer).unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let outcome: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(outcome["applied"], facts.len(), "{answer}");
+        let mut stream = stream.into_inner()?;
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A peer has children of its own, and ends them when its input ends.
+        drop(self.child.stdin.take());
+        if self.kind == Kind::Other {
+            let _ = self.signal(Signal::TERM);
+            let asked = Instant::now();
+            while asked.elapsed() < Duration::from_secs(10) {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A page of metrics.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    /// The value of a series without labels.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        let mut lines = self.0.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?
+            .parse()
+            .ok()
+    }
+
+    /// The value of a series that has to be there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn need(&self, name: &str) -> Result<f64, String> {
+        self.value(name)
+            .ok_or_else(|| format!("/metrics has no {name}"))
     }
 }

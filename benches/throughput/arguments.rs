@@ -1,0 +1,261 @@
+//! The arguments.
+
+use std::path::PathBuf;
+
+use carebook::catalogue::OPERATIONS;
+use clap::{Args, Parser, Subcommand};
+
+use crate::server::Start;
+use crate::stage::Workload;
+
+/// The workloads that are no single operation.
+const WORKLOADS: [&str; 9] = [
+    "all", "mixed", "hot", "spread", "replays", "refusals", "reads", "limit", "none",
+];
+
+/// Measures the service over HTTP, on this machine, the load generator included.
+#[derive(Parser)]
+#[command(after_help = "\
+Examples (after `cargo bench --bench throughput --`):
+  --workload request_deposit,limit --connections 64 --commands 100000
+  --workload all --commands 20000
+  --workload hot,spread --resources 10000,1000000
+  --workload mixed --rate-of-capacity 0.5 --seconds 30
+  --workload request_deposit --sweep --html sweep.html --json sweep.json
+  --peers postgres,redis,limit
+  overload --seconds 10
+  idle --idle-connections 10000
+  memory --statements 1000000
+  snapshot --seconds 30
+  recovery --records 1000000
+
+Exit code 1: an answer was wrong, or something did not start; the first is shown.")]
+pub(crate) struct Arguments {
+    /// What is measured instead of the workloads' speed.
+    #[command(subcommand)]
+    pub(crate) scenario: Option<Scenario>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Is the limit that is measured beside the service; the bench starts this itself.
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) serve_limit: Option<PathBuf>,
+}
+
+/// What more there is than speed.
+#[derive(Subcommand, Clone)]
+pub(crate) enum Scenario {
+    /// Offers many times the capacity, open-loop: what still gets through, what is told to the
+    /// rest, what memory does, how long until all is as before.
+    Overload {
+        /// How many times the measured capacity.
+        #[arg(long, default_value_t = 10.0)]
+        times: f64,
+    },
+    /// Opens connections that say nothing: what each costs in memory.
+    Idle {
+        /// How many.
+        #[arg(long, default_value_t = 10_000)]
+        idle_connections: usize,
+    },
+    /// Resident memory for a resource and for a key, beside the size in which they are encoded.
+    Memory {
+        /// Statements to open, and keys to take.
+        #[arg(long, default_value_t = 1_000_000)]
+        statements: usize,
+    },
+    /// Speed and latency while a snapshot is taken, and while none is.
+    Snapshot {
+        /// Statements that are there before.
+        #[arg(long, default_value_t = 200_000)]
+        statements: usize,
+    },
+    /// How long a start takes on a directory with so much in it.
+    Recovery {
+        /// Records to prepare, where no directory is given.
+        #[arg(long, default_value_t = 1_000_000)]
+        records: usize,
+        /// A data directory that is prepared already; it is opened as it is, and a new segment
+        /// begins in it at each start.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// Where the prepared directory is put and kept.
+        #[arg(long, value_name = "DIR", conflicts_with = "data")]
+        keep: Option<PathBuf>,
+    },
+}
+
+/// What goes for all.
+#[derive(Args, Clone)]
+pub(crate) struct Common {
+    /// What to measure: operations by their names, `all` of them, `mixed`, `hot`, `spread`,
+    /// `replays`, `refusals`, `reads`, `limit` (a bare server beside it), `none`.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
+    pub(crate) workload: Vec<String>,
+    /// Others to drive in the same runs: postgres, redis, limit.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
+    pub(crate) peers: Vec<String>,
+    /// Connections of a closed loop.
+    #[arg(long, default_value_t = 64, global = true)]
+    pub(crate) connections: usize,
+    /// Connections of an open loop at its start.
+    #[arg(long, default_value_t = 512, global = true)]
+    pub(crate) connections_open: usize,
+    /// Connections of an open loop at the most.
+    #[arg(long, default_value_t = 8_000, global = true)]
+    pub(crate) connections_most: usize,
+    /// Requests of each closed loop.
+    #[arg(long, default_value_t = 100_000, global = true)]
+    pub(crate) commands: usize,
+    /// Runs of each; the median is shown.
+    #[arg(long, default_value_t = 3, global = true)]
+    pub(crate) runs: usize,
+    /// Requests a second, in an open loop.
+    #[arg(long, global = true, conflicts_with_all = ["rate_of_capacity", "sweep"])]
+    pub(crate) rate: Option<f64>,
+    /// The same as a share of what the closed loop before it reached; several are measured one
+    /// after the other.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', global = true)]
+    pub(crate) rate_of_capacity: Vec<f64>,
+    /// Several shares of the capacity, for the plot of latency against rate.
+    #[arg(long, global = true, conflicts_with = "rate_of_capacity")]
+    pub(crate) sweep: bool,
+    /// Seconds of each open loop.
+    #[arg(long, default_value_t = 10.0, global = true)]
+    pub(crate) seconds: f64,
+    /// Resources that `hot` and `spread` (each of them), `reads` and the mix draw from.
+    #[arg(long, value_delimiter = ',', default_value = "10000", global = true)]
+    pub(crate) resources: Vec<usize>,
+    /// Threads that drive.
+    #[arg(long, default_value_t = 1, global = true)]
+    pub(crate) generators: usize,
+    /// Of everything that is drawn.
+    #[arg(long, default_value_t = 1, global = true)]
+    pub(crate) seed: u64,
+    /// Shows each run, not the medians alone.
+    #[arg(long, global = true)]
+    pub(crate) each: bool,
+    /// Writes everything as JSON there; `-` is standard output, in the place of the table.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) json: Option<PathBuf>,
+    /// Writes a page with plots there.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) html: Option<PathBuf>,
+    /// In which directory the servers keep their data while they are measured.
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Arguments of `carebook serve`, such as `--server-argument=--runtimes=2`.
+    #[arg(long, value_name = "ARGUMENT", global = true)]
+    pub(crate) server_argument: Vec<String>,
+    /// What cargo passes to every bench.
+    #[arg(long, hide = true, global = true)]
+    pub(crate) bench: bool,
+}
+
+/// The shares of the capacity that a sweep goes through.
+const SWEEP: [f64; 8] = [0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1];
+
+/// The rates of the open loops.
+pub(crate) enum Rates {
+    /// So many requests a second; the capacity is not measured.
+    PerSecond(f64),
+    /// These shares of the capacity; there may be none.
+    OfCapacity(Vec<f64>),
+}
+
+impl Common {
+    pub(crate) fn start(&self) -> Start {
+        Start {
+            within: self.directory.clone(),
+            data: None,
+            arguments: self.server_argument.clone(),
+        }
+    }
+
+    /// Connections of an open loop, at its start and at the most.
+    pub(crate) fn open_connections(&self) -> (usize, usize) {
+        let most = self.connections_most.max(1);
+        (self.connections_open.min(most), most)
+    }
+
+    pub(crate) fn rates(&self) -> Rates {
+        match self.rate {
+            Some(rate) => Rates::PerSecond(rate),
+            None if self.sweep => Rates::OfCapacity(SWEEP.to_vec()),
+            None => Rates::OfCapacity(self.rate_of_capacity.clone()),
+        }
+    }
+
+    /// What is wrong with the arguments, if anything.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let known = |name: &String| {
+            WORKLOADS.contains(&name.as_str()) || OPERATIONS.iter().any(|row| row.name == name)
+        };
+        if let Some(unknown) = self.workload.iter().find(|name| !known(name)) {
+            let names: Vec<_> = OPERATIONS.iter().map(|row| row.name).collect();
+            return Some(format!(
+                "there is no workload {unknown}; there are {}, {}",
+                WORKLOADS.join(", "),
+                names.join(", ")
+            ));
+        }
+        let peers = ["postgres", "redis", "limit"];
+        if let Some(unknown) = self
+            .peers
+            .iter()
+            .find(|name| !peers.contains(&name.as_str()))
+        {
+            return Some(format!(
+                "there is no peer {unknown}; there are {}",
+                peers.join(", ")
+            ));
+        }
+        let counts = [self.connections, self.commands, self.runs, self.generators];
+        let rates = self.rate_of_capacity.iter().chain(&self.rate);
+        if counts.contains(&0) || self.resources.contains(&0) {
+            return Some("counts are at least 1".to_owned());
+        }
+        if self.resources.is_empty()
+            || self.seconds <= 0.0
+            || rates.clone().any(|rate| *rate <= 0.0)
+        {
+            return Some("rates and seconds are more than 0".to_owned());
+        }
+        (self.connections < self.generators)
+            .then(|| "each driving thread needs a connection".to_owned())
+    }
+
+    /// The workloads that were asked for, in the order of the table; the first is what the others
+    /// are compared with.
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
+        let mut names: Vec<&str> = self.workload.iter().map(String::as_str).collect();
+        if names.is_empty() {
+            names.push("request_deposit");
+        }
+        let mut workloads = Vec::new();
+        for name in names {
+            match name {
+                "none" => {}
+                "all" => {
+                    workloads.extend(OPERATIONS.iter().map(|row| Workload::Operation(row.name)))
+                }
+                "mixed" => workloads.push(Workload::Mixed),
+                "hot" => workloads.push(Workload::Hot(self.resources[0])),
+                "spread" => workloads.extend(self.resources.iter().map(|&n| Workload::Spread(n))),
+                "replays" => workloads.push(Workload::Replays),
+                "refusals" => workloads.push(Workload::Refusals),
+                "reads" => workloads.push(Workload::Reads),
+                "limit" => workloads.push(Workload::Limit),
+                name => workloads.extend(
+                    OPERATIONS
+                        .iter()
+                        .filter(|row| row.name == name)
+                        .map(|row| Workload::Operation(row.name)),
+                ),
+            }
+        }
+        if self.peers.iter().any(|peer| peer == "limit") && !workloads.contains(&Workload::Limit) {
+            workloads.push(Workload::Limit);
+        }
+        workloads
+    }
+}
