@@ -513,3 +513,20 @@ fn a_visitor_that_gives_up_stops_the_opening() {
         "and changes nothing"
     );
 }
+
+#[test]
+fn an_edited_manifest_with_its_checksum_recomputed_is_refused() {
+    let (disk, _) = example(23, 4 << 10, true);
+    let bytes = disk.bytes("manifest").unwrap();
+    let end = bytes.len() - 4;
+    for at in 16..end {
+        let mut edited = bytes.clone();
+        edited[at] ^= 1 << (at % 8);
+        let crc = crc32fast::hash(&edited[..end]);
+        edited[end..].copy_from_slice(&crc.to_le_bytes());
+        let damaged = disk.after_kill();
+        damaged.put("manifest", &edited);
+        let error = refusal(&damaged);
+        assert!(error.to_string().contains("digest"), "byte {at}: {error}");
+    }
+}

@@ -46,6 +46,8 @@ pub enum Fault {
     Short,
     /// The same, and the write after it finds the disk full.
     ShortThenFull,
+    /// A write puts one wrong bit on the disk, and says nothing.
+    Garbled,
 }
 
 /// A call to a disk.
@@ -174,7 +176,7 @@ impl State {
         };
         let now = match fault {
             Fault::Io | Fault::IoDone | Fault::Full => call == number,
-            Fault::Short => writes && write == number,
+            Fault::Short | Fault::Garbled => writes && write == number,
             Fault::ShortThenFull => writes && (write == number || write == number + 1),
         };
         if !now {
@@ -476,11 +478,11 @@ impl SimDisk {
     }
 
     /// Fails one call, counted from 0 and from now among all calls (reads, too),
-    /// or, for short writes, among the writes.
+    /// or, for short and garbled writes, among the writes.
     pub fn fail_call(&self, number: u64, fault: Fault) {
         let mut state = self.state.lock();
         let before = match fault {
-            Fault::Short | Fault::ShortThenFull => state.writes,
+            Fault::Short | Fault::ShortThenFull | Fault::Garbled => state.writes,
             Fault::Io | Fault::IoDone | Fault::Full => state.all_calls,
         };
         state.fault = Some((before + number, fault));
@@ -776,12 +778,16 @@ impl File for SimFile {
         if count == 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let mut bytes = std::borrow::Cow::Borrowed(&bytes[..count]);
+        if fault == Some(Fault::Garbled) {
+            bytes.to_mut()[count / 2] ^= 0x10;
+        }
         let end = at + count;
         if end > length {
             Arc::make_mut(&mut state.files[file].bytes).resize(end, 0);
             state.unsynced.push(Change::Length { file, length: end });
         }
-        Arc::make_mut(&mut state.files[file].bytes)[at..end].copy_from_slice(&bytes[..count]);
+        Arc::make_mut(&mut state.files[file].bytes)[at..end].copy_from_slice(&bytes);
         let mut from = at;
         while from < end {
             let to = end.min((from / SECTOR_BYTES + 1) * SECTOR_BYTES);
