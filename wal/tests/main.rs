@@ -11,6 +11,7 @@ mod bits;
 mod corruption;
 mod crash;
 mod disk_full;
+mod faults;
 mod files;
 mod io_errors;
 mod lock;
