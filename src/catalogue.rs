@@ -1,6 +1,8 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+use std::sync::LazyLock;
+
 use crate::domain::branch::account_snapshot::AccountSnapshot;
 use crate::domain::branch::office_profile::BranchOfficeProfile;
 use crate::domain::branch::organization::Organization;
@@ -488,10 +490,17 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
 /// The kind of resource with this tag.
 #[must_use]
 pub fn resource(tag: u16) -> Option<&'static dyn AnyResource> {
-    RESOURCES
-        .iter()
-        .copied()
-        .find(|resource| resource.kind().tag == tag)
+    /// Recovery asks once for each change in the log.
+    static BY_TAG: LazyLock<Vec<Option<&'static dyn AnyResource>>> = LazyLock::new(|| {
+        let mut by_tag = Vec::new();
+        for resource in RESOURCES {
+            let tag = usize::from(resource.kind().tag);
+            by_tag.resize(by_tag.len().max(tag + 1), None);
+            by_tag[tag] = Some(*resource);
+        }
+        by_tag
+    });
+    BY_TAG.get(usize::from(tag)).copied().flatten()
 }
 
 #[cfg(test)]

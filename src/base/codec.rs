@@ -6,7 +6,7 @@
 //! may name it: another codec needs to replace this file and the format version of the record,
 //! nothing more.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The most bytes that reading one value may take, so that a hostile length cannot exhaust memory.
 /// A list counts with what its items take in memory, which is more than their bytes.
@@ -66,6 +66,26 @@ pub fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
     encode_bounded(value, Vec::with_capacity(2_048), RECORD_BYTES_MAX)
 }
 
+/// As [`encode`], into `bytes`, whose content before is gone: for a writer of many values.
+///
+/// # Panics
+/// As [`encode`].
+pub fn encode_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
+    let mut taken = std::mem::take(bytes);
+    taken.clear();
+    *bytes = encode_bounded(value, taken, STATE_BYTES_MAX);
+}
+
+/// As [`encode_record`], into `bytes`, whose content before is gone.
+///
+/// # Panics
+/// As [`encode_record`].
+pub fn encode_record_into<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
+    let mut taken = std::mem::take(bytes);
+    taken.clear();
+    *bytes = encode_bounded(value, taken, RECORD_BYTES_MAX);
+}
+
 fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Vec<u8> {
     bincode::serde::encode_into_std_write(value, &mut bytes, config())
         .expect("a value that this program builds can be encoded");
@@ -82,8 +102,25 @@ fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Ve
 /// # Errors
 /// When the bytes are not the encoding of such a value, or go on after it.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let (value, read) = bincode::serde::decode_from_slice(bytes, config())
-        .map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    let decoded = bincode::serde::decode_from_slice(bytes, config());
+    whole(decoded, bytes)
+}
+
+/// The value that `bytes` hold, all of them; its text and its bytes are still theirs.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_borrowed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let decoded = bincode::serde::borrow_decode_from_slice(bytes, config());
+    whole(decoded, bytes)
+}
+
+/// What was decoded, when that took all of `bytes`.
+fn whole<T>(
+    decoded: Result<(T, usize), bincode::error::DecodeError>,
+    bytes: &[u8],
+) -> Result<T, DecodeError> {
+    let (value, read) = decoded.map_err(|error| DecodeError::Malformed(error.to_string()))?;
     if read == bytes.len() {
         Ok(value)
     } else {
@@ -91,17 +128,21 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     }
 }
 
-/// Bytes that are written as they are, not one by one.
+/// Bytes that are written as they are, not one by one; for people and tools, as hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob<B = Vec<u8>>(pub B);
 
 impl<B: AsRef<[u8]>> Serialize for Blob<B> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.0.as_ref())
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&super::digest::hex(self.0.as_ref()))
+        } else {
+            serializer.serialize_bytes(self.0.as_ref())
+        }
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Blob {
+impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Bytes;
         impl serde::de::Visitor<'_> for Bytes {
@@ -117,6 +158,12 @@ impl<'de> serde::Deserialize<'de> for Blob {
             }
         }
         deserializer.deserialize_byte_buf(Bytes).map(Self)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Blob<&'a [u8]> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&'a [u8]>::deserialize(deserializer).map(Self)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::journal::replay::ReplayError;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -12,6 +14,8 @@ pub enum Failure {
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
+    /// Whoever read the output wants no more of it: 0.
+    NobodyReads,
     /// The log cannot be checked beside the server that holds it: 4.
     Busy(String),
 }
@@ -29,11 +33,24 @@ impl Failure {
         Self::Other(error.to_string())
     }
 
+    /// A failure to print. A reader that has seen enough, such as `head`, is none.
+    #[must_use]
+    pub fn of_output(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Other(format!("the output cannot be written: {error}")),
+        }
+    }
+
     /// A failure of the log.
     #[must_use]
     pub fn of_log(error: &wal::Error) -> Self {
         match error {
             wal::Error::Held { .. } => Self::Held(error.to_string()),
+            // It knows the position better: replaying lags behind reading.
+            wal::Error::Visitor { source, .. } if source.is::<ReplayError>() => {
+                Self::Damaged(format!("the log was refused: {source}"))
+            }
             wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
                 Self::Damaged(error.to_string())
             }
@@ -48,6 +65,7 @@ impl Failure {
             Self::Other(sentence) | Self::Held(sentence) => (1, sentence),
             Self::Damaged(sentence) => (3, sentence),
             Self::Busy(sentence) => (4, sentence),
+            Self::NobodyReads => return ExitCode::SUCCESS,
         };
         eprintln!("carebook: {sentence}");
         ExitCode::from(code)

@@ -5,17 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wal::{BoxError, Log, Options, Record, Report, Visitor};
+use wal::{BoxError, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::journal::replay::Replay;
+use crate::journal::replay::{Recovered, Replay};
 
-/// Shows records to a replay, and how far the reading is to whoever looks.
+/// Shows snapshots and records to a replay, and how far the reading is to whoever looks.
 pub struct Replaying {
-    /// What the records made.
-    pub replay: Replay,
+    replay: Option<Replay>,
+    recovered: Recovered,
+    what: &'static str,
     bar: ProgressBar,
 }
 
@@ -24,27 +25,70 @@ impl Replaying {
     #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self {
-            replay: Replay::default(),
+            replay: Some(Replay::new()),
+            recovered: Recovered::default(),
+            what,
             bar: progress_bar(0, what),
         }
     }
 
-    /// What the records made; the bar is gone.
+    /// What a log made that was read to its end; the bar is gone.
     #[must_use]
-    pub fn finish(self) -> Replay {
+    pub fn finish(self) -> Recovered {
         self.bar.finish_and_clear();
-        self.replay
+        self.recovered
+    }
+
+    fn replay(&mut self) -> &mut Replay {
+        self.replay.get_or_insert_default()
     }
 }
 
 impl Visitor for Replaying {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.replay
-            .record(record.position, record.payload)
-            .map_err(BoxError::from)
+        self.replay().record(record.position, record.payload)?;
+        Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.replay().snapshot(info.covers, info.upto);
+        self.bar.reset();
+        self.bar.set_message("reading the snapshot");
+        Ok(())
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.replay().kept(record.position, record.payload)?;
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.replay().entry(entry)?;
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.replay().reset();
+    }
+
+    fn end(&mut self) -> Result<(), BoxError> {
+        if let Some(replay) = self.replay.take() {
+            self.recovered = replay.finish()?;
+        }
+        Ok(())
+    }
+
+    fn progress_of_snapshot(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 
     fn progress(&mut self, done: u64, total: u64) {
+        if self.bar.message() != self.what {
+            // The time that is left is another's.
+            self.bar.reset();
+            self.bar.set_message(self.what);
+        }
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
@@ -53,13 +97,26 @@ impl Visitor for Replaying {
 /// A bar for `total` bytes on standard error, drawn only on a terminal.
 #[must_use]
 pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
+    let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+    bar(total, what, template)
+}
+
+/// A bar for a number of things on standard error, drawn only on a terminal.
+#[must_use]
+pub fn count_bar(what: &'static str) -> ProgressBar {
+    bar(
+        0,
+        what,
+        "{msg} [{bar:30}] {human_pos}/{human_len}, {eta} left",
+    )
+}
+
+fn bar(total: u64, what: &'static str, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    let style = ProgressStyle::with_template(
-        "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
-    );
+    let style = ProgressStyle::with_template(template);
     if let Ok(style) = style {
         bar.set_style(style.progress_chars("=> "));
     }

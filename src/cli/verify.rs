@@ -1,5 +1,5 @@
-//! `carebook verify`: reads the whole log, checks every frame and the chain, replays it, and says
-//! what it found. Writes nothing.
+//! `carebook verify`: reads the whole log and the snapshots, checks every frame, block and chain,
+//! replays, and says what it found. Writes nothing.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use super::exit::Failure;
-use super::open::{Replaying, existing, log_name};
+use super::open::{Replaying, log_name};
+use super::output::existing;
 use crate::catalogue::{self, OPERATIONS};
 
 /// Arguments of `carebook verify`.
@@ -17,6 +18,9 @@ use crate::catalogue::{self, OPERATIONS};
 Examples:
   carebook verify --data /srv/carebook
   carebook verify --data /srv/carebook --json | jq .records
+
+Snapshots are checked as well, byte by byte, all that are kept. `records` are those in the log;
+`keys`, `operations` and `outboxMessages` also count what only a snapshot still knows of.
 
 Exit codes:
   0  every byte is as it was written (a torn tail, which nobody was answered for, is reported)
@@ -39,26 +43,38 @@ impl VerifyArgs {
     /// # Errors
     /// When the log is damaged, held, or not there.
     pub fn run(self) -> Result<(), Failure> {
-        let storage = existing(&self.data).map_err(|error| {
-            Failure::other(format!("{} cannot be read: {error}", self.data.display()))
-        })?;
+        let storage = existing(&self.data)?;
         let mut replaying = Replaying::new("verifying");
         let report = wal::verify(storage, &mut replaying).map_err(|error| match error {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
             other => Failure::of_log(&other),
         })?;
-        let replay = replaying.finish();
+        let recovered = replaying.finish();
+        let tally = &recovered.tally;
         let mut kinds = std::collections::BTreeMap::<u16, u64>::new();
-        replay
+        recovered
             .tables
             .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
+        let records = report.last_position + 1 - report.first_position;
         if self.json {
+            let snapshots: Vec<_> = report
+                .snapshots
+                .iter()
+                .map(|held| {
+                    json!({
+                        "number": held.number,
+                        "covers": held.covers,
+                        "upto": held.upto,
+                        "bytes": held.bytes,
+                    })
+                })
+                .collect();
             let torn: Vec<_> = report
                 .torn
                 .iter()
                 .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
                 .collect();
-            let operations: serde_json::Map<_, _> = replay
+            let operations: serde_json::Map<_, _> = tally
                 .operations
                 .iter()
                 .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
@@ -72,13 +88,15 @@ impl VerifyArgs {
                 "starts": report.epoch,
                 "segments": report.segments,
                 "bytes": report.bytes,
-                "records": report.records,
+                "records": records,
                 "firstPosition": report.first_position,
                 "lastPosition": report.last_position,
                 "durableMark": report.durable_mark,
-                "lastCommitAt": replay.last_at.map(|at| at.to_string()),
-                "keys": replay.tables.keys(),
-                "outboxMessages": replay.outbox_messages,
+                "snapshots": snapshots,
+                "keysForgottenThrough": recovered.tables.forgotten(),
+                "lastCommitAt": tally.last_at.map(|at| at.to_string()),
+                "keys": recovered.tables.keys(),
+                "outboxMessages": tally.outbox_messages,
                 "operations": operations,
                 "resources": resources,
                 "tornTails": torn,
@@ -95,17 +113,23 @@ impl VerifyArgs {
         row("starts".to_owned(), report.epoch.to_string());
         row("segments".to_owned(), report.segments.to_string());
         row("bytes".to_owned(), report.bytes.to_string());
-        row("records".to_owned(), report.records.to_string());
+        row("records".to_owned(), records.to_string());
         row("last position".to_owned(), report.last_position.to_string());
-        if let Some(at) = replay.last_at {
+        for held in &report.snapshots {
+            row(
+                format!("snapshot {}, up to position {}", held.number, held.covers),
+                format!("{} bytes", held.bytes),
+            );
+        }
+        if let Some(at) = tally.last_at {
             row("last commit at".to_owned(), at.to_string());
         }
-        row("keys".to_owned(), replay.tables.keys().to_string());
+        row("keys".to_owned(), recovered.tables.keys().to_string());
         row(
             "outbox messages".to_owned(),
-            replay.outbox_messages.to_string(),
+            tally.outbox_messages.to_string(),
         );
-        for (tag, count) in &replay.operations {
+        for (tag, count) in &tally.operations {
             row(
                 format!("commits of {}", operation_name(*tag)),
                 count.to_string(),

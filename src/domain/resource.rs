@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
-use super::operation::Change;
 use crate::base::{codec, digest::Digest, revision::Revision, time::Instant};
 
 /// A kind of resource: a number that never changes (it stands in the log) and a word.
@@ -271,20 +271,66 @@ impl<'a> View<'a> {
     }
 }
 
+/// What the indexes hold of a resource, as its state says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entries {
+    /// Its key.
+    pub key: Digest,
+    /// Its names.
+    pub names: Vec<Name>,
+    /// The lists that it stands in.
+    pub lists: Vec<Name>,
+}
+
 /// A kind of resource with its types erased: how the log's bytes become states again.
 pub trait AnyResource: Send + Sync {
     /// The kind.
     fn kind(&self) -> Kind;
-    /// Applies an event's bytes to a state's bytes, as [`Resource::apply`].
+    /// Applies an event's bytes to a state's bytes, as [`Resource::apply`]: the bytes of the state
+    /// after it become the content of `next`. The resource's key.
     ///
     /// # Errors
     /// A sentence that says why the event does not follow on the state.
-    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Change, String>;
+    fn replay(
+        &self,
+        state: Option<&[u8]>,
+        event: &[u8],
+        at: Instant,
+        next: &mut Vec<u8>,
+    ) -> Result<Digest, String>;
+    /// What the indexes hold of a resource in this state.
+    ///
+    /// # Errors
+    /// A sentence that says why there is no such state, or why it cannot be.
+    fn entries(&self, state: &[u8]) -> Result<Entries, String>;
     /// The revision of a state.
     ///
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError>;
+    /// A state as JSON, for people and tools: members by the names that the code has for them,
+    /// bytes as hexadecimal digits. Its form is no contract.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError>;
+    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one member is the event's
+    /// name.
+    ///
+    /// # Errors
+    /// When the bytes are no such event.
+    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError>;
+    /// The parts of a state's identifier.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError>;
+}
+
+/// The value that `bytes` hold, as JSON.
+fn json_of<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<Value, codec::DecodeError> {
+    let value: T = codec::decode(bytes)?;
+    serde_json::to_value(value).map_err(|error| codec::DecodeError::Malformed(error.to_string()))
 }
 
 /// Erases the type of the resource `R`.
@@ -300,7 +346,13 @@ impl<R: Resource> AnyResource for Registered<R> {
         R::KIND
     }
 
-    fn replay(&self, state: Option<&[u8]>, event: &[u8], at: Instant) -> Result<Change, String> {
+    fn replay(
+        &self,
+        state: Option<&[u8]>,
+        event: &[u8],
+        at: Instant,
+        next: &mut Vec<u8>,
+    ) -> Result<Digest, String> {
         let before: Option<R> = state
             .map(codec::decode)
             .transpose()
@@ -308,22 +360,46 @@ impl<R: Resource> AnyResource for Registered<R> {
         let event: R::Event =
             codec::decode(event).map_err(|error| format!("the event: {error}"))?;
         let revision = before.as_ref().map(R::revision);
-        let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            R::apply(before.clone(), &event, at)
+        let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            R::apply(before, &event, at)
         }))
         .map_err(|_| format!("{event:?} does not follow on revision {revision:?}"))?;
-        next.validate()?;
-        Ok(Change::of(before.as_ref(), &event, &next))
+        after.validate()?;
+        codec::encode_into(&after, next);
+        Ok(after.key())
+    }
+
+    fn entries(&self, state: &[u8]) -> Result<Entries, String> {
+        let state: R = codec::decode(state).map_err(|error| error.to_string())?;
+        state.validate()?;
+        Ok(Entries {
+            key: state.key(),
+            names: state.names(),
+            lists: state.listed(),
+        })
     }
 
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
         codec::decode::<R>(state).map(|state| state.revision())
+    }
+
+    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError> {
+        json_of::<R>(state)
+    }
+
+    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError> {
+        json_of::<R::Event>(event)
+    }
+
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError> {
+        codec::decode::<R>(state).map(|state| state.id())
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::operation::Change;
     use super::*;
 
     /// Something that stands in the list of its owner.
@@ -409,27 +485,33 @@ mod tests {
     }
 
     #[test]
-    fn replaying_an_event_tells_the_lists_left_and_joined() {
+    fn a_change_tells_the_lists_left_and_joined_and_the_state_those_it_stands_in() {
         let thing = |owner: &str| Thing {
             number: 1,
             owner: owner.to_owned(),
         };
-        let registered = Registered::<Thing>::NEW;
-        let replay = |before: Option<&Thing>, event: &Thing| {
-            let before = before.map(codec::encode);
-            registered
-                .replay(before.as_deref(), &codec::encode(event), Instant::default())
-                .unwrap()
-        };
-        let born = replay(None, &thing("a"));
+        let change = |before: Option<&Thing>, next: &Thing| Change::of(before, next, next);
+        let born = change(None, &thing("a"));
         assert_eq!(
             (born.lists_left, born.lists_joined),
             (vec![], vec![list("a")])
         );
-        let moved = replay(Some(&thing("a")), &thing("b"));
+        let moved = change(Some(&thing("a")), &thing("b"));
         assert_eq!(
             (moved.lists_left, moved.lists_joined),
             (vec![list("a")], vec![list("b")])
         );
+        let registered = Registered::<Thing>::NEW;
+        let mut state = Vec::new();
+        let event = codec::encode(&thing("b"));
+        let before = codec::encode(&thing("a"));
+        let key = registered.replay(Some(&before), &event, Instant::default(), &mut state);
+        assert_eq!((key.as_ref(), &state), (Ok(&moved.key), &moved.state));
+        let entries = registered.entries(&state).unwrap();
+        assert_eq!(
+            (entries.key, entries.names, entries.lists),
+            (moved.key, vec![], vec![list("b")])
+        );
+        assert!(registered.entries(b"no thing").is_err());
     }
 }

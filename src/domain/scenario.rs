@@ -301,8 +301,38 @@ impl Scenario {
                 .states
                 .get(&change.key)
                 .map(|(state, _)| state.as_slice());
-            let replayed = resource.replay(before, &change.event, self.now).unwrap();
-            assert_eq!(replayed, change, "replay makes the same change");
+            let mut replayed = Vec::new();
+            let key = resource.replay(before, &change.event, self.now, &mut replayed);
+            assert_eq!(
+                (key, &replayed),
+                (Ok(change.key), &change.state),
+                "replay makes the same change"
+            );
+            let held = before.map(|state| resource.entries(state).unwrap());
+            let holds = resource.entries(&change.state).unwrap();
+            let moved = |held: &[Name], left: &[Name], taken: &[Name]| {
+                let kept = held.iter().filter(|name| !left.contains(name));
+                kept.chain(taken).copied().collect::<BTreeSet<_>>()
+            };
+            let held = held.as_ref();
+            assert_eq!(
+                moved(
+                    held.map_or(&[], |held| &held.names),
+                    &change.names_left,
+                    &change.names_taken
+                ),
+                moved(&holds.names, &[], &[]),
+                "a commit leaves and takes what the states' names differ in"
+            );
+            assert_eq!(
+                moved(
+                    held.map_or(&[], |held| &held.lists),
+                    &change.lists_left,
+                    &change.lists_joined
+                ),
+                moved(&holds.lists, &[], &[]),
+                "a commit leaves and joins what the states' lists differ in"
+            );
             for name in &change.names_taken {
                 assert!(
                     names.contains(name) || before.is_none(),

@@ -59,6 +59,15 @@ impl Claims {
         }
     }
 
+    /// What is held just now.
+    #[must_use]
+    pub fn held(&self) -> Vec<Digest> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
     pub async fn hold_all(self: &Arc<Self>, mut claims: Vec<Digest>) -> Vec<Held> {
         claims.sort_unstable();

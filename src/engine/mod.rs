@@ -18,6 +18,7 @@
 //! gate until that position is durable.
 
 pub mod admission;
+pub mod checkpointer;
 pub mod claims;
 pub mod clock;
 pub mod directory;
@@ -46,10 +47,11 @@ use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Source as _, View};
 use crate::journal::record::{Record, RecordOutcome, key_digest};
-use crate::journal::replay::Replay;
+use crate::journal::replay::Recovered;
 use crate::journal::tables::Tables;
 
 use admission::{Admission, Permit};
+use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use claims::{Claims, Held};
 use clock::Clock;
 use directory::Directory;
@@ -156,6 +158,7 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     mint: EngineMint,
     relay: Relay,
+    checkpointer: Checkpointer,
     recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     limits: Limits,
     ended: AtomicBool,
@@ -191,7 +194,7 @@ impl Engine {
     /// When the log's threads cannot be started.
     pub fn start(
         log: Log,
-        replay: Replay,
+        recovered: Recovered,
         lanes: usize,
         limits: Limits,
         clock: Arc<dyn Clock>,
@@ -204,22 +207,24 @@ impl Engine {
         };
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
-        clock.not_before(replay.last_at.unwrap_or_default());
+        clock.not_before(recovered.tally.last_at.unwrap_or_default());
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
             limits.recent_bytes_max,
             StoredWeight,
         );
+        let newest = journal.snapshots();
         let shared = Arc::new(Shared {
-            relay: Relay::new(&replay.tables),
-            tables: replay.tables,
+            checkpointer: Checkpointer::new(&recovered, newest.first()),
+            relay: Relay::new(&recovered.tables),
+            tables: recovered.tables,
             journal,
             directory: Directory::new(lanes.count()),
             lanes,
             keys: Arc::new(Claims::new()),
             names: Arc::new(Claims::new()),
             admission: Arc::new(Admission::new(limits.commands_max)),
-            mint: EngineMint::new(replay.outbox_number),
+            mint: EngineMint::new(recovered.tally.outbox_number),
             clock,
             recent,
             limits,
@@ -275,7 +280,56 @@ impl Engine {
             branches_in_repair: shared.branches_in_repair().len(),
             relay_deliveries: shared.relay.deliveries(),
             relay_failures: shared.relay.failures(),
+            checkpoints: shared.checkpointer.figures(),
         }
+    }
+
+    /// From here on, how snapshots are taken, for whoever asks for one.
+    pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
+        self.shared.checkpointer.set_policy(policy);
+    }
+
+    /// Starts the thread that takes snapshots when they are due, and when one is asked for.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start_checkpointer(&self) -> std::io::Result<()> {
+        self.shared.checkpointer.start(&self.shared)
+    }
+
+    /// Asks the thread for a snapshot, and does not wait for it.
+    pub fn request_snapshot(&self) {
+        self.shared.checkpointer.request();
+    }
+
+    /// Takes a snapshot at once, as fast as it can be, and has the log let go of what the older
+    /// one covers; `None` when there is no record yet. Blocks; `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// [`wal::Error::Stopped`] when the log has failed or the service ends. Everything else, a
+    /// disk without room for example, harms nothing.
+    pub fn snapshot_now(&self, progress: OnProgress<'_>) -> Result<Option<Checkpoint>, wal::Error> {
+        self.shared.checkpoint(false, progress)
+    }
+
+    /// Has the log let go of what the older snapshot covers.
+    ///
+    /// # Errors
+    /// As [`Engine::snapshot_now`].
+    pub fn compact_log(&self) -> Result<wal::Compacted, wal::Error> {
+        self.shared.compact_log()
+    }
+
+    /// The snapshots there are, newest first.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<wal::SnapshotInfo> {
+        self.shared.journal.snapshots()
+    }
+
+    /// 256 bits that tell committed state and keys from any other.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        self.shared.tables.digest()
     }
 
     /// From here on, what is to happen in other systems waits for this directory, and a message
@@ -345,6 +399,7 @@ impl Engine {
     /// When the log had failed.
     pub fn shut_down(&self) -> Result<(), wal::Error> {
         self.shared.ended.store(true, Ordering::Release);
+        self.shared.checkpointer.stop();
         self.shared.journal.shutdown()
     }
 }
@@ -374,6 +429,8 @@ pub struct Figures {
     pub relay_deliveries: u64,
     /// Attempts at which it has not.
     pub relay_failures: u64,
+    /// What the checkpointer has done.
+    pub checkpoints: CheckpointFigures,
 }
 
 /// A command with what belongs to it until it is decided and published, whether or not somebody
@@ -575,11 +632,17 @@ impl Shared {
     }
 
     async fn stored_in_log(&self, first: u64) -> Result<Stored, String> {
-        let record = self.record(first).await?;
+        let bytes = self.record(first).await?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
+        let earlier;
         let outcome = match record.outcome {
             // A second key of the same command: its facts are the first one's.
-            RecordOutcome::SameAs(earlier) => self.record(earlier).await?.outcome,
+            RecordOutcome::SameAs(position) => {
+                earlier = self.record(position).await?;
+                let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
+                earlier.outcome
+            }
             outcome => outcome,
         };
         match (outcome, fingerprint) {
@@ -589,23 +652,21 @@ impl Shared {
                 Some(fingerprint),
             ) => Ok(Stored {
                 fingerprint,
-                body: body.0.into(),
+                body: Bytes::copy_from_slice(body.0),
                 disposition: Disposition::from_accepted(accepted),
             }),
             _ => Err(format!("position {first} leads to no answer")),
         }
     }
 
-    /// The durable record at `position`.
-    async fn record(&self, position: u64) -> Result<Record, String> {
+    /// The bytes of the durable record at `position`, or what a snapshot kept of it.
+    async fn record(&self, position: u64) -> Result<Vec<u8>, String> {
         let journal = Arc::clone(&self.journal);
         let read = tokio::task::spawn_blocking(move || journal.read(position));
-        let bytes = read
-            .await
+        read.await
             .map_err(|error| error.to_string())?
             .map_err(|error| error.to_string())?
-            .ok_or_else(|| format!("position {position} is not in the log"))?;
-        Record::decode(&bytes).map_err(|error| error.to_string())
+            .ok_or_else(|| format!("position {position} is not in the log"))
     }
 
     async fn refuse(&self, rejection: Rejection, position: u64) -> Reply {

@@ -15,9 +15,11 @@ use crate::base::codec::Blob;
 use crate::base::digest::Digest;
 use crate::domain::branch::state::Branch;
 use crate::domain::operation::{Decided, Disposition, Outcome};
-use crate::domain::rejection::Rejection;
+use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource as _, Source as _, View};
-use crate::journal::record::{NewChange, NewRecord, RecordKey, RecordOutcome, SCHEMA, key_digest};
+use crate::journal::record::{
+    NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
+};
 
 /// How often a command is decided anew when what it has read was changed meanwhile.
 const ATTEMPTS_MAX: usize = 1_000;
@@ -354,13 +356,25 @@ impl Job {
     ) -> Attempt {
         let shared = &*self.shared;
         let tag = self.order.call.row.map_or(0, |row| row.tag);
-        let first = shared
-            .tables
-            .key(key_digest(tag, &self.order.scope, first_key));
-        let (Some(first), Some(key)) = (first, self.order.key_digest) else {
-            tracing::error!("the first answer of a replay is not known");
-            return Attempt::Final(Verdict::Fault);
+        let first_digest = key_digest(tag, &self.order.scope, first_key);
+        let (first, key) = match (shared.tables.key(first_digest), self.order.key_digest) {
+            (Some(first), Some(key)) => (first, key),
+            (None, Some(_)) if shared.tables.forgotten() > 0 => {
+                return Attempt::Final(self.first_answer_forgotten());
+            }
+            _ => {
+                tracing::error!("the first answer of a replay is not known");
+                return Attempt::Final(Verdict::Fault);
+            }
         };
+        match self.has_these_facts(first) {
+            Ok(true) => {}
+            Ok(false) => return Attempt::Final(self.first_answer_forgotten()),
+            Err(error) => {
+                tracing::error!(position = first, error, "a stored answer cannot be read");
+                return Attempt::Final(Verdict::Unavailable);
+            }
+        }
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
@@ -379,7 +393,7 @@ impl Job {
         }
         .encode();
         let mut sequence = shared.journal.sequence();
-        if !shared.stands(basis) {
+        if !shared.stands(basis) || shared.tables.key(first_digest) != Some(first) {
             return Attempt::Again;
         }
         let Ok(position) = sequence.push(record) else {
@@ -387,9 +401,40 @@ impl Job {
         };
         let whole = EndUnlessWhole;
         shared.tables.take_key(key, position);
+        shared.tables.note_first(first, position);
         drop(sequence);
         std::mem::forget(whole);
         Attempt::Final(Verdict::ReplayOf { first, position })
+    }
+
+    /// The command was carried out, and what it was answered is forgotten with its key.
+    fn first_answer_forgotten(&self) -> Verdict {
+        Verdict::Refused {
+            rejection: Rejection::new(
+                Class::Conflict,
+                "first_answer_forgotten",
+                "This was done before, under a key that is forgotten by now: read what stands.",
+            ),
+            position: self.shared.journal.appended(),
+        }
+    }
+
+    /// Whether the commit at `first` was of a command with the present one's facts. Once keys are
+    /// forgotten, the key of the first answer may have been taken by another command.
+    fn has_these_facts(&self, first: u64) -> Result<bool, String> {
+        let shared = &*self.shared;
+        if shared.tables.forgotten() == 0 {
+            return Ok(true);
+        }
+        if let Some(stored) = shared.recent.get(&first) {
+            return Ok(stored.fingerprint == self.order.fingerprint);
+        }
+        let bytes = shared.journal.read(first);
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        let bytes = bytes.ok_or("it is not in the log")?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        let key = record.key.ok_or("it has no key")?;
+        Ok(key.fingerprint == self.order.fingerprint)
     }
 }
 

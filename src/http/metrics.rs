@@ -12,6 +12,7 @@ use hyper::StatusCode;
 
 use super::route::series_names;
 use crate::engine::Figures;
+use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::lane;
 
 /// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
@@ -168,6 +169,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         branches_in_repair,
         relay_deliveries,
         relay_failures,
+        checkpoints,
     } = figures;
     let gauge = "gauge";
     let counter = "counter";
@@ -227,6 +229,78 @@ fn engine(page: &mut Page, figures: &Figures) {
         counter,
         "Attempts at which the external directory has not taken a message.",
         relay_failures,
+    );
+    snapshots(page, checkpoints);
+}
+
+/// What the checkpointer has done.
+fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
+    let CheckpointFigures {
+        snapshots,
+        failures,
+        covers,
+        bytes,
+        took,
+        at,
+        compacted_segments,
+        compacted_bytes,
+        forgotten_keys,
+    } = figures;
+    let gauge = "gauge";
+    let counter = "counter";
+    page.one(
+        "carebook_snapshots_total",
+        counter,
+        "Snapshots taken since the start.",
+        snapshots,
+    );
+    page.one(
+        "carebook_snapshot_failures_total",
+        counter,
+        "Snapshots, and compactions after them, that failed.",
+        failures,
+    );
+    page.one(
+        "carebook_snapshot_position",
+        gauge,
+        "The position up to which the newest snapshot covers the log.",
+        covers,
+    );
+    page.one(
+        "carebook_snapshot_bytes",
+        gauge,
+        "Bytes of the newest snapshot.",
+        bytes,
+    );
+    page.one(
+        "carebook_snapshot_duration_seconds",
+        gauge,
+        "How long the last snapshot took; 0 before the first since the start.",
+        took.as_secs_f64(),
+    );
+    page.one(
+        "carebook_snapshot_timestamp_seconds",
+        gauge,
+        "When the last snapshot was there, since 1970; 0 before the first since the start.",
+        at.map_or(0, |at| at.millis() / 1_000),
+    );
+    page.one(
+        "carebook_compacted_segments_total",
+        counter,
+        "Segments that the log has let go of.",
+        compacted_segments,
+    );
+    page.one(
+        "carebook_compacted_bytes_total",
+        counter,
+        "Bytes of the segments that the log has let go of.",
+        compacted_bytes,
+    );
+    page.one(
+        "carebook_idempotency_keys_forgotten_total",
+        counter,
+        "Keys of idempotency that were forgotten by their age.",
+        forgotten_keys,
     );
 }
 

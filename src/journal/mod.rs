@@ -4,4 +4,7 @@
 
 pub mod record;
 pub mod replay;
+pub mod snapshot;
 pub mod tables;
+pub mod tally;
+mod workers;

@@ -10,7 +10,7 @@
 //! | key | the key of idempotency and the fingerprint of the facts |
 //! | changes | kind, key and event of each resource, the deciding one's first |
 //! | outbox | messages to other systems |
-//! | outcome | none, the answer, the position of the commit whose answer it is, or an answer in the place of an earlier one |
+//! | outcome | none, the answer, the position of the commit whose answer it is, an answer in the place of an earlier one, or up to where keys are forgotten |
 
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +22,9 @@ use crate::domain::operation::{Disposition, OutboxMessage};
 /// The version of this layout. A record of another version is refused.
 pub const SCHEMA: u8 = 1;
 
-/// A commit as it is read from the log.
+/// A commit as it is read from the log: its text and bytes are still those of what was read.
 #[derive(Debug, PartialEq, Deserialize)]
-pub struct Record {
+pub struct Record<'a> {
     /// The version of the layout.
     pub schema: u8,
     /// When it was decided.
@@ -32,15 +32,18 @@ pub struct Record {
     /// The operation's number; 0 for a reference fact.
     pub operation: u16,
     /// Who asked.
-    pub subject: Box<str>,
+    pub subject: &'a str,
     /// The key that it takes.
-    pub key: Option<RecordKey<Box<str>>>,
+    #[serde(borrow)]
+    pub key: Option<RecordKey<&'a str>>,
     /// What changed.
-    pub changes: Vec<RecordChange>,
+    #[serde(borrow)]
+    pub changes: Vec<RecordChange<'a>>,
     /// Messages to other systems.
     pub outbox: Vec<OutboxMessage>,
     /// What was answered.
-    pub outcome: RecordOutcome<Vec<u8>>,
+    #[serde(borrow)]
+    pub outcome: RecordOutcome<&'a [u8]>,
 }
 
 /// A key of idempotency.
@@ -54,13 +57,14 @@ pub struct RecordKey<S> {
 
 /// One resource's change.
 #[derive(Debug, PartialEq, Deserialize)]
-pub struct RecordChange {
+pub struct RecordChange<'a> {
     /// The resource's kind.
     pub kind: u16,
     /// Its key.
     pub key: Digest,
     /// The event's bytes.
-    pub event: Blob,
+    #[serde(borrow)]
+    pub event: Blob<&'a [u8]>,
 }
 
 /// What was answered.
@@ -90,6 +94,12 @@ pub enum RecordOutcome<B> {
         accepted: bool,
         /// The body.
         body: Blob<B>,
+    },
+    /// No commit: the keys that were taken at this position or before are forgotten, and can be
+    /// taken again.
+    Forgotten {
+        /// The highest position whose key is forgotten.
+        through: u64,
     },
 }
 
@@ -126,6 +136,21 @@ pub struct NewChange<'a> {
 }
 
 impl NewRecord<'_> {
+    /// The control record by which the keys are forgotten that were taken at `through` or before.
+    #[must_use]
+    pub fn forgotten(through: u64, at: Instant) -> Self {
+        Self {
+            schema: SCHEMA,
+            at,
+            operation: 0,
+            subject: "",
+            key: None,
+            changes: Vec::new(),
+            outbox: &[],
+            outcome: RecordOutcome::Forgotten { through },
+        }
+    }
+
     /// The record's bytes.
     ///
     /// # Panics
@@ -136,14 +161,14 @@ impl NewRecord<'_> {
     }
 }
 
-impl Record {
+impl<'a> Record<'a> {
     /// Reads a record.
     ///
     /// # Errors
     /// When the bytes are no record, or one of a version that this program does not know.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
-            Some(&SCHEMA) => codec::decode(bytes),
+            Some(&SCHEMA) => codec::decode_borrowed(bytes),
             Some(other) => Err(DecodeError::Malformed(format!(
                 "a record of layout version {other}, this program knows version {SCHEMA}"
             ))),
@@ -155,7 +180,7 @@ impl Record {
     #[must_use]
     pub fn key_digest(&self) -> Option<Digest> {
         let key = self.key.as_ref()?;
-        Some(key_digest(self.operation, &self.subject, &key.key))
+        Some(key_digest(self.operation, self.subject, key.key))
     }
 }
 
@@ -219,15 +244,15 @@ mod tests {
         let bytes = sample(&outbox, b"event").encode();
         let record = Record::decode(&bytes).unwrap();
         assert_eq!(record.operation, 9);
-        assert_eq!(record.subject.as_ref(), "hq-1");
-        assert_eq!(record.key.as_ref().unwrap().key.as_ref(), "key-1");
+        assert_eq!(record.subject, "hq-1");
+        assert_eq!(record.key.as_ref().unwrap().key, "key-1");
         assert_eq!(record.changes[0].event.0, b"event");
         assert_eq!(record.outbox, outbox);
         assert_eq!(
             record.outcome,
             RecordOutcome::Answer {
                 accepted: false,
-                body: Blob(b"{}".to_vec())
+                body: Blob(b"{}".as_slice())
             }
         );
         assert_eq!(record.key_digest(), Some(key_digest(9, "hq-1", "key-1")));
@@ -276,9 +301,29 @@ mod tests {
             format!("{start}032901027b7d"),
         );
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
-        let body = Blob(b"{}".to_vec());
+        let body = Blob(b"{}".as_slice());
         let (of, accepted) = (41, true);
         assert_eq!(outcome, RecordOutcome::Instead { of, accepted, body });
+    }
+
+    #[test]
+    fn forgetting_keys_has_a_layout_that_never_changes() {
+        let at = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let bytes = NewRecord::forgotten(300, at).encode();
+        assert_eq!(
+            crate::base::digest::hex(&bytes),
+            "01fd00d4a7f143030000000000000004fb2c01",
+        );
+        let Record { outcome, .. } = Record::decode(&bytes).unwrap();
+        assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
+    }
+
+    #[test]
+    fn what_is_read_is_not_copied() {
+        let bytes = sample(&[], b"event").encode();
+        let record = Record::decode(&bytes).unwrap();
+        let within = |part: &[u8]| bytes.as_ptr_range().contains(&part.as_ptr());
+        assert!(within(record.subject.as_bytes()) && within(record.changes[0].event.0));
     }
 
     const GOLDEN: &str = "

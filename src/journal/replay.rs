@@ -1,55 +1,274 @@
 //! From records to tables: recovery, and the check of a whole log.
+//!
+//! The thread that reads decodes records and takes keys; what becomes of resources is done by
+//! workers, each of which has some shards. Names and lists are what the states say, so they are
+//! found once, at the end.
+//!
+//! A snapshot may come first. It holds every commit up to the position that it *covers*, and some
+//! of those after it: it was copied while commands went on. So a change that its resource has
+//! already is passed over, as far as the snapshot can have it, and is an error beyond that.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::record::{Record, RecordOutcome};
+use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
-use crate::base::time::Instant;
+use super::tally::Tally;
+use super::workers::{self, Workers, unknown_kind};
 use crate::catalogue;
-use crate::domain::operation::Change;
-use crate::domain::resource::Source as _;
 
 /// Why a record cannot follow on those before it.
-#[derive(Debug)]
-pub struct ReplayError(String);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayError {
+    position: Option<u64>,
+    what: String,
+}
+
+impl ReplayError {
+    pub(super) fn at(position: u64, what: impl Into<String>) -> Self {
+        Self {
+            position: Some(position),
+            what: what.into(),
+        }
+    }
+
+    fn of_snapshot(what: impl Into<String>) -> Self {
+        Self {
+            position: None,
+            what: what.into(),
+        }
+    }
+
+    pub(super) fn panicked() -> Self {
+        Self::of_snapshot("a thread that replays has panicked")
+    }
+
+    /// Whether this one comes first in the log.
+    pub(super) fn is_before(&self, other: &Self) -> bool {
+        self.position < other.position
+    }
+}
 
 impl std::fmt::Display for ReplayError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self.position {
+            Some(position) => write!(f, "position {position}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
     }
 }
 
 impl std::error::Error for ReplayError {}
 
-/// Replays records, in order, into tables.
+/// What a log and its snapshot made.
 #[derive(Default)]
-pub struct Replay {
-    /// What the records made so far.
+pub struct Recovered {
+    /// Committed state.
     pub tables: Tables,
-    /// How many records of each operation there were.
-    pub operations: BTreeMap<u16, u64>,
-    /// The highest number of an outbox message.
-    pub outbox_number: i64,
-    /// How many outbox messages there were.
-    pub outbox_messages: u64,
-    /// The time of the last commit.
-    pub last_at: Option<Instant>,
+    /// What was counted over all records.
+    pub tally: Tally,
+    /// What was counted over those that the snapshot covers.
+    pub covered: Tally,
+}
+
+/// Replays records, in order, into tables.
+pub struct Replay {
+    tables: Arc<Tables>,
+    workers: Workers,
+    tally: Tally,
+    covered: Tally,
+    snapshot: Option<Loading>,
+    failed: Option<ReplayError>,
+}
+
+/// A snapshot being loaded.
+struct Loading {
+    covers: u64,
+    upto: u64,
+    has_summary: bool,
+    /// The position of the last kept record.
+    kept: u64,
+}
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Replay {
+    /// Nothing replayed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(snapshot: Option<Loading>) -> Self {
+        let tables = Arc::new(Tables::default());
+        Self {
+            workers: Workers::new(&tables, snapshot.as_ref().map_or(0, |loading| loading.upto)),
+            tables,
+            tally: Tally::default(),
+            covered: Tally::default(),
+            snapshot,
+            failed: None,
+        }
+    }
+
+    /// Begins anew, with nothing.
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Begins anew, with a snapshot that holds every commit up to `covers`, and of later ones
+    /// none after `upto`. Its kept records come first, then its entries, then the log's records
+    /// after `covers`.
+    pub fn snapshot(&mut self, covers: u64, upto: u64) {
+        *self = Self::with(Some(Loading {
+            covers,
+            upto,
+            has_summary: false,
+            kept: 0,
+        }));
+    }
+
+    /// Takes what the snapshot keeps of the record at `position`.
+    ///
+    /// # Errors
+    /// When the bytes are no such record. After an error nothing more can be replayed.
+    pub fn kept(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
+        let done = self.try_kept(position, payload);
+        self.unless_failed(done)
+    }
+
+    /// Takes an entry of the snapshot.
+    ///
+    /// # Errors
+    /// As [`Replay::kept`].
+    pub fn entry(&mut self, entry: &[u8]) -> Result<(), ReplayError> {
+        let done = self.try_entry(entry);
+        self.unless_failed(done)
+    }
+
     /// Replays the record at `position`.
     ///
     /// # Errors
     /// When the bytes are no record, name a kind of resource that this program does not know, or
-    /// an event that cannot follow.
+    /// an event that cannot follow. Workers lag behind, so the error may be about a record
+    /// before: it says which. After an error nothing more can be replayed.
     pub fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
-        let record = Record::decode(payload).map_err(|error| ReplayError(error.to_string()))?;
-        if let RecordOutcome::SameAs(first) = record.outcome
-            && first >= position
+        let done = self.try_record(position, payload);
+        self.unless_failed(done)
+    }
+
+    /// What the records made.
+    ///
+    /// # Errors
+    /// As [`Replay::record`]; and when two resources hold one name.
+    pub fn finish(mut self) -> Result<Recovered, ReplayError> {
+        let complete = match &self.snapshot {
+            Some(loading) if !loading.has_summary => {
+                Err(ReplayError::of_snapshot("a snapshot has no beginning").into())
+            }
+            _ => Ok(()),
+        };
+        self.unless_failed(complete)?;
+        self.workers.finish()?;
+        workers::index(&self.tables)?;
+        let Ok(_) = self.tables.sweep(|| Ok::<_, std::convert::Infallible>(()));
+        let tables = Arc::into_inner(self.tables).expect("the workers have ended");
+        Ok(Recovered {
+            tables,
+            tally: self.tally,
+            covered: self.covered,
+        })
+    }
+
+    /// After an error, the one that comes first in the log: a worker's, perhaps.
+    fn unless_failed(&mut self, done: Result<(), Stop>) -> Result<(), ReplayError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let Err(stop) = done else {
+            return Ok(());
+        };
+        let workers = std::mem::replace(&mut self.workers, Workers::new(&self.tables, 0));
+        let first = match (workers.finish(), stop) {
+            (Err(theirs), Stop::Own(own)) if own.is_before(&theirs) => own,
+            (Err(theirs), _) => theirs,
+            (Ok(()), Stop::Own(own)) => own,
+            (Ok(()), Stop::Worker) => ReplayError::panicked(),
+        };
+        self.failed = Some(first.clone());
+        Err(first)
+    }
+
+    fn try_kept(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
+        let at = |what: String| ReplayError::at(position, format!("kept by a snapshot: {what}"));
+        let Some(loading) = &mut self.snapshot else {
+            return Err(at("there is none".to_owned()).into());
+        };
+        if position <= loading.kept || position > loading.covers || loading.has_summary {
+            return Err(at("it is out of place".to_owned()).into());
+        }
+        loading.kept = position;
+        let record = Record::decode(payload).map_err(|error| at(error.to_string()))?;
+        if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
+            return Err(at("it changes something".to_owned()).into());
+        }
+        // What an answer took the place of may have been forgotten.
+        if let Some(key) = record.key_digest()
+            && let Some(taken) = self.tables.key(key)
+            && !matches!(record.outcome, RecordOutcome::Instead { of, .. } if of == taken)
         {
-            return Err(ReplayError(format!(
-                "its answer is that of the later position {first}"
-            )));
+            return Err(at(format!("its key was taken at position {taken}")).into());
+        }
+        self.take_key(position, &record).map_err(at)?;
+        Ok(())
+    }
+
+    fn try_entry(&mut self, entry: &[u8]) -> Result<(), Stop> {
+        let of_snapshot = |what: String| ReplayError::of_snapshot(format!("a snapshot: {what}"));
+        let Some(loading) = &mut self.snapshot else {
+            return Err(of_snapshot("there is none".to_owned()).into());
+        };
+        if !loading.has_summary {
+            loading.has_summary = true;
+            let covers = loading.covers;
+            let summary = Summary::decode(entry).map_err(|error| of_snapshot(error.to_string()))?;
+            if summary.forgotten > covers || summary.tally.position > covers {
+                return Err(of_snapshot("it tells of what it does not cover".to_owned()).into());
+            }
+            self.tables.forget(summary.forgotten);
+            self.covered = summary.tally.clone();
+            self.tally = summary.tally;
+            return Ok(());
+        }
+        let entry = StateEntry::decode(entry).map_err(|error| of_snapshot(error.to_string()))?;
+        let resource = catalogue::resource(entry.kind)
+            .ok_or_else(|| ReplayError::at(entry.position, unknown_kind(entry.kind)))?;
+        self.workers
+            .state(entry.position, resource, entry.key, entry.state.0)?;
+        Ok(())
+    }
+
+    fn try_record(&mut self, position: u64, payload: &[u8]) -> Result<(), Stop> {
+        let at = |what: String| ReplayError::at(position, what);
+        if self
+            .snapshot
+            .as_ref()
+            .is_some_and(|loading| position <= loading.covers)
+        {
+            return Err(at("the snapshot has it already".to_owned()).into());
+        }
+        let record = Record::decode(payload).map_err(|error| at(error.to_string()))?;
+        if let RecordOutcome::Forgotten { through } = record.outcome {
+            let is_control =
+                record.key.is_none() && record.changes.is_empty() && record.outbox.is_empty();
+            if through >= position || !is_control {
+                return Err(at("it cannot forget keys".to_owned()).into());
+            }
+            self.tables.forget(through);
         }
         if let Some(key) = record.key_digest() {
             let replaced = match record.outcome {
@@ -58,77 +277,101 @@ impl Replay {
             };
             match (self.tables.key(key), replaced) {
                 (Some(taken), None) => {
-                    return Err(ReplayError(format!(
-                        "its key was taken at position {taken}"
-                    )));
+                    return Err(at(format!("its key was taken at position {taken}")).into());
                 }
                 (taken, Some(of)) if taken != Some(of) => {
-                    return Err(ReplayError(format!(
+                    return Err(at(format!(
                         "its answer takes the place of the one at position {of}, which does not \
                          have its key"
-                    )));
+                    ))
+                    .into());
                 }
                 _ => {}
             }
-            self.tables.take_key(key, position);
         }
-        for change in &record.changes {
-            let resource = catalogue::resource(change.kind).ok_or_else(|| {
-                ReplayError(format!("resource kind {} is not known here", change.kind))
-            })?;
-            let mut before = None;
-            self.tables
-                .read(change.key, &mut |bytes| before = Some(bytes.to_vec()));
-            let replayed = resource
-                .replay(before.as_deref(), &change.event.0, record.at)
-                .map_err(|error| ReplayError(format!("{}: {error}", resource.kind().name)))?;
-            if replayed.key != change.key {
-                return Err(ReplayError(format!(
-                    "{}: the event is another resource's",
-                    resource.kind().name
-                )));
+        self.take_key(position, &record).map_err(at)?;
+        for (index, change) in record.changes.iter().enumerate() {
+            let resource =
+                catalogue::resource(change.kind).ok_or_else(|| at(unknown_kind(change.kind)))?;
+            // Else its second change would be passed over, as one that is there already.
+            if record.changes[..index]
+                .iter()
+                .any(|other| other.key == change.key)
+            {
+                return Err(at("it changes a resource twice".to_owned()).into());
             }
-            self.publish(position, replayed)?;
+            self.workers
+                .change(position, record.at, resource, change.key, change.event.0)?;
         }
-        for message in &record.outbox {
-            self.outbox_number = self.outbox_number.max(message.number);
-            self.outbox_messages += 1;
-        }
-        *self.operations.entry(record.operation).or_default() += 1;
-        self.last_at = self.last_at.max(Some(record.at));
+        self.tally.note(position, &record);
         Ok(())
     }
 
-    fn publish(&self, position: u64, change: Change) -> Result<(), ReplayError> {
-        for name in &change.names_taken {
-            if let Some(holder) = self.tables.holder(*name) {
-                return Err(ReplayError(format!(
-                    "resource {:?} takes a name that {holder:?} holds",
-                    change.key
-                )));
+    /// Takes the record's key, where it has one.
+    fn take_key(&self, position: u64, record: &Record<'_>) -> Result<(), String> {
+        if let RecordOutcome::SameAs(first) = record.outcome {
+            if first >= position {
+                return Err(format!("its answer is that of the later position {first}"));
             }
+            self.tables.note_first(first, position);
         }
-        self.tables.publish(position, change);
+        if let Some(key) = record.key_digest() {
+            self.tables.take_key(key, position);
+        }
         Ok(())
+    }
+}
+
+/// Why replaying stops.
+enum Stop {
+    Own(ReplayError),
+    /// A worker says why.
+    Worker,
+}
+
+impl From<ReplayError> for Stop {
+    fn from(error: ReplayError) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl From<workers::WorkerFailed> for Stop {
+    fn from(_: workers::WorkerFailed) -> Self {
+        Self::Worker
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::record::{NewRecord, RecordKey, SCHEMA, key_digest};
+    use super::super::record::{NewChange, NewRecord, RecordKey, SCHEMA, key_digest};
+    use super::super::snapshot::keep;
     use super::*;
-    use crate::base::codec::Blob;
-    use crate::base::digest::Fingerprint;
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    use crate::base::codec::{self, Blob};
+    use crate::base::digest::{Digest, Fingerprint};
+    use crate::base::revision::Revision;
+    use crate::base::time::Instant;
+    use crate::domain::mother::state::MotherProfile;
+    use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+    use crate::domain::reference::mother_profile::MotherProfileFact;
+    use crate::domain::reference::{Fact, FactEvent, FactHolder as _, FactKind as _, samples};
+    use crate::domain::resource::{Resource as _, Source as _};
 
     fn record(outcome: RecordOutcome<&[u8]>) -> Vec<u8> {
+        keyed("key-1", outcome)
+    }
+
+    fn keyed(key: &str, outcome: RecordOutcome<&[u8]>) -> Vec<u8> {
         NewRecord {
             schema: SCHEMA,
             at: Instant::default(),
             operation: 3,
             subject: "hq-1",
             key: Some(RecordKey {
-                key: "key-1",
+                key,
                 fingerprint: Fingerprint::of(b"facts"),
             }),
             changes: Vec::new(),
@@ -153,28 +396,367 @@ mod tests {
         })
     }
 
+    fn forgotten(through: u64) -> Vec<u8> {
+        NewRecord::forgotten(through, Instant::default()).encode()
+    }
+
+    /// Replays these records at positions from 1 on.
+    fn replayed(records: &[Vec<u8>]) -> Result<Recovered, ReplayError> {
+        let mut replay = Replay::new();
+        for (position, record) in (1..).zip(records) {
+            replay.record(position, record)?;
+        }
+        replay.finish()
+    }
+
+    fn refused(records: &[Vec<u8>]) -> String {
+        let Err(error) = replayed(records) else {
+            panic!("it was replayed");
+        };
+        error.to_string()
+    }
+
     #[test]
     fn a_key_leads_to_the_answer_that_has_taken_the_place_of_the_first() {
-        let mut replay = Replay::default();
-        replay.record(1, &answer()).unwrap();
         let key = key_digest(3, "hq-1", "key-1");
-        assert_eq!(replay.tables.key(key), Some(1));
-        replay.record(2, &instead(1)).unwrap();
-        assert_eq!(replay.tables.key(key), Some(2));
-        assert_eq!(replay.tables.keys(), 1);
+        let recovered = replayed(&[answer()]).unwrap();
+        assert_eq!(recovered.tables.key(key), Some(1));
+        let recovered = replayed(&[answer(), instead(1)]).unwrap();
+        assert_eq!(recovered.tables.key(key), Some(2));
+        assert_eq!(recovered.tables.keys(), 1);
     }
 
     #[test]
     fn a_key_is_taken_once_and_only_its_own_answer_is_replaced() {
-        let mut replay = Replay::default();
-        let error = replay.record(1, &instead(1)).unwrap_err().to_string();
+        let error = refused(&[instead(1)]);
         assert!(error.contains("takes the place of"), "{error}");
-        replay.record(1, &answer()).unwrap();
-        let error = replay.record(2, &answer()).unwrap_err().to_string();
-        assert!(error.contains("taken at position 1"), "{error}");
+        let error = refused(&[answer(), answer()]);
+        assert_eq!(error, "position 2: its key was taken at position 1");
         for other in [0, 2] {
-            let error = replay.record(2, &instead(other)).unwrap_err().to_string();
+            let error = refused(&[answer(), instead(other)]);
             assert!(error.contains("takes the place of"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_forgotten_key_can_be_taken_again_and_an_unforgotten_one_cannot() {
+        let recovered = replayed(&[answer(), forgotten(1), answer()]).unwrap();
+        let key = key_digest(3, "hq-1", "key-1");
+        assert_eq!(recovered.tables.key(key), Some(3));
+        assert_eq!(recovered.tally.operations, [(3, 2)].into());
+        let error = refused(&[forgotten(0), answer(), answer()]);
+        assert!(error.contains("taken at position 2"), "{error}");
+        let error = refused(&[answer(), forgotten(2)]);
+        assert!(error.contains("cannot forget"), "{error}");
+        let recovered = replayed(&[answer(), forgotten(1)]).unwrap();
+        assert_eq!(
+            (recovered.tables.key(key), recovered.tables.keys()),
+            (None, 0)
+        );
+    }
+
+    #[test]
+    fn an_answer_is_that_of_an_earlier_position() {
+        let error = refused(&[record(RecordOutcome::SameAs(1))]);
+        assert!(error.contains("later position 1"), "{error}");
+        let second = keyed("key-2", RecordOutcome::SameAs(1));
+        let recovered = replayed(&[answer(), second]).unwrap();
+        assert!(recovered.tables.is_first(1));
+    }
+
+    /// An actor's key, and the event by which its fact comes in.
+    fn fact(subject: &str, revision: i64) -> (Digest, Vec<u8>) {
+        let fact = Fact {
+            id: subject.into(),
+            revision: Revision::new(revision),
+            facts: ActorFact {
+                lifecycle: ActorLifecycle::Active,
+            },
+        };
+        let event = codec::encode(&FactEvent::Put(Box::new(fact)));
+        (ActorFact::KIND.key(&[subject]), event)
+    }
+
+    fn change(changes: &[(Digest, Vec<u8>)]) -> NewRecord<'_> {
+        let changes = changes.iter().map(|(key, event)| NewChange {
+            kind: ActorFact::KIND.tag,
+            key: *key,
+            event: Blob(event.as_slice()),
+        });
+        NewRecord {
+            schema: SCHEMA,
+            at: Instant::default(),
+            operation: 0,
+            subject: "hq-1",
+            key: None,
+            changes: changes.collect(),
+            outbox: &[],
+            outcome: RecordOutcome::None,
+        }
+    }
+
+    fn facts(changes: &[(Digest, Vec<u8>)]) -> Vec<u8> {
+        change(changes).encode()
+    }
+
+    /// Many facts, more than a chunk of them for each worker.
+    fn many() -> Vec<Vec<u8>> {
+        (0..40_000)
+            .map(|number| {
+                let revision = 1 + number / 4_000;
+                let subject = |number| format!("actor-{}", number % 4_000);
+                facts(&[
+                    fact(&subject(number), revision),
+                    fact(&subject(number + 1), 900),
+                ])
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_resource_has_its_changes_in_order_however_many_workers_there_are() {
+        let recovered = replayed(&many()).unwrap();
+        assert_eq!(recovered.tables.resources(), 4_000);
+        let key = ActorFact::KIND.key(&["actor-3999"]);
+        let mut state: Option<Fact<ActorFact>> = None;
+        let position = recovered.tables.read(key, &mut |bytes| {
+            state = Some(codec::decode(bytes).unwrap())
+        });
+        assert_eq!(position, Some(40_000));
+        assert_eq!(state.unwrap().revision.number(), 10);
+        assert_eq!(recovered.tally.operations, [(0, 40_000)].into());
+    }
+
+    #[test]
+    fn the_first_record_that_cannot_follow_is_named_wherever_its_workers_are() {
+        let mut records = many();
+        let (key, _) = fact("actor-1", 1);
+        let (other, event) = fact("actor-2", 1);
+        for position in [3_000, 5_000, 5_001, 39_000] {
+            records[position - 1] = facts(&[(key, b"no event".to_vec())]);
+        }
+        records[2_499] = facts(&[(key, event.clone())]);
+        let error = refused(&records);
+        assert_eq!(
+            error,
+            "position 2500: actor: the event is another resource's"
+        );
+        records[1_000] = facts(&[(other, event.clone()), (other, event)]);
+        let error = refused(&records);
+        assert_eq!(error, "position 1001: it changes a resource twice");
+        let mut unknown = records[0].clone();
+        // The kind is the byte before the first key.
+        let place = unknown
+            .windows(16)
+            .position(|part| part == fact("actor-0", 1).0.0);
+        unknown[place.unwrap() - 1] = 99;
+        records[10] = unknown;
+        let error = refused(&records);
+        assert_eq!(error, "position 11: resource kind 99 is not known here");
+    }
+
+    #[test]
+    fn an_error_stays_one() {
+        let mut replay = Replay::new();
+        replay.record(1, b"no record").unwrap_err();
+        assert!(replay.record(1, &answer()).is_err());
+        assert!(replay.finish().is_err());
+    }
+
+    /// What a snapshot of these tables holds, which covers so much.
+    struct Held {
+        covers: u64,
+        upto: u64,
+        kept: Vec<(u64, Vec<u8>)>,
+        entries: Vec<Vec<u8>>,
+    }
+
+    impl Held {
+        /// Of the first `covers` records, and of the states at `upto`.
+        fn of(records: &[Vec<u8>], covers: usize, upto: usize) -> Self {
+            let recovered = replayed(&records[..covers]).unwrap();
+            let later = replayed(&records[..upto]).unwrap();
+            let covered = u64::try_from(covers).unwrap();
+            let mut kept = Vec::new();
+            for (position, bytes) in (1..).zip(&records[..covers]) {
+                let record = Record::decode(bytes).unwrap();
+                let mut bytes = Vec::new();
+                if keep(&later.tables, covered, position, &record, &mut bytes) {
+                    kept.push((position, bytes));
+                }
+            }
+            let summary = Summary {
+                forgotten: recovered.tables.forgotten(),
+                tally: recovered.tally,
+            };
+            let mut entries = vec![summary.encode()];
+            // Copied one by one: some as they stood, some as they stood later.
+            later.tables.each(|kind, key, position, bytes| {
+                let entry = StateEntry {
+                    kind,
+                    key,
+                    position,
+                    state: Blob(bytes),
+                };
+                if key.0[0] & 1 == 0 {
+                    entries.push(codec::encode(&entry));
+                }
+            });
+            recovered.tables.each(|kind, key, position, bytes| {
+                let entry = StateEntry {
+                    kind,
+                    key,
+                    position,
+                    state: Blob(bytes),
+                };
+                if key.0[0] & 1 == 1 {
+                    entries.push(codec::encode(&entry));
+                }
+            });
+            Self {
+                covers: covered,
+                upto: u64::try_from(upto).unwrap(),
+                kept,
+                entries,
+            }
+        }
+
+        fn load(&self) -> Result<Replay, ReplayError> {
+            let mut replay = Replay::new();
+            // What was shown before a snapshot is forgotten.
+            replay.record(1, &answer())?;
+            replay.snapshot(self.covers, self.upto);
+            for (position, bytes) in &self.kept {
+                replay.kept(*position, bytes)?;
+            }
+            for entry in &self.entries {
+                replay.entry(entry)?;
+            }
+            Ok(replay)
+        }
+
+        fn refused(&self) -> String {
+            let Err(error) = self.load().and_then(Replay::finish) else {
+                panic!("it was loaded");
+            };
+            error.to_string()
+        }
+    }
+
+    /// A bit of everything that a record can be.
+    fn history() -> Vec<Vec<u8>> {
+        let mut records = vec![
+            answer(),
+            keyed("key-2", RecordOutcome::SameAs(1)),
+            facts(&[fact("a", 1), fact("b", 1)]),
+            instead(1),
+            forgotten(1),
+        ];
+        for number in 0..200 {
+            let subjects = [number % 7, 7 + number % 5].map(|number| format!("actor-{number}"));
+            records.push(facts(&subjects.map(|subject| fact(&subject, number + 1))));
+            let key = format!("key-{}", 10 + number);
+            let body = Blob(b"{}".as_slice());
+            let accepted = false;
+            records.push(keyed(&key, RecordOutcome::Answer { accepted, body }));
+        }
+        records.push(forgotten(100));
+        let body = Blob(b"{}".as_slice());
+        let accepted = false;
+        records.push(keyed("key-10", RecordOutcome::Answer { accepted, body }));
+        records
+    }
+
+    #[test]
+    fn a_snapshot_and_the_log_after_it_make_what_the_whole_log_makes() {
+        let records = history();
+        let whole = replayed(&records).unwrap();
+        for covers in [1, 4, 5, 6, 50, 203, records.len() - 1, records.len()] {
+            for upto in [covers, covers + 1, records.len()] {
+                // Whoever takes a snapshot is also who forgets keys, and does one after the other.
+                let forgets = |bytes: &Vec<u8>| {
+                    let outcome = Record::decode(bytes).unwrap().outcome;
+                    matches!(outcome, RecordOutcome::Forgotten { .. })
+                };
+                let next = records[covers..].iter().position(forgets);
+                let end = next.map_or(records.len(), |next| covers + next);
+                let upto = upto.min(end);
+                let mut replay = Held::of(&records, covers, upto).load().unwrap();
+                for (position, record) in (1..).zip(&records).skip(covers) {
+                    replay.record(position, record).unwrap();
+                }
+                let recovered = replay.finish().unwrap();
+                assert_eq!(
+                    recovered.tables.digest(),
+                    whole.tables.digest(),
+                    "covers {covers}, up to {upto}"
+                );
+                assert_eq!(recovered.tally, whole.tally);
+                assert_eq!(recovered.covered.position, u64::try_from(covers).unwrap());
+                assert_eq!(recovered.tables.forgotten(), 100);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_snapshot_cannot_have_is_refused() {
+        let records = history();
+        let held = || Held::of(&records, 100, 120);
+        let mut later = held();
+        later.upto = 100;
+        assert!(
+            later.refused().contains("a later state"),
+            "{}",
+            later.refused()
+        );
+        let mut twice = held();
+        let entry = twice.entries[1].clone();
+        twice.entries.push(entry);
+        assert!(twice.refused().contains("twice"), "{}", twice.refused());
+        let mut headless = held();
+        headless.entries.clear();
+        assert!(headless.refused().contains("no beginning"));
+        let mut disordered = held();
+        disordered.kept.swap(0, 1);
+        assert!(disordered.refused().contains("out of place"));
+        let mut doubled = held();
+        let (position, bytes) = doubled.kept[5].clone();
+        doubled.kept[6] = (position + 1, bytes);
+        assert!(
+            doubled.refused().contains("was taken"),
+            "{}",
+            doubled.refused()
+        );
+        let mut changing = held();
+        changing.kept = vec![(3, records[2].clone())];
+        assert!(changing.refused().contains("it changes something"));
+        let mut replay = held().load().unwrap();
+        let error = replay.record(100, &records[99]).unwrap_err().to_string();
+        assert!(error.contains("has it already"), "{error}");
+    }
+
+    #[test]
+    fn two_resources_that_hold_one_name_are_both_named() {
+        let lines = samples::NDJSON.lines();
+        let mut facts = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let fact = facts.find(|fact| fact["kind"] == "mother-profile").unwrap();
+        let fact: MotherProfileFact = serde_json::from_value(fact["facts"].clone()).unwrap();
+        let ids = [1, 2].map(|id| Uuid::from_u128(id).to_string());
+        let keys = ids.each_ref().map(|id| MotherProfile::KIND.key(&[id]));
+        let mut records = Vec::new();
+        for (id, key) in ids.iter().zip(keys) {
+            let event = MotherProfile::put(None, id, Revision::FIRST, &fact).unwrap();
+            let event = codec::encode(&event);
+            let changes = [(key, event)];
+            let mut record = change(&changes);
+            record.changes[0].kind = MotherProfile::KIND.tag;
+            records.push(record.encode());
+        }
+        assert!(replayed(&records[..1]).is_ok() && replayed(&records[1..]).is_ok());
+        let error = refused(&records);
+        assert!(error.starts_with("position 2: mother-profile"), "{error}");
+        for key in keys {
+            assert!(error.contains(&format!("{key:?}")), "{error}");
         }
     }
 }

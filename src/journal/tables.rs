@@ -4,18 +4,26 @@
 //! names (who holds what must be unique), lists (which resources belong together), keys of
 //! idempotency (where their commit is). A resource at rest costs its bytes and one table entry,
 //! a key 24 bytes and its share of the table.
+//!
+//! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
+//! it never was. What is left of it in the table is swept away afterwards.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::operation::Change;
-use crate::domain::resource::{Name, Source};
+use crate::domain::resource::{Entries, Name, Source};
 
 /// How many shards a table has: enough that two threads seldom meet.
-const SHARDS: usize = 256;
+pub(super) const SHARDS: usize = 256;
+/// How many entries are worked on while a shard is held for housekeeping.
+const BITE: usize = 64;
+/// Bytes of states beyond which a bite ends early.
+const BITE_BYTES: usize = 256 << 10;
 
 struct Shards<V>(Box<[RwLock<HashMap<Digest, V, DigestBuild>>]>);
 
@@ -51,6 +59,23 @@ pub struct Tables {
     names: Shards<Digest>,
     lists: Shards<Vec<Digest>>,
     keys: Shards<u64>,
+    /// Keys taken at this position or before are forgotten.
+    forgotten: AtomicU64,
+    /// The commits whose answer a second key leads to, each with the last position of such a key.
+    firsts: Mutex<HashMap<u64, u64>>,
+}
+
+/// A resource as it stands in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// Its kind.
+    pub kind: u16,
+    /// Its key.
+    pub key: Digest,
+    /// The position of its last commit.
+    pub position: u64,
+    /// Its state.
+    pub bytes: &'a [u8],
 }
 
 /// A commit being published; it is whole when this is dropped.
@@ -122,10 +147,69 @@ impl Tables {
         self.keys.shard(key).write().insert(key, position);
     }
 
-    /// The position of the commit that took the key with this digest.
+    /// The position of the commit that took the key with this digest, unless that is forgotten.
     #[must_use]
     pub fn key(&self, key: Digest) -> Option<u64> {
-        self.keys.shard(key).read().get(&key).copied()
+        let position = self.keys.shard(key).read().get(&key).copied();
+        position.filter(|position| *position > self.forgotten())
+    }
+
+    /// Keys taken at this position or before are forgotten; 0: none is.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    /// Forgets the keys that were taken at `through` or before. [`Tables::sweep`] frees them.
+    pub fn forget(&self, through: u64) {
+        self.forgotten.fetch_max(through, Ordering::AcqRel);
+    }
+
+    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how
+    /// many there were.
+    ///
+    /// # Errors
+    /// That of `pause`, which ends it.
+    pub fn sweep<E>(&self, mut pause: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
+        let through = self.forgotten();
+        let mut swept = 0;
+        for shard in &self.keys.0 {
+            let gone: Vec<Digest> = {
+                let shard = shard.read();
+                let gone = shard.iter().filter(|(_, position)| **position <= through);
+                gone.map(|(key, _)| *key).collect()
+            };
+            for bite in gone.chunks(BITE) {
+                {
+                    let mut shard = shard.write();
+                    for key in bite {
+                        // It may have been taken again meanwhile.
+                        if shard.get(key).is_some_and(|position| *position <= through) {
+                            shard.remove(key);
+                            swept += 1;
+                        }
+                    }
+                }
+                pause()?;
+            }
+        }
+        self.firsts.lock().retain(|_, second| *second > through);
+        Ok(swept)
+    }
+
+    /// Notes that the key taken at `second` leads to the answer of the commit at `first`.
+    pub fn note_first(&self, first: u64, second: u64) {
+        let mut firsts = self.firsts.lock();
+        let last = firsts.entry(first).or_default();
+        *last = second.max(*last);
+    }
+
+    /// Whether a key that is not forgotten leads to the answer of the commit at `position`, which
+    /// was given under another key.
+    #[must_use]
+    pub fn is_first(&self, position: u64) -> bool {
+        let second = self.firsts.lock().get(&position).copied();
+        second.is_some_and(|second| second > self.forgotten())
     }
 
     /// The position of the last commit to a resource; 0 when there is none.
@@ -189,7 +273,10 @@ impl Tables {
         }
         for shard in &self.keys.0 {
             for (key, position) in shard.read().iter() {
-                add(4, *key, &[&position.to_le_bytes()]);
+                // A forgotten key is as one that was never taken.
+                if *position > self.forgotten() {
+                    add(4, *key, &[&position.to_le_bytes()]);
+                }
             }
         }
         let mut digest = [0; 32];
@@ -205,6 +292,136 @@ impl Tables {
             for (key, state) in shard.read().iter() {
                 visit(state.kind, *key, state.position, &state.bytes);
             }
+        }
+    }
+
+    /// Hands every resource that there is by now to `copy`, each as it stands when its turn
+    /// comes. A shard is held only while a few of its resources are copied; between such bites
+    /// `between` is called, with nothing held.
+    ///
+    /// # Errors
+    /// That of `between`, which ends it.
+    pub fn copy_states<E>(
+        &self,
+        mut copy: impl FnMut(Standing<'_>),
+        mut between: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        for shard in &self.states.0 {
+            let keys: Vec<Digest> = shard.read().keys().copied().collect();
+            let mut keys = keys.as_slice();
+            while !keys.is_empty() {
+                let (mut count, mut bytes) = (0, 0);
+                {
+                    let shard = shard.read();
+                    for key in keys.iter().take(BITE) {
+                        count += 1;
+                        // A resource never goes.
+                        let Some(state) = shard.get(key) else {
+                            continue;
+                        };
+                        copy(state.standing(*key));
+                        bytes += state.bytes.len();
+                        if bytes >= BITE_BYTES {
+                            break;
+                        }
+                    }
+                }
+                keys = &keys[count..];
+                between()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the resource with this key by what `change` makes of it; leaves it when that is
+    /// nothing. Names and lists are left for [`Tables::index`].
+    pub(super) fn amend<E>(
+        &self,
+        position: u64,
+        kind: u16,
+        key: Digest,
+        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<Box<[u8]>>, E>,
+    ) -> Result<(), E> {
+        let mut shard = self.states.shard(key).write();
+        match shard.entry(key) {
+            Entry::Occupied(mut entry) => {
+                if let Some(bytes) = change(Some(entry.get().standing(key)))? {
+                    *entry.get_mut() = State {
+                        position,
+                        kind,
+                        bytes,
+                    };
+                }
+            }
+            Entry::Vacant(entry) => {
+                if let Some(bytes) = change(None)? {
+                    entry.insert(State {
+                        position,
+                        kind,
+                        bytes,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the resources of one shard to `visit`.
+    ///
+    /// # Errors
+    /// That of `visit`, which ends it.
+    pub(super) fn each_of_shard<E>(
+        &self,
+        shard: usize,
+        mut visit: impl FnMut(Standing<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let shard = self.states.0[shard].read();
+        let mut states = shard.iter();
+        states.try_for_each(|(key, state)| visit(state.standing(*key)))
+    }
+
+    /// Gives the resource with this key a name, and puts it in the lists, in no order.
+    ///
+    /// # Errors
+    /// Another resource that holds one of the names.
+    pub(super) fn index(&self, entries: &Entries) -> Result<(), Digest> {
+        for name in &entries.names {
+            let before = self.names.shard(name.0).write().insert(name.0, entries.key);
+            if let Some(other) = before
+                && other != entries.key
+            {
+                return Err(other);
+            }
+        }
+        for list in &entries.lists {
+            let mut shard = self.lists.shard(list.0).write();
+            shard.entry(list.0).or_default().push(entries.key);
+        }
+        Ok(())
+    }
+
+    /// Puts the lists of one shard in order, as their readers expect them.
+    pub(super) fn order_lists(&self, shard: usize) {
+        for members in self.lists.0[shard].write().values_mut() {
+            members.sort_unstable();
+            members.dedup();
+        }
+    }
+
+    /// Kind and position of the resource with this key.
+    pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
+        let shard = self.states.shard(key).read();
+        shard.get(&key).map(|state| (state.kind, state.position))
+    }
+}
+
+impl State {
+    fn standing(&self, key: Digest) -> Standing<'_> {
+        Standing {
+            kind: self.kind,
+            key,
+            position: self.position,
+            bytes: &self.bytes,
         }
     }
 }
@@ -285,5 +502,74 @@ mod tests {
         assert!(seen.insert(one.digest()), "a key");
         one.take_key(Digest([3; 16]), 6);
         assert!(seen.insert(one.digest()), "a key's position");
+    }
+
+    #[test]
+    fn a_forgotten_key_is_as_one_that_was_never_taken_and_can_be_taken_again() {
+        let tables = Tables::default();
+        for key in 1..=200 {
+            tables.take_key(Digest([key; 16]), u64::from(key));
+        }
+        let untouched = Tables::default();
+        for key in 151..=200 {
+            untouched.take_key(Digest([key; 16]), u64::from(key));
+        }
+        tables.forget(150);
+        assert_eq!(tables.key(Digest([150; 16])), None);
+        assert_eq!(tables.key(Digest([151; 16])), Some(151));
+        assert_eq!(tables.digest(), untouched.digest());
+        tables.take_key(Digest([7; 16]), 300);
+        let swept = tables.sweep(|| Ok::<_, ()>(()));
+        assert_eq!((swept, tables.keys()), (Ok(149), 51));
+        assert_eq!(tables.key(Digest([7; 16])), Some(300));
+        tables.forget(20);
+        assert_eq!(tables.forgotten(), 150, "it never goes back");
+    }
+
+    #[test]
+    fn a_first_answer_is_one_while_a_second_key_leads_to_it() {
+        let tables = Tables::default();
+        tables.note_first(1, 9);
+        tables.note_first(1, 5);
+        assert!(tables.is_first(1) && !tables.is_first(5));
+        tables.forget(8);
+        assert!(tables.is_first(1));
+        tables.forget(9);
+        assert!(!tables.is_first(1));
+        let _ = tables.sweep(|| Ok::<_, ()>(()));
+        assert!(tables.firsts.lock().is_empty());
+    }
+
+    #[test]
+    fn every_state_is_copied_once_and_large_ones_hold_the_lock_for_less() {
+        let tables = Tables::default();
+        for number in 0..1_000_u64 {
+            let mut key = Digest([0; 16]);
+            key.0[8..].copy_from_slice(&number.to_le_bytes());
+            let state = vec![7; if number < 10 { BITE_BYTES } else { 10 }];
+            tables.publish(
+                number + 1,
+                Change {
+                    key,
+                    ..change(0, &state)
+                },
+            );
+        }
+        let mut copied = std::collections::BTreeSet::new();
+        let (bytes, between) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let done = tables.copy_states(
+            |standing| {
+                assert!(copied.insert(standing.position));
+                bytes.set(bytes.get() + standing.bytes.len());
+            },
+            || {
+                assert!(bytes.get() < 2 * BITE_BYTES);
+                bytes.set(0);
+                between.set(between.get() + 1);
+                Ok::<_, ()>(())
+            },
+        );
+        assert_eq!((done, copied.len()), (Ok(()), 1_000));
+        assert!(between.get() >= 1_000 / BITE);
     }
 }

@@ -10,40 +10,42 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use carebook::cli::open::Replaying;
+use carebook::journal::replay::{Recovered, Replay};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use wal::storage::sim::SimDisk;
 use wal::{BoxError, Error, Log, Options, Record, Visitor};
 
 use super::inside::small;
-use super::load::{Replaying, Town, memories};
+use super::load::{Town, memories};
 use super::share;
 use crate::support::{Server, files, seed};
 
 /// What a start finds: the tables, the number of the last outbox message, the last commit.
 type Found = ([u8; 32], i64, u64);
 
-fn found(replaying: &Replaying, records: u64) -> Found {
-    let replay = &replaying.0;
-    (replay.tables.digest(), replay.outbox_number, records)
+fn found(recovered: &Recovered, records: u64) -> Found {
+    let number = recovered.tally.outbox_number;
+    (recovered.tables.digest(), number, records)
 }
 
 /// Recovery as `serve` does it, on a copy.
 fn recovered(disk: &SimDisk) -> Result<Found, Error> {
-    let mut replaying = Replaying::default();
+    let mut replaying = Replaying::new("recovering");
     let options = Options {
         create: false,
         ..small()
     };
     let (_, report) = Log::open(disk.after_kill().storage(), options, &mut replaying)?;
-    Ok(found(&replaying, report.records))
+    Ok(found(&replaying.finish(), report.records))
 }
 
 /// The check as `verify` does it, which writes nothing.
 fn verified(disk: &SimDisk) -> Result<Found, Error> {
-    let mut replaying = Replaying::default();
+    let mut replaying = Replaying::new("recovering");
     let report = wal::verify(disk.storage(), &mut replaying)?;
-    Ok(found(&replaying, report.records))
+    Ok(found(&replaying.finish(), report.records))
 }
 
 /// Fails the test unless the refusal names a file that there is, and an offset in it.
@@ -105,7 +107,6 @@ fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
 /// Keeps what is found after each record.
 #[derive(Default)]
 struct Prefixes {
-    replaying: Replaying,
     payloads: Vec<Vec<u8>>,
     found: Vec<Found>,
 }
@@ -113,9 +114,12 @@ struct Prefixes {
 impl Visitor for Prefixes {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.payloads.push(record.payload.to_vec());
-        self.replaying.record(record)?;
+        let mut replay = Replay::new();
+        for (position, payload) in (1..).zip(&self.payloads) {
+            replay.record(position, payload)?;
+        }
         let count = self.payloads.len() as u64;
-        self.found.push(found(&self.replaying, count));
+        self.found.push(found(&replay.finish()?, count));
         Ok(())
     }
 }
@@ -135,7 +139,7 @@ fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
     );
     // The same records, the last of them in one large batch that nobody was answered for yet.
     let disk = SimDisk::new();
-    let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::default()).unwrap();
+    let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::new("recovering")).unwrap();
     let mut log = log;
     let (before, last) = prefixes.payloads.split_at(all - 7);
     for batch in before.chunks(5) {
@@ -242,7 +246,7 @@ fn a_flipped_bit_never_makes_another_state() {
     };
     let mut left = prefixes.payloads.as_slice();
     let open = || {
-        Log::open(disk.storage(), small(), &mut Replaying::default())
+        Log::open(disk.storage(), small(), &mut Replaying::new("recovering"))
             .unwrap()
             .0
     };

@@ -11,6 +11,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
+use carebook::cli::open::Replaying;
 use carebook::cli::serve::on_lane;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
 use carebook::domain::rejection::Rejection;
@@ -21,7 +22,6 @@ use serde_json::Value;
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Log, Options};
 
-use super::load::Replaying;
 use crate::support::{World, actor};
 
 /// Small segments, so that little data has several.
@@ -38,13 +38,13 @@ pub fn small() -> Options {
 
 /// Starts an engine of one lane; the flag turns true when its log fails.
 fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
-    let mut replaying = Replaying::default();
+    let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(disk.storage(), small(), &mut replaying)?;
     let failed = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&failed);
     let engine = Engine::start(
         log,
-        replaying.0,
+        replaying.finish(),
         1,
         Limits::default(),
         Arc::new(SystemClock::default()),
@@ -59,7 +59,7 @@ fn call(engine: &Engine, body: &Value) -> Call {
     call_of(engine, "request_deposit", headquarters, None, body)
 }
 
-fn call_of(
+pub(super) fn call_of(
     engine: &Engine,
     operation: &str,
     actor: Actor,
@@ -84,7 +84,7 @@ fn call_of(
     }
 }
 
-async fn carry_out(engine: &Engine, body: &Value) -> Reply {
+pub(super) async fn carry_out(engine: &Engine, body: &Value) -> Reply {
     let permit = engine.admit().unwrap();
     engine.execute(call(engine, body), permit).await
 }
@@ -119,9 +119,13 @@ fn a_command_whose_sender_hung_up_holds_its_key_until_it_is_decided() {
     })
     .unwrap();
     engine.shut_down().unwrap();
-    let mut replaying = Replaying::default();
+    let mut replaying = Replaying::new("recovering");
     wal::verify(disk.storage(), &mut replaying).unwrap();
-    assert_eq!(replaying.0.operations[&9], 50, "one commit for each");
+    assert_eq!(
+        replaying.finish().tally.operations[&9],
+        50,
+        "one commit for each"
+    );
 }
 
 /// As many commands as may be in flight are, also when their senders hang up: what waits for an
@@ -130,14 +134,15 @@ fn a_command_whose_sender_hung_up_holds_its_key_until_it_is_decided() {
 fn a_command_whose_sender_hung_up_counts_until_it_is_decided() {
     let world = World::new();
     let disk = SimDisk::new();
-    let mut replaying = Replaying::default();
+    let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(disk.storage(), small(), &mut replaying).unwrap();
     let limits = Limits {
         commands_max: 1,
         ..Limits::default()
     };
     let clock = Arc::new(SystemClock::default());
-    let engine = Engine::start(log, replaying.0, 1, limits, clock, Box::new(|_| {})).unwrap();
+    let engine =
+        Engine::start(log, replaying.finish(), 1, limits, clock, Box::new(|_| {})).unwrap();
     on_lane(&engine, async {
         let warm = carry_out(&engine, &world.deposit_request("S-0", "key-0")).await;
         assert!(is_done(&warm, false), "{warm:?}");

@@ -8,11 +8,10 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::journal::replay::Replay;
+use carebook::cli::open::Replaying;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use wal::{BoxError, Record, Visitor};
 
 use crate::support::{Answer, Client, Server, World, actor};
 
@@ -429,19 +428,32 @@ impl Town {
 
     /// One client's work until the connection breaks; what it sent is in its memory.
     pub fn work(&self, server: &str, memory: &mut Memory, round: u64) {
-        self.work_as(server, memory, round, true);
+        self.work_as(server, memory, round, true, &|| false);
     }
 
     /// As [`Town::work`], but nobody hangs up.
     pub fn work_patiently(&self, server: &str, memory: &mut Memory, round: u64) {
-        self.work_as(server, memory, round, false);
+        self.work_as(server, memory, round, false, &|| false);
     }
 
-    fn work_as(&self, server: &str, memory: &mut Memory, round: u64, hang_up: bool) {
+    /// As [`Town::work_patiently`], until told to stop.
+    pub fn work_until(&self, server: &str, memory: &mut Memory, round: u64, stop: &AtomicBool) {
+        let is_over = || stop.load(Ordering::SeqCst);
+        self.work_as(server, memory, round, false, &is_over);
+    }
+
+    fn work_as(
+        &self,
+        server: &str,
+        memory: &mut Memory,
+        round: u64,
+        hang_up: bool,
+        is_over: &dyn Fn() -> bool,
+    ) {
         let Ok(mut client) = Client::try_connect(server) else {
             return;
         };
-        loop {
+        while !is_over() {
             if memory.random.random_ratio(1, 8) && self.look_around(&mut client, memory).is_err() {
                 return;
             }
@@ -733,13 +745,13 @@ impl Town {
     /// The records of a log that nobody has open are exactly those that the clients know of.
     pub fn compare_with_log(&self) {
         let storage = wal::storage::FileStorage::existing(&self.world.data()).unwrap();
-        let mut replaying = Replaying::default();
+        let mut replaying = Replaying::new("verifying");
         wal::verify(std::sync::Arc::new(storage), &mut replaying).unwrap();
-        let replay = replaying.0;
+        let recovered = replaying.finish();
         let known = self.known.lock().unwrap();
         let count = |tag: u16, path: &str| {
             let keys = known.keys.iter().filter(|(of, ..)| *of == path).count() as u64;
-            let records = replay.operations.get(&tag).copied().unwrap_or(0);
+            let records = recovered.tally.operations.get(&tag).copied().unwrap_or(0);
             (records, keys)
         };
         for (tag, path) in KEYED {
@@ -750,7 +762,7 @@ impl Town {
             );
         }
         let mut statements = 0;
-        replay.tables.each(|kind, _, _, _| {
+        recovered.tables.each(|kind, _, _, _| {
             let kind = carebook::catalogue::resource(kind).unwrap().kind().name;
             statements += usize::from(kind == "settlement-statement");
         });
@@ -925,17 +937,5 @@ fn grant(mother: usize, key: &str, booking: &str) -> Request {
             "maximumAuthorizedAmountKrw": 500_000,
             "expiresAt": "2099-12-01T09:00:00+09:00",
         }),
-    }
-}
-
-/// Replays a log as the service does at its start.
-#[derive(Default)]
-pub struct Replaying(pub Replay);
-
-impl Visitor for Replaying {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.0
-            .record(record.position, record.payload)
-            .map_err(BoxError::from)
     }
 }

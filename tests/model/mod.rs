@@ -25,12 +25,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use carebook::base::time::Instant;
+use carebook::cli::open::Replaying;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use carebook::engine::clock::Clock;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
-use carebook::journal::replay::Replay;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 
@@ -59,18 +59,6 @@ impl Clock for TestClock {
     }
 }
 
-/// What the records of a log made; each has to follow on those before it.
-#[derive(Default)]
-struct Recovering(Replay);
-
-impl wal::Visitor for Recovering {
-    fn record(&mut self, record: wal::Record<'_>) -> Result<(), wal::BoxError> {
-        self.0
-            .record(record.position, record.payload)
-            .map_err(wal::BoxError::from)
-    }
-}
-
 /// The service in this process, on a directory.
 struct Running {
     service: Service,
@@ -84,7 +72,7 @@ impl Running {
         verifier: &Arc<TokenVerifier>,
         tokens: &Arc<[String]>,
     ) -> Self {
-        let mut recovering = Recovering::default();
+        let mut recovering = Replaying::new("recovering");
         let options = wal::Options {
             reserve_bytes: 0,
             seal_after: Duration::from_secs(3_600),
@@ -94,7 +82,14 @@ impl Running {
         let (log, _) = wal::Log::open(storage, options, &mut recovering).unwrap();
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
-        let engine = Engine::start(log, recovering.0, 1, Limits::default(), clock, on_fatal);
+        let engine = Engine::start(
+            log,
+            recovering.finish(),
+            1,
+            Limits::default(),
+            clock,
+            on_fatal,
+        );
         let engine = Arc::new(engine.unwrap());
         tokio::spawn(engine.lanes().run(0));
         Self {
@@ -271,7 +266,7 @@ async fn life(seed: u64, commands: usize) {
     }
     running.close();
 
-    let mut verifying = Recovering::default();
+    let mut verifying = Replaying::new("recovering");
     let storage: Arc<dyn wal::storage::Storage> =
         Arc::new(wal::storage::FileStorage::existing(&data).unwrap());
     let found = wal::verify(storage, &mut verifying).unwrap();
@@ -286,7 +281,7 @@ async fn life(seed: u64, commands: usize) {
     let running = Running::open(&data, &clock, &verifier, &tokens);
     assert_eq!(
         running.service.engine().figures().keys,
-        verifying.0.tables.keys()
+        verifying.finish().tables.keys()
     );
     for (read, before) in reads.iter().zip(&before) {
         let after = running.send(read).await;

@@ -205,13 +205,18 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM; the exit code.
-    pub fn stop(mut self) -> Option<i32> {
+    /// Sends a signal by its name, such as `USR1`.
+    pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")
-            .arg("-TERM")
+            .arg(format!("-{name}"))
             .arg(self.id().to_string())
             .status();
         assert!(sent.unwrap().success());
+    }
+
+    /// SIGTERM; the exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        self.signal("TERM");
         self.child.wait().unwrap().code()
     }
 

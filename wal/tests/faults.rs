@@ -35,7 +35,7 @@ fn every_seeded_fault_applies_and_names_a_campaign_that_there_is() {
     patches.sort();
     assert!(patches.len() >= 20, "{} faults", patches.len());
     let mut tests = String::new();
-    for directory in ["wal/tests", "tests"] {
+    for directory in ["wal", "tests", "src"] {
         sources(&root.join(directory), &mut tests);
     }
     for (number, path) in (1..).zip(&patches) {
@@ -51,7 +51,11 @@ fn every_seeded_fault_applies_and_names_a_campaign_that_there_is() {
         let (_, filters) = caught.and_then(|caught| caught.split_once(" -- ")).unwrap();
         for filter in filters.split_whitespace() {
             let (module, test) = filter.rsplit_once("::").unwrap();
-            let module = module.rsplit("::").next().unwrap();
+            let module = module
+                .trim_end_matches("::tests")
+                .rsplit("::")
+                .next()
+                .unwrap();
             let there = tests.contains(&format!("mod {module};"))
                 && (test.is_empty() || tests.contains(&format!("fn {test}")));
             assert!(there, "{name}: there is no test {filter}");

@@ -14,6 +14,7 @@ mod disk_full;
 mod faults;
 mod files;
 mod io_errors;
+mod live;
 mod lock;
 mod model;
 mod old_formats;

@@ -14,7 +14,7 @@ use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::relay::{Delivery, ExternalDirectory};
 use carebook::engine::{Call, Engine, Limits, Reply};
-use carebook::journal::replay::Replay;
+use carebook::journal::replay::Recovered;
 use serde_json::Value;
 use wal::storage::{File, Locked, Storage};
 use wal::{BoxError, Log, Options, Record, Visitor};
@@ -218,7 +218,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
     let (log, _) = Log::open(Arc::new(disk), options, &mut Nothing).unwrap();
     let engine = Engine::start(
         log,
-        Replay::default(),
+        Recovered::default(),
         1,
         Limits::default(),
         Arc::new(SystemClock::default()),

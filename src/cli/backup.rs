@@ -1,0 +1,79 @@
+//! `carebook backup`: copies the data directory of a running server, or of a stopped one, and
+//! checks the copy.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::exit::Failure;
+use super::open::progress_bar;
+use super::output::{existing, new_directory, print_pairs};
+
+/// Arguments of `carebook backup`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
+  carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
+
+The server need not be stopped, and is not disturbed: the copy holds everything that was durable
+when the command began, and nothing that is not. It is verified after it was written. An
+interrupted one is no data directory, and is refused as such: remove it and begin again.
+`carebook restore` makes a data directory of it.
+
+Exit codes:
+  0  the copy is there and verified
+  1  failed, for example because --to is not empty
+  2  the arguments are wrong
+  3  the data directory is damaged: file, offset and position are named")]
+pub struct BackupArgs {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Where the copy goes: a directory that is empty, or is not there yet.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl BackupArgs {
+    /// Copies and verifies.
+    ///
+    /// # Errors
+    /// When the directory is damaged, or the copy cannot be written.
+    pub fn run(self) -> Result<(), Failure> {
+        let source = existing(&self.data)?;
+        let target = new_directory(&self.to)?;
+        let bar = progress_bar(0, "copying");
+        let copied = wal::backup(source.as_ref(), &target, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let backup = copied.map_err(|error| Failure::of_log(&error))?;
+        let log = crate::base::digest::hex(&backup.log_id);
+        if self.json {
+            let done = json!({
+                "logId": log,
+                "firstPosition": backup.first_position,
+                "lastPosition": backup.last_position,
+                "files": backup.files,
+                "bytes": backup.bytes,
+                "directory": self.to,
+            });
+            println!("{done:#}");
+            return Ok(());
+        }
+        print_pairs([
+            ("log".to_owned(), log),
+            ("last position".to_owned(), backup.last_position.to_string()),
+            ("files".to_owned(), backup.files.to_string()),
+            ("bytes".to_owned(), backup.bytes.to_string()),
+        ]);
+        println!("the copy in {} is verified", self.to.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! `carebook restore`: makes a new data directory of what a backup, or a stopped server's
+//! directory, held at its end, at a position, or at a time.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use serde_json::json;
+use wal::{BoxError, Record as Bytes, Visitor};
+
+use super::exit::Failure;
+use super::open::{log_name, progress_bar};
+use super::output::{existing, new_directory, print_pairs};
+use crate::base::time::Instant;
+use crate::journal::record::Record;
+
+/// Arguments of `carebook restore`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook restore --from /backup/carebook-2026-11-20 --data /srv/carebook
+  carebook restore --from /backup/today --data /srv/carebook --at 120394
+  carebook restore --from /backup/today --data /srv/carebook --at 2026-11-20T09:30:00Z
+
+What is restored is a log of its own, with a new identity and the same positions: the two can
+never be taken for one. --at POSITION keeps everything up to that position; --at TIME everything
+that was committed at that time or before. What compaction has removed cannot be gone back to:
+the earliest position that can be had is that of the older snapshot.
+
+Exit codes:
+  0  the new directory is there and verified
+  1  failed, for example because --data is not empty, or the position cannot be had
+  2  the arguments are wrong
+  3  the source is damaged: file, offset and position are named")]
+pub struct RestoreArgs {
+    /// The backup, or the directory of a stopped server. It is not changed.
+    #[arg(long, value_name = "DIR")]
+    from: PathBuf,
+    /// The new data directory: empty, or not there yet.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The last position, or the time (RFC 3339) of the last commit; without it, all.
+    #[arg(long, value_name = "POSITION|TIME")]
+    at: Option<At>,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far is restored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Position(u64),
+    Time(Instant),
+}
+
+impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(position) = text.parse() {
+            return Ok(Self::Position(position));
+        }
+        Instant::parse(text)
+            .map(Self::Time)
+            .ok_or_else(|| "neither a position nor a time such as 2026-11-20T09:30:00Z".to_owned())
+    }
+}
+
+impl RestoreArgs {
+    /// Restores and verifies.
+    ///
+    /// # Errors
+    /// When the source is damaged or held, or does not reach that far, or the target cannot be
+    /// written.
+    pub fn run(self) -> Result<(), Failure> {
+        let source = existing(&self.from)?;
+        let upto = match self.at {
+            None => None,
+            Some(At::Position(position)) => Some(position),
+            Some(At::Time(time)) => {
+                let mut search = Search::until(time);
+                wal::records(source.as_ref(), &mut search)
+                    .map_err(|error| Failure::of_log(&error))?;
+                search.bar.finish_and_clear();
+                Some(search.position().map_err(Failure::other)?)
+            }
+        };
+        let target = new_directory(&self.data)?;
+        let mut bar = Search::until(Instant::default());
+        let report = wal::restore(source.as_ref(), &target, upto, &mut bar)
+            .map_err(|error| Failure::of_log(&error))?;
+        bar.bar.finish_and_clear();
+        if self.json {
+            let done = json!({
+                "logId": log_name(&report),
+                "firstPosition": report.first_position,
+                "lastPosition": report.last_position,
+                "bytes": report.bytes,
+                "directory": self.data,
+            });
+            println!("{done:#}");
+            return Ok(());
+        }
+        print_pairs([
+            ("log".to_owned(), log_name(&report)),
+            ("last position".to_owned(), report.last_position.to_string()),
+            ("bytes".to_owned(), report.bytes.to_string()),
+        ]);
+        println!("{} is restored and verified", self.data.display());
+        Ok(())
+    }
+}
+
+/// Finds the last position up to which everything was committed at a time or before.
+struct Search {
+    time: Instant,
+    first: Option<(u64, Instant)>,
+    last: u64,
+    passed: bool,
+    bar: indicatif::ProgressBar,
+}
+
+impl Search {
+    fn until(time: Instant) -> Self {
+        Self {
+            time,
+            first: None,
+            last: 0,
+            passed: false,
+            bar: progress_bar(0, "restoring"),
+        }
+    }
+
+    fn position(&self) -> Result<u64, String> {
+        match self.first {
+            Some((position, at)) if self.last == 0 && position > 1 => Err(format!(
+                "the log begins with position {position} of {at}, which is after {}: compaction \
+                 has removed what was before",
+                self.time
+            )),
+            Some((_, at)) if self.last == 0 => Err(format!(
+                "the first commit is of {at}, which is after {}",
+                self.time
+            )),
+            Some(_) => Ok(self.last),
+            None => Err("there are no records in the log that a time could be found in".to_owned()),
+        }
+    }
+}
+
+impl Visitor for Search {
+    fn record(&mut self, bytes: Bytes<'_>) -> Result<(), BoxError> {
+        if self.passed {
+            return Ok(());
+        }
+        let record = Record::decode(bytes.payload)?;
+        self.first.get_or_insert((bytes.position, record.at));
+        if record.at <= self.time {
+            self.last = bytes.position;
+        } else {
+            self.passed = true;
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_position_and_everything_else_a_time() {
+        assert_eq!("17".parse(), Ok(At::Position(17)));
+        let time = Instant::parse("2026-11-20T09:30:00Z").unwrap();
+        assert_eq!("2026-11-20T09:30:00Z".parse(), Ok(At::Time(time)));
+        assert!("yesterday".parse::<At>().is_err());
+    }
+}

@@ -1,0 +1,568 @@
+//! The checkpointer: takes snapshots while commands go on, forgets keys that are old enough, and
+//! has the log let go of what its snapshots cover.
+//!
+//! ```text
+//! forget old keys ──durable──▶ covers := what is durable ──▶ what is kept of records up to there
+//!     ──▶ states, a few at a time ──durable──▶ install ──▶ compact
+//! ```
+//!
+//! Nobody waits for it. States are copied one after the other, each as it stands when its turn
+//! comes, so a snapshot is of no one instant: it has everything up to the position that it covers
+//! and something of what came while it was taken, which replay passes over.
+//!
+//! It has a thread of its own, the last in line for a processor, that rests in proportion to what
+//! it has done while commands are in flight. A snapshot that fails is thrown away and tried again
+//! later: commands do not need it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant as Tick};
+
+use parking_lot::{Condvar, Mutex};
+use wal::storage::Storage;
+use wal::{Compacted, SnapshotInfo};
+
+use super::Shared;
+use crate::base::codec;
+use crate::base::time::Instant;
+use crate::journal::record::{NewRecord, Record};
+use crate::journal::replay::Recovered;
+use crate::journal::snapshot::{StateEntry, Summary, keep};
+use crate::journal::tally::{Marks, Tally};
+
+/// How often it looks whether there is something to do.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long after a failure the next attempt is made.
+const AFTER_FAILURE: Duration = Duration::from_secs(60);
+/// How long it works before it rests, while commands are in flight.
+const WORK: Duration = Duration::from_millis(2);
+/// How many times as long as it has worked it rests then: about an eighth of a processor.
+const REST: u32 = 7;
+/// How long after the last command the service counts as busy.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// When snapshots are taken, what they forget, and where the log goes that they cover.
+#[derive(Clone)]
+pub struct CheckpointPolicy {
+    /// Bytes of records since the last snapshot after which the next one is taken; the size of
+    /// the last snapshot when that is more.
+    pub log_bytes: u64,
+    /// How long after the last snapshot the next one is taken when there was any commit since.
+    pub interval: Duration,
+    /// How long keys of idempotency are kept; for ever when this is `None`.
+    pub retention: Option<Duration>,
+    /// Where segments are moved that the log no longer needs; without it they are deleted.
+    pub archive: Option<Arc<dyn Storage>>,
+}
+
+impl Default for CheckpointPolicy {
+    /// 256 MiB, an hour, for ever, deleted.
+    fn default() -> Self {
+        Self {
+            log_bytes: 256 << 20,
+            interval: Duration::from_secs(3_600),
+            retention: None,
+            archive: None,
+        }
+    }
+}
+
+/// What the checkpointer has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointFigures {
+    /// Snapshots taken since the start.
+    pub snapshots: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// The position up to which the newest snapshot covers the log; 0 when there is none.
+    pub covers: u64,
+    /// Bytes of the newest snapshot.
+    pub bytes: u64,
+    /// How long the last snapshot took.
+    pub took: Duration,
+    /// When it was there; `None` before the first since the start.
+    pub at: Option<Instant>,
+    /// Segments that the log has let go of.
+    pub compacted_segments: u64,
+    /// Their bytes.
+    pub compacted_bytes: u64,
+    /// Keys that were forgotten.
+    pub forgotten_keys: u64,
+}
+
+/// One snapshot taken, and what the log let go of after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Checkpoint {
+    /// The snapshot.
+    pub snapshot: SnapshotInfo,
+    /// What the log let go of.
+    pub compacted: Compacted,
+}
+
+/// Told how far a snapshot is: so many of so many resources.
+pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// What the checkpointer knows between two snapshots. Held while one is taken.
+struct Known {
+    /// What was counted over the records that the newest snapshot covers.
+    covered: Tally,
+    /// How old positions are.
+    marks: Marks,
+}
+
+/// The checkpointer, as the engine has it.
+pub(crate) struct Checkpointer {
+    policy: Mutex<CheckpointPolicy>,
+    known: Mutex<Known>,
+    figures: Mutex<CheckpointFigures>,
+    bell: Arc<Bell>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where the thread waits.
+#[derive(Default)]
+struct Bell {
+    stop: AtomicBool,
+    requested: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// Waits until somebody rings; whether a snapshot was asked for.
+    fn wait(&self, at_most: Duration) -> bool {
+        let mut requested = self.requested.lock();
+        if !*requested && !self.stops() {
+            self.rung.wait_for(&mut requested, at_most);
+        }
+        std::mem::take(&mut *requested)
+    }
+
+    /// Rests, unless all is to stop. A request made meanwhile stands.
+    fn rest(&self, duration: Duration) {
+        let until = Tick::now() + duration;
+        let mut requested = self.requested.lock();
+        while !self.stops() && !self.rung.wait_until(&mut requested, until).timed_out() {}
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn stop(&self) {
+        let _requested = self.requested.lock();
+        self.stop.store(true, Ordering::Release);
+        self.rung.notify_all();
+    }
+
+    fn request(&self) {
+        *self.requested.lock() = true;
+        self.rung.notify_all();
+    }
+}
+
+impl Checkpointer {
+    /// The checkpointer of a log that made this, with the newest snapshot that there is.
+    pub(crate) fn new(recovered: &Recovered, newest: Option<&SnapshotInfo>) -> Self {
+        let mut marks = recovered.tally.marks.clone();
+        if let Some(at) = recovered.tally.last_at {
+            marks.note(recovered.tally.position, at);
+        }
+        marks.let_go(recovered.tables.forgotten());
+        Self {
+            policy: Mutex::default(),
+            known: Mutex::new(Known {
+                covered: recovered.covered.clone(),
+                marks,
+            }),
+            figures: Mutex::new(CheckpointFigures {
+                covers: newest.map_or(0, |newest| newest.covers),
+                bytes: newest.map_or(0, |newest| newest.bytes),
+                ..CheckpointFigures::default()
+            }),
+            bell: Arc::default(),
+            thread: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn figures(&self) -> CheckpointFigures {
+        *self.figures.lock()
+    }
+
+    pub(crate) fn set_policy(&self, policy: CheckpointPolicy) {
+        *self.policy.lock() = policy;
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(&self, shared: &Arc<Shared>) -> std::io::Result<()> {
+        let (shared, bell) = (Arc::downgrade(shared), Arc::clone(&self.bell));
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let builder = std::thread::Builder::new().name("checkpointer".to_owned());
+            *thread = Some(builder.spawn(move || run(&shared, &bell))?);
+        }
+        Ok(())
+    }
+
+    /// Asks for a snapshot, and does not wait for it.
+    pub(crate) fn request(&self) {
+        self.bell.request();
+    }
+
+    /// Ends the thread. A snapshot that is being taken is given up.
+    pub(crate) fn stop(&self) {
+        self.bell.stop();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic was told where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread does.
+fn run(shared: &Weak<Shared>, bell: &Bell) {
+    // Whoever may not ask for this has the pauses, which are enough.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+    let mut last = Tick::now();
+    let mut failed: Option<Tick> = None;
+    loop {
+        let requested = bell.wait(LOOK);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if bell.stops() {
+            return;
+        }
+        shared.note_time();
+        let pausing = failed.is_some_and(|failed| failed.elapsed() < AFTER_FAILURE);
+        if !requested && (pausing || !shared.is_checkpoint_due(last.elapsed())) {
+            continue;
+        }
+        match shared.checkpoint(true, &mut |_, _| {}) {
+            Ok(Some(taken)) => {
+                failed = None;
+                tracing::info!(
+                    covers = taken.snapshot.covers,
+                    bytes = taken.snapshot.bytes,
+                    segments_removed = taken.compacted.segments,
+                    "took a snapshot"
+                );
+            }
+            Ok(None) => failed = None,
+            Err(wal::Error::Stopped { .. }) => return,
+            Err(error) => {
+                failed = Some(Tick::now());
+                tracing::warn!(%error, "a snapshot was not taken; commands go on");
+            }
+        }
+        last = Tick::now();
+    }
+}
+
+/// Rests in proportion to the work that was done, while commands are in flight.
+struct Pace<'a> {
+    shared: &'a Shared,
+    is_background: bool,
+    since: Tick,
+    appended: u64,
+    busy: Option<Tick>,
+}
+
+impl<'a> Pace<'a> {
+    fn new(shared: &'a Shared, is_background: bool) -> Self {
+        Self {
+            shared,
+            is_background,
+            since: Tick::now(),
+            appended: shared.journal.appended(),
+            busy: None,
+        }
+    }
+
+    /// Called after each little piece of work.
+    fn breathe(&mut self) -> Result<(), wal::Error> {
+        let worked = self.since.elapsed();
+        if worked < WORK {
+            return Ok(());
+        }
+        self.shared.must_go_on()?;
+        if !self.is_background {
+            self.since = Tick::now();
+            return Ok(());
+        }
+        let appended = self.shared.journal.appended();
+        let in_flight = self.shared.admission.in_flight() > 0;
+        if in_flight || appended != self.appended {
+            self.appended = appended;
+            self.busy = Some(Tick::now());
+        }
+        if self.busy.is_some_and(|busy| busy.elapsed() < QUIET) {
+            self.shared.checkpointer.bell.rest(worked * REST);
+        }
+        self.since = Tick::now();
+        self.shared.must_go_on()
+    }
+}
+
+/// A few states, encoded while their shard was held, written afterwards.
+#[derive(Default)]
+struct Bite {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    entry: Vec<u8>,
+    /// The highest position of a state so far.
+    upto: u64,
+}
+
+impl Bite {
+    fn take(&mut self, state: &StateEntry<'_>) {
+        codec::encode_record_into(state, &mut self.entry);
+        self.bytes.extend_from_slice(&self.entry);
+        self.ends.push(self.bytes.len());
+        self.upto = self.upto.max(state.position);
+    }
+
+    fn write(&mut self, snapshot: &mut wal::SnapshotWriter) -> Result<u64, wal::Error> {
+        let mut start = 0;
+        let mut written = 0;
+        for end in self.ends.drain(..) {
+            snapshot.entry(&self.bytes[start..end])?;
+            start = end;
+            written += 1;
+        }
+        self.bytes.clear();
+        Ok(written)
+    }
+}
+
+fn stopped() -> wal::Error {
+    wal::Error::Stopped {
+        reason: "the service ends".into(),
+    }
+}
+
+impl Shared {
+    /// The present, beside the position that was given last.
+    fn note_time(&self) {
+        let position = self.journal.appended();
+        let now = self.clock.now();
+        self.checkpointer.known.lock().marks.note(position, now);
+    }
+
+    /// Whether the next snapshot is due so long after the last one.
+    fn is_checkpoint_due(&self, since: Duration) -> bool {
+        let policy = self.checkpointer.policy.lock().clone();
+        let figures = self.checkpointer.figures();
+        let log_bytes = self.journal.log_bytes_since_snapshot();
+        if log_bytes >= policy.log_bytes.max(figures.bytes) {
+            return true;
+        }
+        if since < policy.interval {
+            return false;
+        }
+        let known = self.checkpointer.known.lock();
+        self.journal.durable() > figures.covers || self.forgets(&policy, &known.marks).is_some()
+    }
+
+    /// Up to which position keys are old enough to be forgotten, when more are than before.
+    fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
+        let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
+        let cutoff = self.clock.now().millis().saturating_sub(retention);
+        let old = marks.through(Instant::from_millis(cutoff));
+        // A command whose answer is not settled holds its key, and will look for it.
+        let held = self.keys.held();
+        let unsettled = held.iter().filter_map(|key| self.tables.key(*key)).min();
+        let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
+        (through > self.tables.forgotten()).then_some(through)
+    }
+
+    /// Whether a snapshot can go on: the service does not end, and the disk has room.
+    fn must_go_on(&self) -> Result<(), wal::Error> {
+        if self.checkpointer.bell.stops() || self.lanes.has_failed() {
+            return Err(stopped());
+        }
+        if self.journal.has_room() {
+            return Ok(());
+        }
+        Err(wal::Error::Io {
+            what: "keep the reserve of free space beside",
+            file: "a snapshot".to_owned(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        })
+    }
+
+    /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the
+    /// background, it leaves the processors and the disk to commands.
+    ///
+    /// # Errors
+    /// [`wal::Error::Stopped`] when the log has failed or the service ends; everything else
+    /// harms nothing and passes.
+    pub(crate) fn checkpoint(
+        &self,
+        is_background: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        let mut known = self.checkpointer.known.lock();
+        let policy = self.checkpointer.policy.lock().clone();
+        let begun = Tick::now();
+        let mut pace = Pace::new(self, is_background);
+        let done = self.snapshot_and_compact(&policy, &mut known, &mut pace, progress);
+        let mut figures = self.checkpointer.figures.lock();
+        match &done {
+            Ok(Some(taken)) => {
+                figures.snapshots += 1;
+                figures.covers = taken.snapshot.covers;
+                figures.bytes = taken.snapshot.bytes;
+                figures.took = begun.elapsed();
+                figures.at = Some(self.clock.now());
+            }
+            Ok(None) | Err(wal::Error::Stopped { .. }) => {}
+            Err(_) => figures.failures += 1,
+        }
+        done
+    }
+
+    fn snapshot_and_compact(
+        &self,
+        policy: &CheckpointPolicy,
+        known: &mut Known,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        // What is to be removed already may be the room that is missing.
+        if !self.journal.has_room() {
+            self.compact(policy)?;
+        }
+        self.must_go_on()?;
+        self.forget(policy, &mut known.marks, pace)?;
+        if self.journal.durable() == 0 {
+            return Ok(None);
+        }
+        let (snapshot, covered) = self.snapshot(&known.covered, pace, progress)?;
+        known.covered = covered;
+        // A compaction that fails is done by the next one; the snapshot stands.
+        let compacted = self.compact(policy).or_else(|error| match error {
+            wal::Error::Stopped { .. } => Err(error),
+            error => {
+                tracing::warn!(%error, "the log was not compacted; the next snapshot does it");
+                self.checkpointer.figures.lock().failures += 1;
+                Ok(Compacted::default())
+            }
+        })?;
+        Ok(Some(Checkpoint {
+            snapshot,
+            compacted,
+        }))
+    }
+
+    /// Has the log let go of what the older snapshot covers.
+    pub(crate) fn compact_log(&self) -> Result<Compacted, wal::Error> {
+        let _alone = self.checkpointer.known.lock();
+        let policy = self.checkpointer.policy.lock().clone();
+        self.compact(&policy)
+    }
+
+    fn compact(&self, policy: &CheckpointPolicy) -> Result<Compacted, wal::Error> {
+        let compacted = self.journal.compact(policy.archive.as_deref())?;
+        let mut figures = self.checkpointer.figures.lock();
+        figures.compacted_segments += compacted.segments;
+        figures.compacted_bytes += compacted.bytes;
+        Ok(compacted)
+    }
+
+    /// Forgets the keys that are old enough, by a record of its own.
+    fn forget(
+        &self,
+        policy: &CheckpointPolicy,
+        marks: &mut Marks,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        let Some(through) = self.forgets(policy, marks) else {
+            return Ok(());
+        };
+        let record = NewRecord::forgotten(through, self.clock.now()).encode();
+        let position = {
+            let mut sequence = self.journal.sequence();
+            let position = sequence.push(record).map_err(|error| wal::Error::Stopped {
+                reason: error.to_string().into(),
+            })?;
+            self.tables.forget(through);
+            position
+        };
+        while self.journal.durable() < position {
+            self.must_go_on()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let swept = self.tables.sweep(|| pace.breathe())?;
+        marks.let_go(through);
+        self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
+        tracing::info!(through, keys = swept, "forgot keys of idempotency");
+        Ok(())
+    }
+
+    /// Takes a snapshot; what is counted over the records that it covers.
+    fn snapshot(
+        &self,
+        before: &Tally,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<(SnapshotInfo, Tally), wal::Error> {
+        let covers = self.journal.durable();
+        // A commit may be durable before it is published: that is done under the sequencer, so
+        // whoever had it has published by the time it is had here.
+        drop(self.journal.sequence());
+        let mut snapshot = self.journal.begin_snapshot(covers)?;
+        let mut covered = before.clone();
+        self.keep_records(&mut snapshot, &mut covered, pace)?;
+        let summary = Summary {
+            forgotten: self.tables.forgotten(),
+            tally: covered,
+        };
+        snapshot.entry(&summary.encode())?;
+        let total = u64::try_from(self.tables.resources()).unwrap_or(u64::MAX);
+        let mut written = 0;
+        let bite = std::cell::RefCell::new(Bite::default());
+        self.tables.copy_states(
+            |standing| bite.borrow_mut().take(&StateEntry::from(standing)),
+            || {
+                written += bite.borrow_mut().write(&mut snapshot)?;
+                progress(written, total.max(written));
+                pace.breathe()
+            },
+        )?;
+        let upto = bite.into_inner().upto.max(covers);
+        let info = self.journal.install(snapshot, upto)?;
+        Ok((info, summary.tally))
+    }
+
+    /// Writes what is kept of the records that the snapshot covers.
+    fn keep_records(
+        &self,
+        snapshot: &mut wal::SnapshotWriter,
+        covered: &mut Tally,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        let covers = snapshot.covers();
+        let mut failed = None;
+        let mut kept = Vec::new();
+        let walked = self.journal.history(covers, &mut |found| {
+            let record = Record::decode(found.payload)?;
+            covered.note(found.position, &record);
+            let mut step = || {
+                if keep(&self.tables, covers, found.position, &record, &mut kept) {
+                    snapshot.keep(found.position, &kept)?;
+                }
+                pace.breathe()
+            };
+            step().map_err(|error| {
+                let sentence = error.to_string();
+                failed = Some(error);
+                sentence.into()
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => walked,
+        }
+    }
+}

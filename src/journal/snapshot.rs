@@ -1,0 +1,278 @@
+//! What a snapshot holds: what is kept of records, then entries.
+//!
+//! The log's snapshot is a list of kept records and a list of entries, all bytes; here is what
+//! they mean.
+//!
+//! A *kept record* has the layout of a record, without its changes: what they made is in the
+//! states. It is kept as long as something can ask for it: the key that it takes, a second key
+//! whose answer it gave first, its messages to other systems. Of what nothing can ask for, an
+//! answer in whose place another came, or one whose key is forgotten, nothing is kept.
+//!
+//! | Entry | Content |
+//! |---|---|
+//! | first | the version of this layout, up to where keys are forgotten, what was counted ([`Tally`]) |
+//! | each other | a resource: kind, key, position of its last commit, state |
+//!
+//! Names and lists are not in it: they are what the states say.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{NewRecord, Record, RecordOutcome};
+use super::tables::{Standing, Tables};
+use super::tally::Tally;
+use crate::base::codec::{self, Blob, DecodeError};
+use crate::base::digest::Digest;
+
+/// The version of this layout. A snapshot of another version is refused.
+pub const SCHEMA: u8 = 1;
+
+/// What a snapshot says of the whole log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Keys taken at this position or before are forgotten.
+    pub forgotten: u64,
+    /// What was counted up to the position that the snapshot covers.
+    pub tally: Tally,
+}
+
+impl Summary {
+    /// The first entry's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode(&(SCHEMA, self))
+    }
+
+    /// Reads the first entry.
+    ///
+    /// # Errors
+    /// When the bytes are no such entry, or one of a version that this program does not know.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match bytes.first() {
+            Some(&SCHEMA) => codec::decode(bytes).map(|(_, summary): (u8, Self)| summary),
+            other => Err(DecodeError::Malformed(format!(
+                "a snapshot of layout version {}, this program knows version {SCHEMA}",
+                other.map_or("?".to_owned(), ToString::to_string)
+            ))),
+        }
+    }
+}
+
+/// A resource, as an entry.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateEntry<'a> {
+    /// Its kind.
+    pub kind: u16,
+    /// Its key.
+    pub key: Digest,
+    /// The position of its last commit.
+    pub position: u64,
+    /// Its state.
+    #[serde(borrow)]
+    pub state: Blob<&'a [u8]>,
+}
+
+impl<'a> StateEntry<'a> {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// When the bytes are no such entry.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        codec::decode_borrowed(bytes)
+    }
+}
+
+impl<'a> From<Standing<'a>> for StateEntry<'a> {
+    fn from(standing: Standing<'a>) -> Self {
+        Self {
+            kind: standing.kind,
+            key: standing.key,
+            position: standing.position,
+            state: Blob(standing.bytes),
+        }
+    }
+}
+
+/// What a snapshot that covers everything up to `covers` keeps of the record at `position`, put
+/// into `kept`; whether it keeps anything.
+pub fn keep(
+    tables: &Tables,
+    covers: u64,
+    position: u64,
+    record: &Record<'_>,
+    kept: &mut Vec<u8>,
+) -> bool {
+    let is_current = match record.key_digest() {
+        // A key leads elsewhere when another answer took this one's place. While the log after
+        // the snapshot has that one, it has to find this one.
+        Some(key) => match tables.key(key) {
+            Some(holder) => holder == position || holder > covers,
+            None => false,
+        },
+        None => false,
+    };
+    let is_current = is_current && position > tables.forgotten();
+    let is_asked_for = is_current || tables.is_first(position);
+    if !is_asked_for && record.outbox.is_empty() {
+        return false;
+    }
+    let key = record.key.clone().filter(|_| is_current);
+    let outcome = match &record.outcome {
+        RecordOutcome::Forgotten { .. } => RecordOutcome::None,
+        outcome if is_asked_for => outcome.clone(),
+        _ => RecordOutcome::None,
+    };
+    let stripped = NewRecord {
+        schema: record.schema,
+        at: record.at,
+        operation: record.operation,
+        subject: record.subject,
+        key,
+        changes: Vec::new(),
+        outbox: &record.outbox,
+        outcome,
+    };
+    codec::encode_record_into(&stripped, kept);
+    true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::record::{NewChange, RecordKey, SCHEMA as RECORD_SCHEMA};
+    use super::*;
+    use crate::base::digest::{Fingerprint, hex};
+    use crate::base::time::Instant;
+    use crate::domain::operation::OutboxMessage;
+
+    fn at() -> Instant {
+        Instant::parse("2026-11-20T12:00:00Z").unwrap()
+    }
+
+    #[test]
+    fn the_layout_of_version_1_never_changes() {
+        let mut tally = Tally {
+            position: 300,
+            operations: [(9, 2), (0, 70_000)].into(),
+            outbox_number: 7,
+            outbox_messages: 3,
+            last_at: Some(at()),
+            ..Tally::default()
+        };
+        tally.marks.note(5, at());
+        tally.marks.note(9, at());
+        let summary = Summary {
+            forgotten: 41,
+            tally,
+        };
+        let bytes = summary.encode();
+        assert_eq!(hex(&bytes), SUMMARY.replace(char::is_whitespace, ""));
+        assert_eq!(Summary::decode(&bytes).unwrap(), summary);
+        let entry = StateEntry {
+            kind: 100,
+            key: Digest([0xab; 16]),
+            position: 300,
+            state: Blob(b"state"),
+        };
+        let bytes = codec::encode(&entry);
+        assert_eq!(hex(&bytes), STATE.replace(char::is_whitespace, ""));
+        assert_eq!(StateEntry::decode(&bytes).unwrap(), entry);
+    }
+
+    const SUMMARY: &str = "01 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
+        fbd007 01 05 fd00d4a7f143030000 01 09 fd00d4a7f143030000";
+    const STATE: &str = "64 abababababababababababababababab fb2c01 05 7374617465";
+
+    #[test]
+    fn a_snapshot_of_another_version_is_refused() {
+        let mut bytes = Summary::default().encode();
+        bytes[0] = SCHEMA + 1;
+        let error = Summary::decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains("version 2"), "{error}");
+        assert!(Summary::decode(&[]).is_err());
+    }
+
+    fn record<'a>(outbox: &'a [OutboxMessage], key: &'a str) -> NewRecord<'a> {
+        NewRecord {
+            schema: RECORD_SCHEMA,
+            at: at(),
+            operation: 3,
+            subject: "hq-1",
+            key: Some(RecordKey {
+                key,
+                fingerprint: Fingerprint::of(b"facts"),
+            }),
+            changes: vec![NewChange {
+                kind: 100,
+                key: Digest([1; 16]),
+                event: Blob(b"event"),
+            }],
+            outbox,
+            outcome: RecordOutcome::Answer {
+                accepted: true,
+                body: Blob(b"{}"),
+            },
+        }
+    }
+
+    /// What is kept of a record, read again.
+    fn kept(tables: &Tables, covers: u64, position: u64, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut kept = Vec::new();
+        let record = Record::decode(bytes).unwrap();
+        keep(tables, covers, position, &record, &mut kept).then_some(kept)
+    }
+
+    #[test]
+    fn what_can_be_asked_for_is_kept_and_nothing_else() {
+        let outbox = [OutboxMessage {
+            number: 1,
+            topic: "a.b".into(),
+            body: Blob(b"{}".to_vec()),
+        }];
+        let tables = Tables::default();
+        let digest = |key: &str| super::super::record::key_digest(3, "hq-1", key);
+        tables.take_key(digest("key-1"), 1);
+        tables.take_key(digest("key-2"), 9);
+        tables.take_key(digest("key-4"), 4);
+        let (keyed, replaced) = (
+            record(&[], "key-1").encode(),
+            record(&outbox, "key-2").encode(),
+        );
+
+        let bytes = kept(&tables, 5, 1, &keyed).unwrap();
+        let found = Record::decode(&bytes).unwrap();
+        let before = Record::decode(&keyed).unwrap();
+        assert!(found.changes.is_empty());
+        assert_eq!((found.key, found.outcome), (before.key, before.outcome));
+
+        // Its answer's place was taken at 9, which this snapshot does not cover, and that one does.
+        let bytes = kept(&tables, 8, 2, &replaced).unwrap();
+        assert!(Record::decode(&bytes).unwrap().key.is_some());
+        let bytes = kept(&tables, 9, 2, &replaced).unwrap();
+        let found = Record::decode(&bytes).unwrap();
+        assert_eq!(found.outbox, outbox);
+        assert_eq!((found.key, found.outcome), (None, RecordOutcome::None));
+        let without_messages = record(&[], "key-2").encode();
+        assert_eq!(kept(&tables, 9, 2, &without_messages), None);
+
+        let keyless = NewRecord {
+            key: None,
+            outcome: RecordOutcome::None,
+            ..record(&[], "")
+        };
+        assert_eq!(kept(&tables, 9, 3, &keyless.encode()), None);
+        let forgotten = NewRecord::forgotten(1, at()).encode();
+        assert_eq!(kept(&tables, 9, 7, &forgotten), None);
+
+        // A forgotten key's answer is kept only while a second key leads to it.
+        let first = record(&[], "key-4").encode();
+        tables.note_first(4, 6);
+        tables.forget(5);
+        assert_eq!(kept(&tables, 9, 1, &keyed), None);
+        let bytes = kept(&tables, 9, 4, &first).unwrap();
+        let found = Record::decode(&bytes).unwrap();
+        assert!(found.key.is_none());
+        assert!(matches!(found.outcome, RecordOutcome::Answer { .. }));
+        tables.forget(6);
+        assert_eq!(kept(&tables, 9, 4, &first), None);
+    }
+}

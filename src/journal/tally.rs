@@ -1,0 +1,167 @@
+//! What is counted over all records of a log, whether or not they are still in it, and which
+//! position is how old.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{Record, RecordOutcome};
+use crate::base::time::Instant;
+
+/// How many marks are kept at most.
+const MARKS_MAX: usize = 4_096;
+/// Milliseconds between two marks, at first.
+const FIRST_STRIDE: i64 = 1_000;
+
+/// Counts over the records up to a position.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// The last position that is counted.
+    pub position: u64,
+    /// How many commits of each operation there were.
+    pub operations: BTreeMap<u16, u64>,
+    /// The highest number of an outbox message.
+    pub outbox_number: i64,
+    /// How many outbox messages there were.
+    pub outbox_messages: u64,
+    /// The time of the last commit.
+    pub last_at: Option<Instant>,
+    /// How old positions are.
+    pub marks: Marks,
+}
+
+impl Tally {
+    /// Counts the record at `position`, unless it is counted already.
+    pub fn note(&mut self, position: u64, record: &Record<'_>) {
+        if position <= self.position {
+            return;
+        }
+        self.position = position;
+        for message in &record.outbox {
+            self.outbox_number = self.outbox_number.max(message.number);
+            self.outbox_messages += 1;
+        }
+        if !matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
+            *self.operations.entry(record.operation).or_default() += 1;
+        }
+        let at = self
+            .last_at
+            .map_or(record.at, |before| before.max(record.at));
+        self.last_at = Some(at);
+        self.marks.note(position, at);
+    }
+}
+
+/// Some positions, each with a time before which everything up to it was committed. They are
+/// thinned as they grow many, so an age is found a little too late, never too early: by the stride
+/// at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks {
+    /// Milliseconds that one mark stands for.
+    stride: i64,
+    /// Both rise.
+    marks: Vec<(u64, Instant)>,
+    /// The last position noted: a mark when the next one is far enough behind it.
+    last: Option<(u64, Instant)>,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self::with(FIRST_STRIDE)
+    }
+}
+
+impl Marks {
+    fn with(stride: i64) -> Self {
+        Self {
+            stride,
+            marks: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Everything up to `position` was committed at `at` or before. Times rise with positions.
+    pub fn note(&mut self, position: u64, at: Instant) {
+        if let Some(last) = self.last {
+            if position <= last.0 {
+                return;
+            }
+            // The end of a stride is marked, so that a long silence after it hides nothing.
+            let before = self.marks.last();
+            let begun = before.map_or(i64::MIN, |(_, at)| at.millis());
+            if at.millis() >= begun.saturating_add(self.stride) {
+                self.marks.push(last);
+                self.thin();
+            }
+        }
+        self.last = Some((position, at));
+    }
+
+    fn thin(&mut self) {
+        while self.marks.len() > MARKS_MAX {
+            let mut thinned = Self::with(self.stride * 2);
+            for (position, at) in self.marks.drain(..) {
+                thinned.note(position, at);
+            }
+            thinned.marks.extend(thinned.last);
+            self.stride = thinned.stride;
+            self.marks = thinned.marks;
+        }
+    }
+
+    /// A position up to which everything was committed at `at` or before, as high as is known; 0
+    /// when none is.
+    #[must_use]
+    pub fn through(&self, at: Instant) -> u64 {
+        if let Some((position, last)) = self.last
+            && last <= at
+        {
+            return position;
+        }
+        let behind = self.marks.partition_point(|(_, marked)| *marked <= at);
+        behind.checked_sub(1).map_or(0, |index| self.marks[index].0)
+    }
+
+    /// Nobody will ask again how old what is before `position` is.
+    pub fn let_go(&mut self, position: u64) {
+        self.marks.retain(|(marked, _)| *marked >= position);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Instant {
+        Instant::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn a_position_is_never_taken_for_older_than_it_is() {
+        let mut marks = Marks::default();
+        assert_eq!(marks.through(at(1)), 0);
+        for position in 1..=100_000_u64 {
+            // Ten commits a second.
+            let millis = i64::try_from(position).unwrap() * 100;
+            marks.note(position, Instant::from_millis(millis));
+        }
+        assert!(marks.marks.len() <= MARKS_MAX);
+        for seconds in (100..10_000).step_by(37) {
+            let through = marks.through(at(seconds));
+            let exact = u64::try_from(seconds * 10).unwrap();
+            assert!(through <= exact, "{through} at {seconds} s");
+            let late = u64::try_from(marks.stride).unwrap() / 100;
+            assert!(through + late >= exact, "{through} at {seconds} s");
+        }
+        // What was noted before a long silence is no younger for it.
+        marks.note(100_001, at(10_001));
+        marks.note(100_002, at(10_001));
+        marks.note(100_003, at(90_000));
+        assert_eq!(marks.through(at(89_999)), 100_002);
+        assert_eq!(marks.through(at(90_000)), 100_003);
+        marks.let_go(50_000);
+        assert_eq!(marks.through(at(4_000)), 0);
+        assert!(marks.through(at(9_000)) > 80_000);
+    }
+}

@@ -1,0 +1,383 @@
+//! The threads that replay changes, each the resources of some shards.
+//!
+//! One thread reads the log and hands what is to be done with a resource to the worker that has
+//! its shard, in order, in chunks. A chunk's memory goes back and forth. Little work gets no
+//! threads: it is done by whoever finishes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use super::replay::ReplayError;
+use super::tables::{SHARDS, Standing, Tables};
+use crate::base::digest::Digest;
+use crate::base::time::Instant;
+use crate::catalogue;
+use crate::domain::resource::AnyResource;
+
+/// Bytes of a chunk.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks that may wait for a worker.
+const CHUNKS_MAX: usize = 4;
+
+/// What is to be done with one resource; its bytes are in the chunk, in order.
+struct Task {
+    resource: &'static dyn AnyResource,
+    key: Digest,
+    position: u64,
+    at: Instant,
+    bytes: usize,
+    is_state: bool,
+}
+
+#[derive(Default)]
+struct Chunk {
+    tasks: Vec<Task>,
+    bytes: Vec<u8>,
+}
+
+/// What a worker does its work with.
+struct Worker {
+    tables: Arc<Tables>,
+    /// The position up to which a resource may have a change already.
+    upto: u64,
+    next: Vec<u8>,
+}
+
+/// A worker, seen from the reading thread.
+struct Lane {
+    chunk: Chunk,
+    thread: Option<Thread>,
+}
+
+struct Thread {
+    chunks: SyncSender<Chunk>,
+    empty: Receiver<Chunk>,
+    handle: JoinHandle<Result<(), ReplayError>>,
+}
+
+/// The workers.
+pub(super) struct Workers {
+    tables: Arc<Tables>,
+    upto: u64,
+    failed: Arc<AtomicBool>,
+    lanes: Vec<Lane>,
+}
+
+impl Workers {
+    /// Workers on these tables; resources may have changes already up to the position `upto`.
+    pub(super) fn new(tables: &Arc<Tables>, upto: u64) -> Self {
+        let lane = || Lane {
+            chunk: Chunk::default(),
+            thread: None,
+        };
+        Self {
+            tables: Arc::clone(tables),
+            upto,
+            failed: Arc::default(),
+            lanes: (0..processors()).map(|_| lane()).collect(),
+        }
+    }
+
+    /// Has the event applied to its resource.
+    ///
+    /// # Errors
+    /// When a worker has failed.
+    pub(super) fn change(
+        &mut self,
+        position: u64,
+        at: Instant,
+        resource: &'static dyn AnyResource,
+        key: Digest,
+        event: &[u8],
+    ) -> Result<(), WorkerFailed> {
+        let task = Task {
+            resource,
+            key,
+            position,
+            at,
+            bytes: event.len(),
+            is_state: false,
+        };
+        self.add(task, event)
+    }
+
+    /// Has the state put in place.
+    ///
+    /// # Errors
+    /// When a worker has failed.
+    pub(super) fn state(
+        &mut self,
+        position: u64,
+        resource: &'static dyn AnyResource,
+        key: Digest,
+        state: &[u8],
+    ) -> Result<(), WorkerFailed> {
+        let task = Task {
+            resource,
+            key,
+            position,
+            at: Instant::default(),
+            bytes: state.len(),
+            is_state: true,
+        };
+        self.add(task, state)
+    }
+
+    fn add(&mut self, task: Task, bytes: &[u8]) -> Result<(), WorkerFailed> {
+        let lane = task.key.shard(SHARDS) % self.lanes.len();
+        let chunk = &mut self.lanes[lane].chunk;
+        chunk.tasks.push(task);
+        chunk.bytes.extend_from_slice(bytes);
+        if chunk.bytes.len() + chunk.tasks.len() * size_of::<Task>() < CHUNK_BYTES {
+            return Ok(());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            return Err(WorkerFailed);
+        }
+        self.send(lane)
+    }
+
+    fn send(&mut self, lane: usize) -> Result<(), WorkerFailed> {
+        let worker = self.worker();
+        let failed = Arc::clone(&self.failed);
+        let lane = &mut self.lanes[lane];
+        if lane.thread.is_none() {
+            lane.thread = start(worker, failed);
+        }
+        let Some(thread) = &lane.thread else {
+            // Without a thread the chunk is kept, and grows, until it is finished here.
+            return Ok(());
+        };
+        let empty = thread.empty.try_recv().unwrap_or_default();
+        let full = std::mem::replace(&mut lane.chunk, empty);
+        thread.chunks.send(full).map_err(|_| WorkerFailed)
+    }
+
+    fn worker(&self) -> Worker {
+        Worker {
+            tables: Arc::clone(&self.tables),
+            upto: self.upto,
+            next: Vec::new(),
+        }
+    }
+
+    /// Waits until all is done.
+    ///
+    /// # Errors
+    /// The error at the lowest position.
+    pub(super) fn finish(mut self) -> Result<(), ReplayError> {
+        let mut worker = self.worker();
+        let mut first: Option<ReplayError> = None;
+        let mut note = |ended: Result<(), ReplayError>| {
+            if let Err(error) = ended
+                && first.as_ref().is_none_or(|first| error.is_before(first))
+            {
+                first = Some(error);
+            }
+        };
+        let mut running = Vec::new();
+        for lane in std::mem::take(&mut self.lanes) {
+            match lane.thread {
+                Some(thread) => {
+                    // One that has failed takes nothing more, and says why below.
+                    let _ = thread.chunks.send(lane.chunk);
+                    drop(thread.chunks);
+                    running.push(thread.handle);
+                }
+                None => note(worker.work(&lane.chunk)),
+            }
+        }
+        for handle in running {
+            let ended = handle.join();
+            note(ended.unwrap_or_else(|_| Err(ReplayError::panicked())));
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+/// A worker has failed; [`Workers::finish`] says why.
+#[derive(Debug)]
+pub(super) struct WorkerFailed;
+
+fn start(mut worker: Worker, failed: Arc<AtomicBool>) -> Option<Thread> {
+    let (chunks, incoming) = sync_channel::<Chunk>(CHUNKS_MAX);
+    let (outgoing, empty): (Sender<Chunk>, _) = channel();
+    let spawned = thread::Builder::new()
+        .name("replay".to_owned())
+        .spawn(move || {
+            let mut ended = Ok(());
+            for mut chunk in incoming {
+                if ended.is_ok() {
+                    ended = worker.work(&chunk);
+                }
+                if ended.is_err() {
+                    // What follows is taken and thrown away, so that nobody waits for this thread.
+                    failed.store(true, Ordering::Release);
+                }
+                chunk.tasks.clear();
+                chunk.bytes.clear();
+                let _ = outgoing.send(chunk);
+            }
+            ended
+        });
+    Some(Thread {
+        chunks,
+        empty,
+        handle: spawned.ok()?,
+    })
+}
+
+impl Worker {
+    fn work(&mut self, chunk: &Chunk) -> Result<(), ReplayError> {
+        let mut rest = chunk.bytes.as_slice();
+        for task in &chunk.tasks {
+            let (bytes, after) = rest.split_at(task.bytes);
+            rest = after;
+            let done = if task.is_state {
+                self.put(task, bytes)
+            } else {
+                self.apply(task, bytes)
+            };
+            done.map_err(|why| {
+                let kind = task.resource.kind().name;
+                ReplayError::at(task.position, format!("{kind}: {why}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, task: &Task, state: &[u8]) -> Result<(), String> {
+        if task.position > self.upto {
+            return Err("a snapshot has a later state than it says".to_owned());
+        }
+        self.tables.amend(
+            task.position,
+            task.resource.kind().tag,
+            task.key,
+            |standing| match standing {
+                None => Ok(Some(state.into())),
+                Some(_) => Err("a snapshot has a resource twice".to_owned()),
+            },
+        )
+    }
+
+    fn apply(&mut self, task: &Task, event: &[u8]) -> Result<(), String> {
+        let (tables, upto, next) = (&self.tables, self.upto, &mut self.next);
+        tables.amend(
+            task.position,
+            task.resource.kind().tag,
+            task.key,
+            |standing| {
+                if let Some(Standing { position, .. }) = standing
+                    && position >= task.position
+                {
+                    if position <= upto {
+                        return Ok(None);
+                    }
+                    return Err(format!("it was changed at position {position} already"));
+                }
+                let before = standing.map(|standing| standing.bytes);
+                let key = task.resource.replay(before, event, task.at, next)?;
+                if key != task.key {
+                    return Err("the event is another resource's".to_owned());
+                }
+                Ok(Some(next.as_slice().into()))
+            },
+        )
+    }
+}
+
+/// Finds names and lists in all states.
+///
+/// # Errors
+/// The state at the lowest position that cannot be, or two resources that hold one name.
+pub(super) fn index(tables: &Tables) -> Result<(), ReplayError> {
+    let entered = on_all(|shard| {
+        tables.each_of_shard(shard, |standing| {
+            let at = |why: String| ReplayError::at(standing.position, why);
+            let resource = catalogue::resource(standing.kind)
+                .ok_or_else(|| at(unknown_kind(standing.kind)))?;
+            let kind = resource.kind().name;
+            let entries = resource
+                .entries(standing.bytes)
+                .map_err(|why| at(format!("{kind}: {why}")))?;
+            if entries.key != standing.key {
+                return Err(at(format!("{kind}: the state is another resource's")));
+            }
+            tables
+                .index(&entries)
+                .map_err(|other| two_holders(tables, standing.key, other))
+        })
+    });
+    entered?;
+    on_all(|shard| {
+        tables.order_lists(shard);
+        Ok(())
+    })
+}
+
+/// What is wrong with a kind that nobody knows.
+pub(super) fn unknown_kind(kind: u16) -> String {
+    format!("resource kind {kind} is not known here")
+}
+
+fn two_holders(tables: &Tables, one: Digest, other: Digest) -> ReplayError {
+    let mut holders = [one, other].map(|key| {
+        let (kind, position) = tables.standing(key).unwrap_or_default();
+        let kind = catalogue::resource(kind).map_or("unknown", |resource| resource.kind().name);
+        (position, kind, key)
+    });
+    holders.sort_unstable();
+    let [(before, kind, key), (position, other_kind, other_key)] = holders;
+    ReplayError::at(
+        position,
+        format!(
+            "{other_kind} {other_key:?} holds a name that {kind} {key:?}, last changed at position \
+             {before}, holds too"
+        ),
+    )
+}
+
+/// Does `work` for every shard, on all processors; the error at the lowest position.
+fn on_all(work: impl Fn(usize) -> Result<(), ReplayError> + Sync) -> Result<(), ReplayError> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let mut first: Option<ReplayError> = None;
+        loop {
+            let shard = next.fetch_add(1, Ordering::Relaxed);
+            if shard >= SHARDS {
+                return first;
+            }
+            if let Err(error) = work(shard)
+                && first.as_ref().is_none_or(|first| error.is_before(first))
+            {
+                first = Some(error);
+            }
+        }
+    };
+    let found = thread::scope(|scope| {
+        let others: Vec<_> = (1..processors())
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
+            .collect();
+        let mut found = vec![some()];
+        for other in others {
+            found.push(
+                other
+                    .join()
+                    .unwrap_or_else(|_| Some(ReplayError::panicked())),
+            );
+        }
+        found
+    });
+    let first = found
+        .into_iter()
+        .flatten()
+        .reduce(|one, other| if other.is_before(&one) { other } else { one });
+    first.map_or(Ok(()), Err)
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}

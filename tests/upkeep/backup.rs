@@ -1,0 +1,183 @@
+//! A backup of a running server is a whole one; restored, it answers as the server did then.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use crate::support::{Answer, Client, Server, World, run};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn ended(arguments: &[&str]) -> Value {
+    let (code, out, err) = run(&[arguments, &["--json"]].concat());
+    assert_eq!(code, Some(0), "{arguments:?}: {err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn deposit(client: &mut Client, world: &World, number: usize) -> Answer {
+    let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+    client.post("/settlement-deposit-requests", &world.headquarters(), &body)
+}
+
+/// Each answer again, by its key; and what it made is read.
+fn answers_the_same(world: &World, data: &Path, answers: &[Answer]) {
+    let mut command = crate::support::carebook();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .arg("--jwks")
+        .arg(world.path("jwks.json"))
+        .args(["--issuer", crate::support::ISSUER])
+        .args(["--audience", crate::support::AUDIENCE]);
+    let server = Server::spawn(command);
+    let mut client = server.client();
+    for (number, first) in answers.iter().enumerate() {
+        let replay = deposit(&mut client, world, number);
+        assert_eq!(
+            replay.header("idempotent-replayed"),
+            Some("true"),
+            "{replay:?}"
+        );
+        assert_eq!(replay.json()["statementId"], first.json()["statementId"]);
+        let path = format!(
+            "/settlement-statements/{}",
+            first.json()["statementId"].as_str().unwrap()
+        );
+        assert_eq!(client.get(&path, &world.headquarters()).status, 200);
+    }
+    // The next one is new.
+    let next = deposit(&mut client, world, answers.len());
+    assert_eq!(next.status, 201, "{next:?}");
+    assert_eq!(next.header("idempotent-replayed"), None);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_backup_of_a_server_under_load_holds_every_answer_that_was_given_before() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let copy = world.path("copy");
+    let stop = AtomicBool::new(false);
+    let (before, all) = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut client = server.client();
+            let mut answers = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                answers.push(deposit(&mut client, &world, answers.len()));
+            }
+            answers
+        });
+        let mut other = server.client();
+        while other.get("/readyz", "").status != 200 {}
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        // Answered before the backup begins.
+        let mut answered = other.post(
+            "/settlement-deposit-requests",
+            &world.headquarters(),
+            &world.deposit_request("BEFORE", "key-before"),
+        );
+        assert_eq!(answered.status, 201);
+        let backup = ended(&["backup", "--data", text(&world.data()), "--to", text(&copy)]);
+        stop.store(true, Ordering::Relaxed);
+        assert!(backup["lastPosition"].as_u64() >= answered.position());
+        answered.headers.clear();
+        (backup, load.join().unwrap())
+    });
+    assert_eq!(server.stop(), Some(0));
+    let last = before["lastPosition"].as_u64().unwrap();
+    let held = all.iter().filter(|answer| answer.position() <= Some(last));
+    let held: Vec<_> = held.cloned().collect();
+    assert!(held.len() > 3 && held.len() <= all.len());
+    assert_eq!(run(&["verify", "--data", text(&copy)]).0, Some(0));
+
+    let restored = world.path("restored");
+    let report = ended(&["restore", "--from", text(&copy), "--data", text(&restored)]);
+    assert_eq!(report["lastPosition"], last);
+    assert_ne!(report["logId"], before["logId"], "a log of its own");
+    answers_the_same(&world, &restored, &held);
+    // The backup itself is as it was, and can be used again.
+    assert_eq!(run(&["verify", "--data", text(&copy)]).0, Some(0));
+}
+
+#[test]
+fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let mut answers: Vec<_> = (0..5)
+        .map(|number| deposit(&mut client, &world, number))
+        .collect();
+    let position = answers[4].position().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let time = carebook::base::time::Instant::from_millis(chrono::Utc::now().timestamp_millis());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    answers.extend((5..8).map(|number| deposit(&mut client, &world, number)));
+    assert_eq!(server.stop(), Some(0));
+    let (data, time, position) = (world.data(), time.to_string(), position.to_string());
+    for (name, at) in [("by-position", &position), ("by-time", &time)] {
+        let target = world.path(name);
+        let made = ended(&[
+            "restore",
+            "--from",
+            text(&data),
+            "--data",
+            text(&target),
+            "--at",
+            at,
+        ]);
+        assert_eq!(made["lastPosition"].to_string(), position);
+        answers_the_same(&world, &target, &answers[..5]);
+    }
+    let refused = |at: &str, why: &str| {
+        let target = world.path("none");
+        let arguments = [
+            "restore",
+            "--from",
+            text(&data),
+            "--data",
+            text(&target),
+            "--at",
+            at,
+        ];
+        let (code, out, err) = run(&arguments);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{at}");
+        assert!(err.contains(why), "{at}: {err}");
+    };
+    refused("1999-01-01T00:00:00Z", "which is after");
+    refused("99", "the last it holds is");
+    // A directory that holds something is not written to.
+    let (code, _, err) = run(&["restore", "--from", text(&data), "--data", text(&data)]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("not empty"), "{err}");
+    assert_eq!(run(&["verify", "--data", text(&data)]).0, Some(0));
+}
+
+#[test]
+fn a_damaged_directory_is_neither_backed_up_nor_restored() {
+    let world = World::new();
+    let server = Server::start(&world);
+    deposit(&mut server.client(), &world, 0);
+    assert_eq!(server.stop(), Some(0));
+    let segment = crate::support::files(&world.data())
+        .into_iter()
+        .find(|file| text(file).ends_with(".log"))
+        .unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[4300] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let data = world.data();
+    for command in [
+        ["backup", "--data", "--to"],
+        ["restore", "--from", "--data"],
+    ] {
+        let [name, from, to] = command;
+        let target = world.path(name);
+        let (code, _, err) = run(&[name, from, text(&data), to, text(&target)]);
+        assert_eq!(code, Some(3), "{name}");
+        assert!(err.contains(text(&segment)), "{err}");
+        assert_ne!(run(&["verify", "--data", text(&target)]).0, Some(0));
+    }
+}

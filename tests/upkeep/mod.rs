@@ -1,0 +1,3 @@
+//! What operators do with a data directory: back it up, restore it, recover it.
+
+mod backup;
