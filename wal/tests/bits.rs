@@ -122,7 +122,7 @@ pub(crate) fn opened(
 fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
     let seed = seed(11);
     // `SIZE` bytes of log; every bit of them, of the snapshots and of the manifest.
-    let bytes = size(24 << 10);
+    let bytes = size(8 << 10);
     let Directory {
         disk,
         records,

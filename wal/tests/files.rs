@@ -77,8 +77,9 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
     drop(log);
     log = start();
     if tail {
-        for bytes_max in [30, 1000, 300] {
-            let batch: Vec<_> = (0..3).map(|_| record(&mut random, bytes_max)).collect();
+        // The last one is a single record: a mark that is one too low gives it up.
+        for (bytes_max, count) in [(30, 3), (1000, 3), (300, 1)] {
+            let batch: Vec<_> = (0..count).map(|_| record(&mut random, bytes_max)).collect();
             log.append(&batch).unwrap();
             records.extend(batch);
         }

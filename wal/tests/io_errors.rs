@@ -43,6 +43,31 @@ impl Known {
         self.perhaps.clear();
     }
 
+    /// Right after the failure, before anything later covers it up: whatever
+    /// survives a power cut, all that was acknowledged does.
+    fn survive(&self, disk: &SimDisk, case: &str) {
+        for survivors in [
+            Survivors::Nothing,
+            Survivors::Everything,
+            Survivors::Random(7),
+        ] {
+            let opened = open(&disk.after_power_cut(survivors));
+            let opened = opened.unwrap_or_else(|error| panic!("{case}, {survivors:?}: {error}"));
+            let found = &opened.records;
+            let count = self.records.len();
+            assert!(
+                found.len() >= count,
+                "{case}, {survivors:?}: {} of {count}",
+                found.len()
+            );
+            assert!(found[..count] == self.records, "{case}: other records");
+            assert!(
+                found.len() == count || found[count..] == self.perhaps,
+                "{case}"
+            );
+        }
+    }
+
     /// Starts again, twice if need be: only one call fails.
     fn start(&mut self, disk: &SimDisk, case: &str) -> Opened {
         self.starts += 1;
@@ -94,6 +119,7 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
         starts: 0,
     };
     let mut log = known.start(disk, case).log;
+    let mut hit = disk.failed_call().is_some();
     for number in 0..batches {
         let bytes_max = if number % 20 == 10 { 9000 } else { 1200 };
         let batch: Vec<_> = (0..random.random_range(1..4))
@@ -155,6 +181,10 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
         }
         if stopped {
             assert_stopped(&mut log, case);
+        }
+        if !hit && disk.failed_call().is_some() {
+            hit = true;
+            known.survive(disk, case);
         }
         if stopped || random.random_ratio(1, 9) {
             drop(log);

@@ -17,6 +17,7 @@ mod io_errors;
 mod live;
 mod lock;
 mod model;
+mod mutations;
 mod old_formats;
 mod snapshots;
 mod support;
