@@ -95,6 +95,9 @@ pub(crate) fn check(disk: &SimDisk, told: &Told, case: &dyn Fn() -> String) {
         "{}: {found} records are no whole batches",
         case()
     );
+    // What was installed is whole: falling back is for damage.
+    let bad = &opened.report.bad_snapshots;
+    assert!(bad.is_empty(), "{}: {bad:?}", case());
     if let Some(used) = opened.report.snapshot {
         let entry = format!("entry 2 of {}", used.covers);
         let last = opened.entries.last().map(Vec::as_slice);
