@@ -52,12 +52,10 @@ fn mutated_frames_are_refused_or_encoded_as_they_were_read() {
     let input = |random: &mut StdRng| {
         let mut input = vec![random.random_range(0..4)];
         let mut header = [0; 72];
-        for at in 0..72 {
-            header[at] = if random.random_ratio(1, 3) {
-                value(random)
-            } else {
-                0
-            };
+        for byte in &mut header {
+            if random.random_ratio(1, 3) {
+                *byte = value(random);
+            }
         }
         header[12] = random.random_range(0..5);
         let mut payload = Vec::new();
