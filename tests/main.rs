@@ -10,6 +10,7 @@ mod demo;
 mod docs;
 mod durability;
 mod floors;
+mod fuzzed;
 mod http;
 mod inspect;
 mod listeners;

@@ -68,6 +68,11 @@ pub(crate) const BLOCK: u64 = 4096;
 pub(crate) type LogId = [u8; 16];
 pub(crate) type Chain = [u8; 16];
 
+/// What no number in a log ever reaches: positions, epochs, counts and lengths
+/// below it are added without an overflow. At a thousand million records each
+/// second, a log would take seventy years to get there.
+pub(crate) const NUMBER_LIMIT: u64 = 1 << 61;
+
 static ZEROS: [u8; 4096] = [0; 4096];
 
 /// `segment-0000000000000007.log`

@@ -24,7 +24,7 @@
 //! everything before it is durable.
 
 use crate::format::{
-    Chain, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_u64, to_usize,
+    Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_u64, to_usize,
 };
 
 pub(crate) const HEADER: usize = 72;
@@ -91,6 +91,11 @@ impl FrameHeader {
             };
         }
         if crc(seed, &bytes[8..]) != get_u32(bytes, 4) || !is_zero(&bytes[13..16]) {
+            return HeaderFound::Unsound;
+        }
+        let limited = [16, 24, 32, 40].map(|at| get_u64(bytes, at));
+        // Positions begin at 1.
+        if limited.iter().any(|number| *number >= NUMBER_LIMIT) || limited[2] == 0 {
             return HeaderFound::Unsound;
         }
         HeaderFound::Sound(Self {

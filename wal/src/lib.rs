@@ -49,6 +49,9 @@ mod backup;
 mod error;
 mod format;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod live;
 mod lock;
 mod log;

@@ -50,8 +50,8 @@ use std::io;
 use crate::error::Error;
 use crate::format::{
     self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, MANIFEST_VERSION,
-    MANIFEST_VERSION_PLAIN, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero, to_u32, to_u64,
-    to_usize,
+    MANIFEST_VERSION_PLAIN, NUMBER_LIMIT, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero,
+    to_u32, to_u64, to_usize,
 };
 use crate::storage::{Storage, write_all_at};
 
@@ -261,6 +261,12 @@ impl Manifest {
                 seal,
             });
         }
+        if !manifest.is_within_limits() {
+            return Err(Bad::Damaged(
+                PRELUDE,
+                "the manifest has numbers that no log reaches",
+            ));
+        }
         let rising = manifest
             .segments
             .windows(2)
@@ -290,6 +296,34 @@ impl Manifest {
             ));
         }
         Ok(manifest)
+    }
+
+    /// Whether all numbers can be counted up without an overflow.
+    fn is_within_limits(&self) -> bool {
+        let own = [
+            self.generation,
+            self.epoch,
+            self.next_number,
+            self.first_position,
+        ];
+        let sealed = self.segments.iter().filter_map(|segment| segment.seal);
+        let sealed = sealed.flat_map(|seal| [seal.length, seal.first, seal.last]);
+        let segments = self.segments.iter();
+        let segments = segments.flat_map(|segment| [segment.number, segment.epoch]);
+        let snapshots = self.snapshots.iter();
+        let snapshots = snapshots.flat_map(|snapshot| {
+            [
+                snapshot.number,
+                snapshot.covers,
+                snapshot.upto,
+                snapshot.length,
+            ]
+        });
+        own.into_iter()
+            .chain(sealed)
+            .chain(segments)
+            .chain(snapshots)
+            .all(|number| number < NUMBER_LIMIT)
     }
 
     /// The manifest of a directory, or `None` when it has none.
@@ -349,6 +383,14 @@ impl Manifest {
         storage
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))
+    }
+}
+
+/// For fuzzers: a manifest that is accepted is the one that would be written.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn encodes_as_it_parses(bytes: &[u8]) {
+    if let Ok(manifest) = Manifest::parse(bytes) {
+        assert!(manifest.encode() == bytes, "it is encoded in another way");
     }
 }
 

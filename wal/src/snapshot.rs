@@ -39,8 +39,8 @@ use std::sync::Arc;
 
 use crate::error::{BoxError, Error};
 use crate::format::{
-    self, Chain, LogId, PRELUDE, Prelude, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_16, get_u32,
-    get_u64, is_zero, to_u32, to_u64, to_usize,
+    self, Chain, LogId, NUMBER_LIMIT, PRELUDE, Prelude, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_16,
+    get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
 };
 use crate::manifest::Snapshot;
 use crate::storage::{File, Storage, write_all_at};
@@ -615,6 +615,9 @@ pub(crate) fn introduce(
         return Ok(None);
     }
     let (number, covers) = (get_u64(head, 32), get_u64(head, 40));
+    if number.max(covers) >= NUMBER_LIMIT {
+        return Ok(None);
+    }
     if head != header(log, number, covers) || format::parse_snapshot_name(name) != Some(number) {
         return Ok(None);
     }
@@ -627,16 +630,52 @@ pub(crate) fn introduce(
         };
         if block.kind == KIND_END && block.payload.len() == 24 {
             let upto = get_u64(block.payload, 0);
-            return Ok((block.end == length && covers <= upto).then_some(Snapshot {
-                number,
-                covers,
-                upto,
-                length,
-                chain: block.chain,
-            }));
+            return Ok(
+                (block.end == length && covers <= upto && upto < NUMBER_LIMIT).then_some(
+                    Snapshot {
+                        number,
+                        covers,
+                        upto,
+                        length,
+                        chain: block.chain,
+                    },
+                ),
+            );
         }
         offset = block.end;
     }
+}
+
+/// For fuzzers: makes the checksums of a snapshot's blocks right, and their
+/// digests; gives the last one.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn mend(bytes: &mut [u8], log: &LogId, digests: bool) -> Chain {
+    if bytes.len() < HEADER {
+        return Chain::default();
+    }
+    for end in [12, 60] {
+        let crc = crc32fast::hash(&bytes[..end]);
+        bytes[end..end + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+    let seed = format::crc_seed(log);
+    let mut chain = first_chain(&bytes[..HEADER]);
+    let mut at = HEADER;
+    while bytes.len() >= at + BLOCK_HEADER {
+        let payload = to_usize(u64::from(get_u32(bytes, at)));
+        let Some(whole) = bytes.get_mut(at..at + BLOCK_HEADER + payload) else {
+            break;
+        };
+        let (head, payload) = whole.split_at_mut(BLOCK_HEADER);
+        head[24..28].copy_from_slice(&crc(seed, payload).to_le_bytes());
+        let header_crc = crc(seed, &head[..28]);
+        head[28..32].copy_from_slice(&header_crc.to_le_bytes());
+        if digests {
+            chain = chained(&chain, &head[..CHAIN], payload);
+            head[CHAIN..].copy_from_slice(&chain);
+        }
+        at += whole.len();
+    }
+    chain
 }
 
 /// The kept records of a snapshot, for reading.

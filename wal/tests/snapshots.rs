@@ -5,7 +5,7 @@ use std::thread;
 
 use rand::Rng;
 use wal::Error;
-use wal::storage::sim::{SimDisk, Survivors};
+use wal::storage::sim::{Fault, SimDisk, Survivors};
 
 use crate::support::{
     Heard, eventually, open, random, record, refusal, seed, segments, small, snapshot, snapshots,
@@ -271,4 +271,29 @@ fn a_disk_without_space_for_a_snapshot_is_no_harm() {
     drop(opened);
     let found = verify(&disk).unwrap().1;
     assert!(found[..90] == appended);
+}
+
+#[test]
+fn a_snapshot_that_the_disk_wrote_wrong_is_not_installed() {
+    for write in 0.. {
+        let (disk, appended) = logged(21, true);
+        let mut log = open(&disk).unwrap().log;
+        disk.fail_call(write, Fault::Garbled);
+        let before = log.snapshots();
+        let installed = snapshot(&mut log, 90);
+        let Some(garbled) = disk.failed_call() else {
+            // All writes of a snapshot were tried.
+            assert!(installed.is_ok() && write > 2, "{write} writes");
+            return;
+        };
+        if garbled.name.starts_with("snapshot-") {
+            let error = installed.err().unwrap().to_string();
+            assert!(error.contains("read back"), "{error}");
+            assert_eq!(log.snapshots(), before);
+            // It was no harm: the next one is sound.
+            snapshot(&mut log, 90).unwrap();
+            drop(log);
+            assert!(verify(&disk).unwrap().1 == appended);
+        }
+    }
 }

@@ -29,7 +29,12 @@ pub(crate) fn seed(default: u64) -> u64 {
     seed
 }
 
-/// How many times the usual share to try.
+/// How many cases a campaign tries: `SIZE`, or the given share.
+pub(crate) fn size(share: u64) -> u64 {
+    std::env::var("SIZE").map_or(share, |text| text.replace('_', "").parse().unwrap())
+}
+
+/// How many times the usual share to try, where a case is a whole test.
 pub(crate) fn campaign() -> u64 {
     std::env::var("WAL_CAMPAIGN").map_or(1, |text| text.parse().unwrap())
 }

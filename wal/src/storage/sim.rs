@@ -4,7 +4,7 @@
 //! sectors of 512), lengths and names become durable by their own syncs only.
 //! Its power can be cut before any call that changes something; what survives
 //! is then chosen: nothing that was not synced, everything, one single change,
-//! or a random part of the changes. It can fail syncs, write short and run full.
+//! or a random part of the changes. It can fail any call, write short and run full.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,6 +31,34 @@ pub enum Survivors {
     Random(u64),
 }
 
+/// How one call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// An input/output error; nothing was done. What a sync should have made
+    /// durable is lost from sight: it looks written, and no later sync brings it
+    /// to the disk.
+    Io,
+    /// An input/output error, but what was asked for was done.
+    IoDone,
+    /// The disk is full; nothing was done.
+    Full,
+    /// A write takes only a part of the bytes, and says so.
+    Short,
+    /// The same, and the write after it finds the disk full.
+    ShortThenFull,
+    /// A write puts one wrong bit on the disk, and says nothing.
+    Garbled,
+}
+
+/// A call to a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which one: the name of the method.
+    pub what: &'static str,
+    /// The file's name when the call was made, or the directory's.
+    pub name: String,
+}
+
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
@@ -54,12 +82,19 @@ struct State {
     short_writes: bool,
     locked: bool,
     ids: u8,
+    /// Calls of every kind, and writes among them.
+    all_calls: u64,
+    writes: u64,
+    /// The call, or the write, with this number fails.
+    fault: Option<(u64, Fault)>,
+    failed: Option<Call>,
 }
 
+/// A file. Its bytes are shared with copies of the disk until they are changed.
 #[derive(Clone, Default)]
 struct Inode {
-    bytes: Vec<u8>,
-    durable: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
+    durable: Arc<Vec<u8>>,
     durable_length: usize,
 }
 
@@ -95,24 +130,26 @@ enum Change {
 impl Inode {
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
-        if self.durable.len() < end {
-            self.durable.resize(end, 0);
+        let durable = Arc::make_mut(&mut self.durable);
+        if durable.len() < end {
+            durable.resize(end, 0);
         }
-        self.durable[at..end].copy_from_slice(bytes);
+        durable[at..end].copy_from_slice(bytes);
     }
 
     fn set_durable_length(&mut self, length: usize) {
         if length < self.durable_length {
-            self.durable.truncate(length);
+            Arc::make_mut(&mut self.durable).truncate(length);
         }
         self.durable_length = length;
     }
 
-    /// What a reader finds after a power cut.
-    fn after_cut(&self) -> Vec<u8> {
-        let mut bytes = self.durable.clone();
-        bytes.resize(self.durable_length, 0);
-        bytes
+    /// Makes what is on the disk what a reader finds.
+    fn forget_unsynced(&mut self) {
+        if self.durable.len() != self.durable_length {
+            Arc::make_mut(&mut self.durable).resize(self.durable_length, 0);
+        }
+        self.bytes = Arc::clone(&self.durable);
     }
 }
 
@@ -125,6 +162,72 @@ impl State {
         self.power()?;
         self.calls += 1;
         Ok(())
+    }
+
+    /// Counts a call of any kind. Gives the fault that it has to carry out
+    /// itself; fails it when nothing is to be done at all.
+    fn ask(&mut self, what: &'static str, name: &str) -> io::Result<Option<Fault>> {
+        let (call, write) = (self.all_calls, self.writes);
+        self.all_calls += 1;
+        let writes = what == "write_at";
+        self.writes += u64::from(writes);
+        let Some((number, fault)) = self.fault else {
+            return Ok(None);
+        };
+        let now = match fault {
+            Fault::Io | Fault::IoDone | Fault::Full => call == number,
+            Fault::Short | Fault::Garbled => writes && write == number,
+            Fault::ShortThenFull => writes && (write == number || write == number + 1),
+        };
+        if !now {
+            return Ok(None);
+        }
+        self.failed = Some(Call {
+            what,
+            name: name.to_owned(),
+        });
+        let syncs = matches!(what, "sync" | "sync_dir");
+        match fault {
+            Fault::Io if !syncs => Err(io_error()),
+            Fault::Full if !syncs => Err(io::ErrorKind::StorageFull.into()),
+            Fault::ShortThenFull if write > number => Err(io::ErrorKind::StorageFull.into()),
+            fault => Ok(Some(fault)),
+        }
+    }
+
+    /// The name that a file has now.
+    fn name_of(&self, file: usize) -> String {
+        let mut names = self.names.iter();
+        let found = names.find(|(_, number)| **number == file);
+        found.map_or_else(String::new, |(name, _)| name.clone())
+    }
+
+    /// The same as `ask`, for a call to an open file.
+    fn ask_file(&mut self, what: &'static str, file: usize) -> io::Result<Option<Fault>> {
+        // Names are looked up only where somebody may want to know them.
+        let name = self.fault.map_or_else(String::new, |_| self.name_of(file));
+        self.ask(what, &name)
+    }
+
+    /// A sync of those changes: they become durable, or are lost from sight.
+    fn settle_or_fail(
+        &mut self,
+        fault: Option<Fault>,
+        which: impl Fn(&Change) -> bool,
+    ) -> io::Result<()> {
+        match fault {
+            Some(Fault::Io | Fault::Full) => {
+                self.unsynced.retain(|change| !which(change));
+                Err(match fault {
+                    Some(Fault::Full) => io::ErrorKind::StorageFull.into(),
+                    _ => io_error(),
+                })
+            }
+            fault => {
+                self.settle(which);
+                after(fault, ())
+            }
+        }
     }
 
     fn power(&self) -> io::Result<()> {
@@ -183,6 +286,19 @@ impl State {
     }
 }
 
+fn io_error() -> io::Error {
+    // EIO: what a disk that fails gives.
+    io::Error::from_raw_os_error(5)
+}
+
+/// The end of a call that did what it was asked to.
+fn after<T>(fault: Option<Fault>, value: T) -> io::Result<T> {
+    match fault {
+        Some(Fault::IoDone) => Err(io_error()),
+        _ => Ok(value),
+    }
+}
+
 fn directory_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
@@ -229,6 +345,10 @@ impl SimDisk {
                 short_writes: false,
                 locked: false,
                 ids: 0,
+                all_calls: 0,
+                writes: 0,
+                fault: None,
+                failed: None,
             })),
         }
     }
@@ -288,6 +408,10 @@ impl SimDisk {
             short_writes: false,
             locked: false,
             ids: state.ids,
+            all_calls: 0,
+            writes: 0,
+            fault: None,
+            failed: None,
         };
         let surviving = state
             .unsynced
@@ -308,8 +432,7 @@ impl SimDisk {
         after.names = after.durable_names.clone();
         after.directories = directories;
         for file in &mut after.files {
-            file.bytes = file.after_cut();
-            file.durable.clone_from(&file.bytes);
+            file.forget_unsynced();
         }
         Self {
             state: Arc::new(Mutex::new(after)),
@@ -336,6 +459,10 @@ impl SimDisk {
             short_writes: false,
             locked: false,
             ids: state.ids,
+            all_calls: 0,
+            writes: 0,
+            fault: None,
+            failed: None,
         };
         Self {
             state: Arc::new(Mutex::new(after)),
@@ -348,6 +475,32 @@ impl SimDisk {
     pub fn fail_sync(&self, number: u64) {
         let mut state = self.state.lock();
         state.fail_sync = Some(state.syncs + number);
+    }
+
+    /// Fails one call, counted from 0 and from now among all calls (reads, too),
+    /// or, for short and garbled writes, among the writes.
+    pub fn fail_call(&self, number: u64, fault: Fault) {
+        let mut state = self.state.lock();
+        let before = match fault {
+            Fault::Short | Fault::ShortThenFull | Fault::Garbled => state.writes,
+            Fault::Io | Fault::IoDone | Fault::Full => state.all_calls,
+        };
+        state.fault = Some((before + number, fault));
+    }
+
+    /// The call that was made to fail, once it was made.
+    pub fn failed_call(&self) -> Option<Call> {
+        self.state.lock().failed.clone()
+    }
+
+    /// Calls so far of every kind, reads among them.
+    pub fn all_calls(&self) -> u64 {
+        self.state.lock().all_calls
+    }
+
+    /// Writes so far.
+    pub fn writes(&self) -> u64 {
+        self.state.lock().writes
     }
 
     /// Lets every write take only a part of its bytes.
@@ -368,7 +521,7 @@ impl SimDisk {
     /// The bytes of a file, or `None`.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state.lock();
-        Some(state.files[*state.names.get(name)?].bytes.clone())
+        Some(state.files[*state.names.get(name)?].bytes.to_vec())
     }
 
     /// Puts a file there, durable, in place of what has its name.
@@ -376,8 +529,8 @@ impl SimDisk {
         let mut state = self.state.lock();
         let file = state.files.len();
         state.files.push(Inode {
-            bytes: bytes.to_vec(),
-            durable: bytes.to_vec(),
+            bytes: Arc::new(bytes.to_vec()),
+            durable: Arc::new(bytes.to_vec()),
             durable_length: bytes.len(),
         });
         state.names.insert(name.to_owned(), file);
@@ -398,7 +551,7 @@ impl SimDisk {
         let Some(file) = state.names.get(name).copied() else {
             return;
         };
-        if let Some(byte) = state.files[file].bytes.get_mut(at) {
+        if let Some(byte) = Arc::make_mut(&mut state.files[file].bytes).get_mut(at) {
             *byte ^= mask;
         }
     }
@@ -424,24 +577,28 @@ struct SimFile {
 
 impl Storage for SimDisk {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.power()?;
+        let fault = state.ask("list", directory)?;
         let names = state
             .names
             .keys()
             .filter(|name| directory_of(name) == directory);
-        Ok(names
+        let names = names
             .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned())
-            .collect())
+            .collect();
+        after(fault, names)
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.power()?;
-        Ok(Arc::new(SimFile {
+        let fault = state.ask("open", name)?;
+        let file: Arc<dyn File> = Arc::new(SimFile {
             state: Arc::clone(&self.state),
             file: state.find(name)?,
-        }))
+        });
+        after(fault, file)
     }
 
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -451,12 +608,13 @@ impl Storage for SimDisk {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let mut state = self.state.lock();
         state.call()?;
+        let fault = state.ask("create", name)?;
         if !state.directories.contains(directory_of(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let file = match state.names.get(name).copied() {
             Some(file) => {
-                state.files[file].bytes.clear();
+                state.files[file].bytes = Arc::default();
                 state.unsynced.push(Change::Length { file, length: 0 });
                 file
             }
@@ -471,15 +629,17 @@ impl Storage for SimDisk {
                 file
             }
         };
-        Ok(Arc::new(SimFile {
+        let made: Arc<dyn File> = Arc::new(SimFile {
             state: Arc::clone(&self.state),
             file,
-        }))
+        });
+        after(fault, made)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
+        let fault = state.ask("rename", to)?;
         let file = state.find(from)?;
         state.names.remove(from);
         state.names.insert(to.to_owned(), file);
@@ -488,47 +648,54 @@ impl Storage for SimDisk {
             to: to.to_owned(),
             file,
         });
-        Ok(())
+        after(fault, ())
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
+        let fault = state.ask("remove", name)?;
         state.find(name)?;
         state.names.remove(name);
         state.unsynced.push(Change::Unlink {
             name: name.to_owned(),
         });
-        Ok(())
+        after(fault, ())
     }
 
     fn create_dir(&self, directory: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
+        let fault = state.ask("create_dir", directory)?;
         if state.directories.insert(directory.to_owned()) {
             state.unsynced.push(Change::Directory {
                 name: directory.to_owned(),
             });
         }
-        Ok(())
+        after(fault, ())
     }
 
     fn sync_dir(&self, directory: &str) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
-        state.settle(|change| change.is_in_directory(directory));
-        Ok(())
+        let fault = state.ask("sync_dir", directory)?;
+        state.settle_or_fail(fault, |change| change.is_in_directory(directory))
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let state = self.state.lock();
-        state.power()?;
-        Ok(state.capacity.saturating_sub(state.used()))
-    }
-
-    fn lock(&self, _name: &str, _holder: &str) -> io::Result<Locked> {
         let mut state = self.state.lock();
         state.power()?;
+        let fault = state.ask("free_bytes", "")?;
+        after(fault, state.capacity.saturating_sub(state.used()))
+    }
+
+    fn lock(&self, name: &str, _holder: &str) -> io::Result<Locked> {
+        let mut state = self.state.lock();
+        state.power()?;
+        // A lock that could not be taken is not held, whatever the error.
+        if state.ask("lock", name)?.is_some() {
+            return Err(io_error());
+        }
         if state.locked {
             return Ok(Locked::Busy {
                 holder: "the simulation".to_owned(),
@@ -538,9 +705,12 @@ impl Storage for SimDisk {
         Ok(Locked::Taken(Box::new(SimLock(Arc::clone(&self.state)))))
     }
 
-    fn lock_shared(&self, _name: &str) -> io::Result<Locked> {
-        let state = self.state.lock();
+    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
+        let mut state = self.state.lock();
         state.power()?;
+        if state.ask("lock", name)?.is_some() {
+            return Err(io_error());
+        }
         if state.locked {
             return Ok(Locked::Busy {
                 holder: "the simulation".to_owned(),
@@ -552,8 +722,9 @@ impl Storage for SimDisk {
     fn random_id(&self) -> io::Result<[u8; 16]> {
         let mut state = self.state.lock();
         state.power()?;
+        let fault = state.ask("random_id", "")?;
         state.ids += 1;
-        Ok([state.ids; 16])
+        after(fault, [state.ids; 16])
     }
 
     fn describe(&self, name: &str) -> String {
@@ -571,29 +742,35 @@ impl Drop for SimLock {
 
 impl File for SimFile {
     fn length(&self) -> io::Result<u64> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.power()?;
-        Ok(to_u64(state.files[self.file].bytes.len()))
+        let fault = state.ask_file("length", self.file)?;
+        after(fault, to_u64(state.files[self.file].bytes.len()))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.state.lock();
-        state.power()?;
-        let bytes = &state.files[self.file].bytes;
+        let (bytes, fault) = {
+            let mut state = self.state.lock();
+            state.power()?;
+            let fault = state.ask_file("read_at", self.file)?;
+            (Arc::clone(&state.files[self.file].bytes), fault)
+        };
         let from = to_usize(offset).min(bytes.len());
         let count = buffer.len().min(bytes.len() - from);
         buffer[..count].copy_from_slice(&bytes[from..from + count]);
-        Ok(count)
+        after(fault, count)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut state = self.state.lock();
         state.call()?;
         let file = self.file;
+        let fault = state.ask_file("write_at", file)?;
         let at = to_usize(offset);
         let length = state.files[file].bytes.len();
         let mut count = bytes.len();
-        if state.short_writes && count > 1 {
+        let short = matches!(fault, Some(Fault::Short | Fault::ShortThenFull));
+        if (state.short_writes || short) && count > 1 {
             count = count / 2 + 1;
         }
         let free = to_usize(state.capacity.saturating_sub(state.used()));
@@ -601,12 +778,16 @@ impl File for SimFile {
         if count == 0 {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let mut bytes = std::borrow::Cow::Borrowed(&bytes[..count]);
+        if fault == Some(Fault::Garbled) {
+            bytes.to_mut()[count / 2] ^= 0x10;
+        }
         let end = at + count;
         if end > length {
-            state.files[file].bytes.resize(end, 0);
+            Arc::make_mut(&mut state.files[file].bytes).resize(end, 0);
             state.unsynced.push(Change::Length { file, length: end });
         }
-        state.files[file].bytes[at..end].copy_from_slice(&bytes[..count]);
+        Arc::make_mut(&mut state.files[file].bytes)[at..end].copy_from_slice(&bytes);
         let mut from = at;
         while from < end {
             let to = end.min((from / SECTOR_BYTES + 1) * SECTOR_BYTES);
@@ -618,28 +799,29 @@ impl File for SimFile {
             });
             from = to;
         }
-        Ok(count)
+        after(fault, count)
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
         let (file, length) = (self.file, to_usize(length));
-        state.files[file].bytes.resize(length, 0);
+        let fault = state.ask_file("set_length", file)?;
+        Arc::make_mut(&mut state.files[file].bytes).resize(length, 0);
         state.unsynced.push(Change::Length { file, length });
-        Ok(())
+        after(fault, ())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.call()?;
         let (file, number) = (self.file, state.syncs);
+        let fault = state.ask_file("sync", file)?;
         state.syncs += 1;
         if state.fail_sync == Some(number) {
             state.unsynced.retain(|change| !change.is_of_file(file));
             return Err(io::Error::other("input/output error"));
         }
-        state.settle(|change| change.is_of_file(file));
-        Ok(())
+        state.settle_or_fail(fault, |change| change.is_of_file(file))
     }
 }

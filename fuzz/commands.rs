@@ -1,0 +1,112 @@
+//! What fuzzers call with bytes of any kind in the place of a record, of a
+//! snapshot's entries, or of a request's body. Each function panics when a
+//! promise is broken. The tests of the service try a fixed share of it.
+
+use carebook::base::codec::Blob;
+use carebook::base::time::Instant;
+use carebook::catalogue::OPERATIONS;
+use carebook::http::request::read_command;
+use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey};
+use carebook::journal::replay::Replay;
+
+/// The next piece: two bytes of length, or what is left.
+fn piece<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (head, rest) = input.split_at_checked(2)?;
+    let length = usize::from(u16::from_le_bytes([head[0], head[1]])).min(rest.len());
+    let (piece, rest) = rest.split_at(length);
+    *input = rest;
+    Some(piece)
+}
+
+/// Pieces as records one after the other; with an odd first byte, behind a
+/// snapshot whose summary and states are the first pieces.
+pub fn record(input: &[u8]) {
+    let Some((&flags, mut input)) = input.split_first() else {
+        return;
+    };
+    let replayed = || {
+        let mut input = input;
+        let mut replay = Replay::new();
+        let mut position = 1;
+        if flags & 1 != 0 {
+            replay.snapshot(1, 3);
+            for kept in 0..u64::from(flags >> 1 & 1) {
+                replay.kept(kept + 1, piece(&mut input)?).ok()?;
+            }
+            for _ in 0..1 + (flags >> 2 & 3) {
+                replay.entry(piece(&mut input)?).ok()?;
+            }
+            position = 2;
+        }
+        while let Some(payload) = piece(&mut input) {
+            replay.record(position, payload).ok()?;
+            position += 1;
+        }
+        let recovered = replay.finish().ok()?;
+        Some((recovered.tables.digest(), recovered.tally))
+    };
+    let once = replayed();
+    assert!(
+        once == replayed(),
+        "the same bytes replay to the same state"
+    );
+    while let Some(payload) = piece(&mut input) {
+        let Ok(record) = Record::decode(payload) else {
+            continue;
+        };
+        let _ = record.key_digest();
+        let changes = record.changes.iter().map(|change| NewChange {
+            kind: change.kind,
+            key: change.key,
+            event: Blob(change.event.0),
+        });
+        let again = NewRecord {
+            schema: record.schema,
+            at: record.at,
+            operation: record.operation,
+            subject: record.subject,
+            key: record.key.as_ref().map(|key| RecordKey {
+                key: key.key,
+                fingerprint: key.fingerprint,
+            }),
+            changes: changes.collect(),
+            outbox: &record.outbox,
+            outcome: record.outcome.clone(),
+        }
+        .encode();
+        match Record::decode(&again) {
+            Ok(same) => assert!(same == record, "it is encoded as another record"),
+            Err(error) => panic!("what was read cannot be read again: {error}"),
+        }
+    }
+}
+
+/// A request's body: the first byte chooses the operation, the second says how
+/// many of the next bytes are the parameter of the path.
+pub fn body(input: &[u8]) {
+    let [operation, length, input @ ..] = input else {
+        return;
+    };
+    let row = &OPERATIONS[usize::from(*operation) % OPERATIONS.len()];
+    let (parameter, body) = input.split_at(usize::from(*length).min(input.len()));
+    let parameter = String::from_utf8_lossy(parameter);
+    let names = row.path.split('/').filter_map(|part| {
+        let name = part.strip_prefix('{')?;
+        name.strip_suffix('}')
+    });
+    let path: Vec<_> = names.map(|name| (name, parameter.as_ref())).collect();
+    let now = Instant::from_millis(1_795_000_000_000);
+    let headers = Default::default();
+    let read = read_command(row, &path, &headers, body, now);
+    let again = read_command(row, &path, &headers, body, now);
+    match (read, again) {
+        (Ok(read), Ok(again)) => {
+            assert!(read.command.fingerprint() == again.command.fingerprint());
+            assert_eq!(read.command.key(), again.command.key());
+        }
+        (Err(rejection), Err(again)) => {
+            assert_eq!(format!("{rejection:?}"), format!("{again:?}"));
+        }
+        _ => panic!("the same body is read and refused"),
+    }
+}
