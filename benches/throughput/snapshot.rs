@@ -59,6 +59,7 @@ pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, Strin
             (usual(&mut stage)?, with)
         };
         let (with, from, to) = with;
+        let took = to - from;
         // Between signal and end, and never less than a second, so that there is a 99th percentile.
         let to = to.max(from + 1.0).min(common.seconds);
         let of = |figures: &Figures| {
@@ -66,7 +67,8 @@ pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, Strin
             json!({"perSecond": rate, "p99Micros": p99})
         };
         rounds.push(json!({
-            "seconds": to - from,
+            "seconds": took,
+            "secondsCompared": to - from,
             "without": of(&without),
             "with": of(&with),
             "withSeries": with.json()["series"],
