@@ -12,14 +12,21 @@
 //! `SEED` plays a run's choices again (what the scheduler does with them is its own affair).
 
 mod bounds;
+mod chronicle;
+mod crowd;
 mod damage;
 mod disconnect;
+mod history;
 mod inside;
 mod kill;
+mod kill_all;
 mod load;
 mod start;
 mod stop;
 mod sync_failure;
+
+/// Arguments of a server that takes snapshots often.
+const SNAPSHOT_OFTEN: &[&str] = &["--snapshot-log-bytes", "65536"];
 
 /// A number from the environment, or the default share.
 fn share(name: &str, default: u64) -> u64 {

@@ -207,12 +207,17 @@ impl Server {
 
     /// SIGTERM; the exit code.
     pub fn stop(mut self) -> Option<i32> {
+        self.signal("TERM");
+        self.child.wait().unwrap().code()
+    }
+
+    /// Sends a signal, by its name.
+    pub fn signal(&self, name: &str) {
         let sent = Command::new("kill")
-            .arg("-TERM")
+            .arg(format!("-{name}"))
             .arg(self.id().to_string())
             .status();
         assert!(sent.unwrap().success());
-        self.child.wait().unwrap().code()
     }
 
     /// Waits until the process has ended by itself; its exit code.
