@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::journal::replay::ReplayError;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -34,6 +36,10 @@ impl Failure {
     pub fn of_log(error: &wal::Error) -> Self {
         match error {
             wal::Error::Held { .. } => Self::Held(error.to_string()),
+            // It knows the position better: replaying lags behind reading.
+            wal::Error::Visitor { source, .. } if source.is::<ReplayError>() => {
+                Self::Damaged(format!("the log was refused: {source}"))
+            }
             wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
                 Self::Damaged(error.to_string())
             }

@@ -1,6 +1,7 @@
 //! The command line: what each command does, and how it ends.
 
 pub mod backup;
+pub mod compact;
 pub mod demo;
 pub mod exit;
 pub mod facts;
@@ -32,6 +33,7 @@ Examples:
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
   carebook verify --data /srv/carebook
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
+  carebook compact --data /srv/carebook
 
 Exit codes:
   0  done
@@ -60,6 +62,8 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Makes a new data directory of a backup, at a position or a time.
     Restore(restore::RestoreArgs),
+    /// Shortens the log of a stopped server: snapshots hold what it held.
+    Compact(compact::CompactArgs),
 }
 
 /// Parses the arguments and does what they say.
@@ -73,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Verify(arguments) => arguments.run(),
         Command::Backup(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
+        Command::Compact(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

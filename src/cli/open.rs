@@ -16,6 +16,7 @@ use crate::journal::replay::{Recovered, Replay};
 pub struct Replaying {
     replay: Option<Replay>,
     recovered: Recovered,
+    what: &'static str,
     bar: ProgressBar,
 }
 
@@ -26,6 +27,7 @@ impl Replaying {
         Self {
             replay: Some(Replay::new()),
             recovered: Recovered::default(),
+            what,
             bar: progress_bar(0, what),
         }
     }
@@ -50,6 +52,8 @@ impl Visitor for Replaying {
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
         self.replay().snapshot(info.covers, info.upto);
+        self.bar.reset();
+        self.bar.set_message("reading the snapshot");
         Ok(())
     }
 
@@ -80,6 +84,11 @@ impl Visitor for Replaying {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
+        if self.bar.message() != self.what {
+            // The time that is left is another's.
+            self.bar.reset();
+            self.bar.set_message(self.what);
+        }
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
@@ -88,13 +97,26 @@ impl Visitor for Replaying {
 /// A bar for `total` bytes on standard error, drawn only on a terminal.
 #[must_use]
 pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
+    let template = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
+    bar(total, what, template)
+}
+
+/// A bar for a number of things on standard error, drawn only on a terminal.
+#[must_use]
+pub fn count_bar(what: &'static str) -> ProgressBar {
+    bar(
+        0,
+        what,
+        "{msg} [{bar:30}] {human_pos}/{human_len}, {eta} left",
+    )
+}
+
+fn bar(total: u64, what: &'static str, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    let style = ProgressStyle::with_template(
-        "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left",
-    );
+    let style = ProgressStyle::with_template(template);
     if let Ok(style) = style {
         bar.set_style(style.progress_chars("=> "));
     }

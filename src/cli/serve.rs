@@ -17,7 +17,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::demo::Demo;
 use super::exit::Failure;
 use super::open::{Opening, log_name, open};
+use super::output::new_directory;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
@@ -42,7 +44,7 @@ Examples:
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
 --internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
 error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
-answered; SIGHUP reads the key set again.
+answered; SIGHUP reads the key set again; SIGUSR1 has a snapshot taken.
 
 Exit codes:
   0  it was told to stop, and all is durable
@@ -103,6 +105,30 @@ pub struct ServeArgs {
     /// Free bytes on the disk below which commands are answered 503; reads go on.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     reserve_bytes: u64,
+    /// Bytes of records after which a snapshot is taken; the size of the last snapshot when that
+    /// is more.
+    #[arg(long, value_name = "BYTES", default_value_t = CheckpointPolicy::default().log_bytes)]
+    snapshot_log_bytes: u64,
+    /// How long after the last snapshot the next one is taken, when anything was committed since.
+    #[arg(long, value_name = "DURATION", default_value = "1h",
+        value_parser = humantime::parse_duration)]
+    snapshot_interval: Duration,
+    /// How long keys of idempotency are kept, such as 30d; without it for ever. They are
+    /// forgotten when a snapshot is taken, so up to a snapshot's interval later.
+    #[arg(long, value_name = "DURATION", value_parser = retention)]
+    idempotency_retention: Option<Duration>,
+    /// Where segments are moved that snapshots cover; without it they are deleted.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+}
+
+/// A duration of a second or more.
+fn retention(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_secs(1) {
+        return Err("a key is kept for a second at least".to_owned());
+    }
+    Ok(duration)
 }
 
 impl ServeArgs {
@@ -140,7 +166,17 @@ impl ServeArgs {
                 "a crash left unacknowledged bytes behind, which were set aside"
             );
         }
+        for bad in &report.bad_snapshots {
+            tracing::warn!(
+                file = bad.file,
+                offset = bad.offset,
+                what = bad.what,
+                "a snapshot is damaged, and an older one or the log was read in its place"
+            );
+        }
         let engine = Arc::new(engine);
+        engine.checkpoint_by(self.checkpoint_policy()?);
+        engine.start_checkpointer().map_err(Failure::from_error)?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
@@ -163,7 +199,8 @@ impl ServeArgs {
                 ..FrontLimits::default()
             },
         };
-        let stop = listen_to_signals(verifier, self.jwks.clone()).map_err(Failure::from_error)?;
+        let stop =
+            listen_to_signals(&engine, verifier, self.jwks.clone()).map_err(Failure::from_error)?;
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
             say(&format!("internal on http://{inside}"));
@@ -179,6 +216,16 @@ impl ServeArgs {
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    fn checkpoint_policy(&self) -> Result<CheckpointPolicy, Failure> {
+        let archive = self.archive.as_deref().map(new_directory).transpose()?;
+        Ok(CheckpointPolicy {
+            log_bytes: self.snapshot_log_bytes,
+            interval: self.snapshot_interval,
+            retention: self.idempotency_retention,
+            archive,
+        })
     }
 
     fn opening(&self) -> Opening {
@@ -310,8 +357,10 @@ fn end_the_process() -> OnFatal {
     })
 }
 
-/// Turns true on SIGTERM or SIGINT; reads the key set again on SIGHUP, and now and then.
+/// Turns true on SIGTERM or SIGINT; reads the key set again on SIGHUP, and now and then; has a
+/// snapshot taken on SIGUSR1.
 fn listen_to_signals(
+    engine: &Arc<Engine>,
     verifier: Arc<TokenVerifier>,
     jwks: Option<PathBuf>,
 ) -> std::io::Result<watch::Receiver<bool>> {
@@ -319,12 +368,14 @@ fn listen_to_signals(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (mut terminate, mut interrupt, mut hang_up) = {
+    let engine = Arc::downgrade(engine);
+    let (mut terminate, mut interrupt, mut hang_up, mut user) = {
         let _inside = runtime.enter();
         (
             signal(SignalKind::terminate())?,
             signal(SignalKind::interrupt())?,
             signal(SignalKind::hangup())?,
+            signal(SignalKind::user_defined1())?,
         )
     };
     std::thread::Builder::new()
@@ -336,6 +387,12 @@ fn listen_to_signals(
                         _ = terminate.recv() => break,
                         _ = interrupt.recv() => break,
                         _ = hang_up.recv() => {}
+                        _ = user.recv() => {
+                            if let Some(engine) = engine.upgrade() {
+                                engine.request_snapshot();
+                            }
+                            continue;
+                        }
                         () = tokio::time::sleep(KEY_SET_INTERVAL) => {}
                     }
                     if let Some(file) = &jwks {

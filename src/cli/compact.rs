@@ -1,0 +1,129 @@
+//! `carebook compact`: shortens the log of a stopped server. What it held is then in two
+//! snapshots, each of which has everything.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::exit::Failure;
+use super::open::{Opening, count_bar, log_name, open};
+use super::output::{new_directory, print_pairs};
+use crate::engine::Limits;
+use crate::engine::checkpointer::CheckpointPolicy;
+
+/// Snapshots that are kept.
+const KEPT: usize = 2;
+
+/// Arguments of `carebook compact`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook compact --data /srv/carebook
+  carebook compact --data /srv/carebook --archive /archive/carebook
+  carebook compact --data /srv/carebook --json | jq .bytesRemoved
+
+The server must be stopped; a running one does the same by itself, as its log grows. Every read,
+and every command sent again, is answered as before. Keys of idempotency are kept: only `serve
+--idempotency-retention` forgets them. A second run finds nothing to do.
+
+Exit codes:
+  0  the log is short: two snapshots hold everything
+  1  failed, for example because a server holds the directory, or the disk is full
+  2  the arguments are wrong
+  3  the log is damaged: file, offset and position are named")]
+pub struct CompactArgs {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Moves segments there that the log no longer needs, instead of deleting them.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl CompactArgs {
+    /// Compacts.
+    ///
+    /// # Errors
+    /// When the log is damaged, held, not there, or cannot be written.
+    pub fn run(self) -> Result<(), Failure> {
+        let opening = Opening {
+            lanes: 1,
+            limits: Limits::default(),
+            reserve_bytes: 0,
+            create: false,
+        };
+        let (engine, report) = open(&self.data, opening, Box::new(|_| {}))?;
+        let archive = self.archive.as_deref().map(new_directory).transpose()?;
+        engine.checkpoint_by(CheckpointPolicy {
+            archive,
+            ..CheckpointPolicy::default()
+        });
+        let of_log = |error: wal::Error| Failure::of_log(&error);
+        let mut taken = 0_u64;
+        let last = engine.durable();
+        while {
+            let snapshots = engine.snapshots();
+            let whole = snapshots.iter().filter(|held| held.covers == last);
+            last > 0 && whole.count() < KEPT
+        } {
+            let bar = count_bar("writing a snapshot");
+            let done = engine.snapshot_now(&mut |done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            });
+            bar.finish_and_clear();
+            done.map_err(of_log)?;
+            taken += 1;
+        }
+        // A run before this one may have been interrupted just here.
+        let compacted = engine.compact_log().map_err(of_log)?;
+        let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
+        engine.shut_down().map_err(of_log)?;
+        if self.json {
+            let snapshots: Vec<_> = snapshots
+                .iter()
+                .map(|held| {
+                    json!({"number": held.number, "covers": held.covers, "bytes": held.bytes})
+                })
+                .collect();
+            let done = json!({
+                "logId": log_name(&report),
+                "firstPosition": compacted.first_position,
+                "lastPosition": last,
+                "snapshotsTaken": taken,
+                "snapshots": snapshots,
+                "segmentsRemoved": figures.compacted_segments,
+                "bytesRemoved": figures.compacted_bytes,
+                "archive": self.archive,
+            });
+            println!("{done:#}");
+            return Ok(());
+        }
+        let removed = match &self.archive {
+            Some(archive) => format!("segments moved to {}", archive.display()),
+            None => "segments removed".to_owned(),
+        };
+        let mut rows = vec![
+            ("log".to_owned(), log_name(&report)),
+            ("last position".to_owned(), last.to_string()),
+            ("snapshots taken".to_owned(), taken.to_string()),
+        ];
+        for held in &snapshots {
+            rows.push((
+                format!("snapshot {}, up to position {}", held.number, held.covers),
+                format!("{} bytes", held.bytes),
+            ));
+        }
+        rows.push((removed, figures.compacted_segments.to_string()));
+        rows.push((
+            "their bytes".to_owned(),
+            figures.compacted_bytes.to_string(),
+        ));
+        print_pairs(rows);
+        Ok(())
+    }
+}
