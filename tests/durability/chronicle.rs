@@ -469,7 +469,12 @@ impl<'a> Checking<'a> {
         if let Some(digest) = record.key_digest() {
             let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
             let commands = self.asked.remove(&digest).unwrap_or_default();
-            let same = |asked: &&Asked<'_>| Some(asked.command.fingerprint()) == fingerprint;
+            // Whoever was refused was told that nothing was done.
+            let same = |asked: &&Asked<'_>| {
+                let answer = asked.told.answer.as_ref();
+                Some(asked.command.fingerprint()) == fingerprint
+                    && answer.is_none_or(|answer| answer.status < 300)
+            };
             match commands.iter().find(same) {
                 None => self
                     .complaints

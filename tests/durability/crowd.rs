@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -56,8 +56,6 @@ pub struct Crowd {
     pub unknown_committed: u64,
     pub unknown_absent: u64,
     complaints: Mutex<Vec<String>>,
-    /// When the last answer to a new commit came, in microseconds since 1970.
-    last_commit: AtomicU64,
 }
 
 fn wall() -> Duration {
@@ -85,7 +83,6 @@ impl Crowd {
             unknown_committed: 0,
             unknown_absent: 0,
             complaints: Mutex::default(),
-            last_commit: AtomicU64::new(0),
         }
     }
 
@@ -113,9 +110,15 @@ impl Crowd {
         self.told.lock().unwrap().len()
     }
 
-    /// When the last answer to a new commit came, in seconds since 1970.
-    pub fn last_commit_acknowledged(&self) -> f64 {
-        Duration::from_micros(self.last_commit.load(Ordering::SeqCst)).as_secs_f64()
+    /// An answer that came after this moment, in milliseconds since 1970, and rests on a higher
+    /// position than all before it.
+    pub fn news_after(&self, wall: i64) -> Option<Told> {
+        let told = self.told.lock().unwrap();
+        let position = |told: &Told| told.answer.as_ref().and_then(Answer::position);
+        let before = told.iter().filter(|told| told.ended.wall <= wall);
+        let highest = before.filter_map(position).max();
+        let mut after = told.iter().filter(|told| told.ended.wall > wall);
+        after.find(|told| position(told) > highest).cloned()
     }
 
     /// How often each operation was answered with each status.
@@ -167,12 +170,6 @@ impl Crowd {
                 503 if self.troubled.load(Ordering::SeqCst) => {
                     if answer.json()["code"] == "outcome_unknown" {
                         kept = None;
-                    }
-                }
-                200..=299 if command.op <= FACTS => {
-                    if answer.header("idempotent-replayed").is_none() {
-                        let now = u64::try_from(wall().as_micros()).unwrap();
-                        self.last_commit.fetch_max(now, Ordering::SeqCst);
                     }
                 }
                 200..=299 | 400..=409 | 422 => {}
