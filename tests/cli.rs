@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["serve"],
     &["token"],
@@ -21,7 +21,14 @@ const COMMANDS: [&[&str]; 10] = [
     &["facts", "template"],
     &["verify"],
     &["backup"],
+    &["recover"],
+    &["compact"],
     &["restore"],
+    &["inspect"],
+    &["inspect", "records"],
+    &["inspect", "resource"],
+    &["inspect", "keys"],
+    &["inspect", "counts"],
 ];
 
 #[test]
@@ -110,6 +117,13 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         ],
         &["verify"],
         &["verify", "--data"],
+        &["inspect"],
+        &["inspect", "records"],
+        &["inspect", "records", "--data", "d", "--operation", "fly"],
+        &["inspect", "records", "--data", "d", "--since", "yesterday"],
+        &["inspect", "records", "--data", "d", "--resource", "branch"],
+        &["inspect", "resource", "dragon", "1", "--data", "d"],
+        &["inspect", "resource", "branch", "--data", "d"],
     ] {
         let output = carebook()
             .args(arguments)

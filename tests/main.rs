@@ -11,6 +11,7 @@ mod docs;
 mod durability;
 mod floors;
 mod http;
+mod inspect;
 mod listeners;
 mod model;
 mod operations;

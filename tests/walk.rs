@@ -14,7 +14,7 @@ const MARK: &str = "== step ";
 const END: &str = "# That was all of it.";
 
 /// What a demonstration in the world prints after the line with its address.
-fn demonstration(world: &World) -> (Server, String) {
+pub(crate) fn demonstration(world: &World) -> (Server, String) {
     let mut command = carebook();
     command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]);
     command.arg(world.data());
@@ -32,16 +32,16 @@ fn demonstration(world: &World) -> (Server, String) {
 }
 
 /// A step as it was taken.
-struct Taken {
-    title: String,
+pub(crate) struct Taken {
+    pub(crate) title: String,
     /// Its lines as printed.
     lines: String,
-    status: u16,
+    pub(crate) status: u16,
     body: Value,
 }
 
 /// Takes the walk in one shell: the exports, then step by step.
-fn take(printed: &str) -> Vec<Taken> {
+pub(crate) fn take(printed: &str) -> Vec<Taken> {
     let mut script = String::new();
     let mut titles = Vec::new();
     let mut lines: Vec<String> = Vec::new();

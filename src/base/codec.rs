@@ -128,13 +128,17 @@ fn whole<T>(
     }
 }
 
-/// Bytes that are written as they are, not one by one.
+/// Bytes that are written as they are, not one by one; for people and tools, as hexadecimal digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob<B = Vec<u8>>(pub B);
 
 impl<B: AsRef<[u8]>> Serialize for Blob<B> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.0.as_ref())
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&super::digest::hex(self.0.as_ref()))
+        } else {
+            serializer.serialize_bytes(self.0.as_ref())
+        }
     }
 }
 

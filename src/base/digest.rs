@@ -1,11 +1,23 @@
 //! Digests: short names for long things, and fingerprints of a command's facts.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// 128 bits of BLAKE3 over a few labelled parts: the key of the in-memory indexes. Two different
 /// things with one digest would take 2^64 tries to find.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// For people and tools it is written as hexadecimal digits, in records as its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 pub struct Digest(pub [u8; 16]);
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&hex(&self.0))
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
 
 impl Digest {
     /// The digest of `parts`, each with its length before it, under a label that keeps kinds of
@@ -72,9 +84,19 @@ impl std::hash::Hasher for DigestHasher {
 /// Builds [`DigestHasher`]s.
 pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
 
-/// SHA-256 over the canonical form of a command's facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// SHA-256 over the canonical form of a command's facts. Written as a [`Digest`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.serialize_str(&self.to_hex())
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
 
 impl Fingerprint {
     /// Where there is no command to tell from another: a fact that comes in has no key.
@@ -120,6 +142,23 @@ mod tests {
         assert_eq!(
             Digest::of(1, &["x".repeat(900)]),
             Digest::of(1, &["x".repeat(900)])
+        );
+    }
+
+    #[test]
+    fn bytes_are_digits_in_json_and_bytes_in_records() {
+        use crate::base::codec::{decode, encode};
+        let (digest, fingerprint) = (Digest([0xab; 16]), Fingerprint([0x0c; 32]));
+        let json = serde_json::to_string(&(digest, fingerprint)).unwrap();
+        assert_eq!(
+            json,
+            format!("[\"{}\",\"{}\"]", "ab".repeat(16), "0c".repeat(32))
+        );
+        let bytes = encode(&(digest, fingerprint));
+        assert_eq!(bytes, [vec![0xab; 16], vec![0x0c; 32]].concat());
+        assert_eq!(
+            decode::<(Digest, Fingerprint)>(&bytes).unwrap(),
+            (digest, fingerprint)
         );
     }
 

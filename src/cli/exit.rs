@@ -14,6 +14,8 @@ pub enum Failure {
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
+    /// Whoever read the output wants no more of it: 0.
+    NobodyReads,
     /// The log cannot be checked beside the server that holds it: 4.
     Busy(String),
 }
@@ -29,6 +31,15 @@ impl Failure {
     #[must_use]
     pub fn from_error(error: impl std::error::Error) -> Self {
         Self::Other(error.to_string())
+    }
+
+    /// A failure to print. A reader that has seen enough, such as `head`, is none.
+    #[must_use]
+    pub fn of_output(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            _ => Self::Other(format!("the output cannot be written: {error}")),
+        }
     }
 
     /// A failure of the log.
@@ -54,6 +65,7 @@ impl Failure {
             Self::Other(sentence) | Self::Held(sentence) => (1, sentence),
             Self::Damaged(sentence) => (3, sentence),
             Self::Busy(sentence) => (4, sentence),
+            Self::NobodyReads => return ExitCode::SUCCESS,
         };
         eprintln!("carebook: {sentence}");
         ExitCode::from(code)

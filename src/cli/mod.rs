@@ -5,8 +5,10 @@ pub mod compact;
 pub mod demo;
 pub mod exit;
 pub mod facts;
+pub mod inspect;
 pub mod open;
 pub mod output;
+pub mod recover;
 pub mod restore;
 pub mod serve;
 pub mod signing;
@@ -32,6 +34,7 @@ Examples:
       --issuer https://id.example.com --audience carebook
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
   carebook verify --data /srv/carebook
+  carebook inspect records --data /srv/carebook --follow
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
   carebook compact --data /srv/carebook
 
@@ -58,8 +61,12 @@ enum Command {
     Facts(facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and says what it found.
     Verify(verify::VerifyArgs),
+    /// Looks into a data directory, also that of a running server: commits, histories, keys, counts.
+    Inspect(inspect::InspectArgs),
     /// Copies the data directory of a running or a stopped server, and checks the copy.
     Backup(backup::BackupArgs),
+    /// Says what of a damaged data directory can be had, at what cost; gives up the rest when told.
+    Recover(recover::RecoverArgs),
     /// Makes a new data directory of a backup, at a position or a time.
     Restore(restore::RestoreArgs),
     /// Shortens the log of a stopped server: snapshots hold what it held.
@@ -75,7 +82,9 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from_error),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
+        Command::Inspect(arguments) => arguments.run(),
         Command::Backup(arguments) => arguments.run(),
+        Command::Recover(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
     };

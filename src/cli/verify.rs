@@ -4,13 +4,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use super::exit::Failure;
 use super::open::{Replaying, log_name};
-use super::output::existing;
-use crate::catalogue::{self, OPERATIONS};
+use super::output::{existing, kind_name, operation_name, print_pairs};
 
 /// Arguments of `carebook verify`.
 #[derive(Args)]
@@ -104,11 +102,8 @@ impl VerifyArgs {
             println!("{found:#}");
             return Ok(());
         }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        let mut row = |name: String, value: String| {
-            table.add_row([name, value]);
-        };
+        let mut rows = Vec::new();
+        let mut row = |name: String, value: String| rows.push((name, value));
         row("log".to_owned(), log_name(&report));
         row("starts".to_owned(), report.epoch.to_string());
         row("segments".to_owned(), report.segments.to_string());
@@ -138,10 +133,7 @@ impl VerifyArgs {
         for (tag, count) in &kinds {
             row(format!("resources: {}", kind_name(*tag)), count.to_string());
         }
-        if let Some(column) = table.column_mut(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        println!("{table}");
+        print_pairs(rows);
         for torn in &report.torn {
             println!(
                 "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
@@ -151,13 +143,4 @@ impl VerifyArgs {
         println!("every byte is as it was written");
         Ok(())
     }
-}
-
-fn operation_name(tag: u16) -> &'static str {
-    let row = OPERATIONS.iter().find(|row| row.tag == tag);
-    row.map_or("reference_facts", |row| row.name)
-}
-
-fn kind_name(tag: u16) -> &'static str {
-    catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)
 }

@@ -10,6 +10,7 @@ pub mod mother;
 pub mod operation;
 pub mod payment;
 pub mod payout;
+pub mod personal;
 pub mod read;
 pub mod reference;
 pub mod rejection;

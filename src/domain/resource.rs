@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::base::{codec, digest::Digest, revision::Revision, time::Instant};
 
@@ -307,6 +308,29 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError>;
+    /// A state as JSON, for people and tools: members by the names that the code has for them,
+    /// bytes as hexadecimal digits. Its form is no contract.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError>;
+    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one member is the event's
+    /// name.
+    ///
+    /// # Errors
+    /// When the bytes are no such event.
+    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError>;
+    /// The parts of a state's identifier.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError>;
+}
+
+/// The value that `bytes` hold, as JSON.
+fn json_of<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<Value, codec::DecodeError> {
+    let value: T = codec::decode(bytes)?;
+    serde_json::to_value(value).map_err(|error| codec::DecodeError::Malformed(error.to_string()))
 }
 
 /// Erases the type of the resource `R`.
@@ -357,6 +381,18 @@ impl<R: Resource> AnyResource for Registered<R> {
 
     fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
         codec::decode::<R>(state).map(|state| state.revision())
+    }
+
+    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError> {
+        json_of::<R>(state)
+    }
+
+    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError> {
+        json_of::<R::Event>(event)
+    }
+
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError> {
+        codec::decode::<R>(state).map(|state| state.id())
     }
 }
 

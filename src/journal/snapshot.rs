@@ -159,6 +159,7 @@ mod tests {
             ..Tally::default()
         };
         tally.marks.note(5, at());
+        tally.marks.note(9, at());
         let summary = Summary {
             forgotten: 41,
             tally,
@@ -178,7 +179,7 @@ mod tests {
     }
 
     const SUMMARY: &str = "01 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
-        fbd007 01 05 fd00d4a7f143030000";
+        fbd007 01 05 fd00d4a7f143030000 01 09 fd00d4a7f143030000";
     const STATE: &str = "64 abababababababababababababababab fb2c01 05 7374617465";
 
     #[test]

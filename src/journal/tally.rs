@@ -53,40 +53,59 @@ impl Tally {
 }
 
 /// Some positions, each with a time before which everything up to it was committed. They are
-/// thinned as they grow many, so an age is found a little too late, never too early.
+/// thinned as they grow many, so an age is found a little too late, never too early: by the stride
+/// at most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    /// Milliseconds between two marks, at least.
+    /// Milliseconds that one mark stands for.
     stride: i64,
     /// Both rise.
     marks: Vec<(u64, Instant)>,
+    /// The last position noted: a mark when the next one is far enough behind it.
+    last: Option<(u64, Instant)>,
 }
 
 impl Default for Marks {
     fn default() -> Self {
-        Self {
-            stride: FIRST_STRIDE,
-            marks: Vec::new(),
-        }
+        Self::with(FIRST_STRIDE)
     }
 }
 
 impl Marks {
-    /// Everything up to `position` was committed at `at` or before. Positions and times rise.
-    pub fn note(&mut self, position: u64, at: Instant) {
-        if let Some((last_position, last_at)) = self.marks.last()
-            && (position <= *last_position || at.millis() < last_at.millis() + self.stride)
-        {
-            return;
+    fn with(stride: i64) -> Self {
+        Self {
+            stride,
+            marks: Vec::new(),
+            last: None,
         }
-        self.marks.push((position, at));
-        if self.marks.len() > MARKS_MAX {
-            self.stride *= 2;
-            let mut number = 0;
-            self.marks.retain(|_| {
-                number += 1;
-                number % 2 == 1
-            });
+    }
+
+    /// Everything up to `position` was committed at `at` or before. Times rise with positions.
+    pub fn note(&mut self, position: u64, at: Instant) {
+        if let Some(last) = self.last {
+            if position <= last.0 {
+                return;
+            }
+            // The end of a stride is marked, so that a long silence after it hides nothing.
+            let before = self.marks.last();
+            let begun = before.map_or(i64::MIN, |(_, at)| at.millis());
+            if at.millis() >= begun.saturating_add(self.stride) {
+                self.marks.push(last);
+                self.thin();
+            }
+        }
+        self.last = Some((position, at));
+    }
+
+    fn thin(&mut self) {
+        while self.marks.len() > MARKS_MAX {
+            let mut thinned = Self::with(self.stride * 2);
+            for (position, at) in self.marks.drain(..) {
+                thinned.note(position, at);
+            }
+            thinned.marks.extend(thinned.last);
+            self.stride = thinned.stride;
+            self.marks = thinned.marks;
         }
     }
 
@@ -94,6 +113,11 @@ impl Marks {
     /// when none is.
     #[must_use]
     pub fn through(&self, at: Instant) -> u64 {
+        if let Some((position, last)) = self.last
+            && last <= at
+        {
+            return position;
+        }
         let behind = self.marks.partition_point(|(_, marked)| *marked <= at);
         behind.checked_sub(1).map_or(0, |index| self.marks[index].0)
     }
@@ -130,6 +154,12 @@ mod tests {
             let late = u64::try_from(marks.stride).unwrap() / 100;
             assert!(through + late >= exact, "{through} at {seconds} s");
         }
+        // What was noted before a long silence is no younger for it.
+        marks.note(100_001, at(10_001));
+        marks.note(100_002, at(10_001));
+        marks.note(100_003, at(90_000));
+        assert_eq!(marks.through(at(89_999)), 100_002);
+        assert_eq!(marks.through(at(90_000)), 100_003);
         marks.let_go(50_000);
         assert_eq!(marks.through(at(4_000)), 0);
         assert!(marks.through(at(9_000)) > 80_000);

@@ -39,7 +39,7 @@ pub fn small() -> Options {
 }
 
 /// Starts an engine of one lane; the flag turns true when its log fails.
-fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
+pub fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(disk.storage(), small(), &mut replaying)?;
     let failed = Arc::new(AtomicBool::new(false));
@@ -61,7 +61,7 @@ fn call(engine: &Engine, body: &Value) -> Call {
     call_of(engine, "request_deposit", headquarters, None, body)
 }
 
-fn call_of(
+pub(super) fn call_of(
     engine: &Engine,
     operation: &str,
     actor: Actor,
@@ -86,7 +86,7 @@ fn call_of(
     }
 }
 
-async fn carry_out(engine: &Engine, body: &Value) -> Reply {
+pub(super) async fn carry_out(engine: &Engine, body: &Value) -> Reply {
     let permit = engine.admit().unwrap();
     engine.execute(call(engine, body), permit).await
 }

@@ -428,19 +428,32 @@ impl Town {
 
     /// One client's work until the connection breaks; what it sent is in its memory.
     pub fn work(&self, server: &str, memory: &mut Memory, round: u64) {
-        self.work_as(server, memory, round, true);
+        self.work_as(server, memory, round, true, &|| false);
     }
 
     /// As [`Town::work`], but nobody hangs up.
     pub fn work_patiently(&self, server: &str, memory: &mut Memory, round: u64) {
-        self.work_as(server, memory, round, false);
+        self.work_as(server, memory, round, false, &|| false);
     }
 
-    fn work_as(&self, server: &str, memory: &mut Memory, round: u64, hang_up: bool) {
+    /// As [`Town::work_patiently`], until told to stop.
+    pub fn work_until(&self, server: &str, memory: &mut Memory, round: u64, stop: &AtomicBool) {
+        let is_over = || stop.load(Ordering::SeqCst);
+        self.work_as(server, memory, round, false, &is_over);
+    }
+
+    fn work_as(
+        &self,
+        server: &str,
+        memory: &mut Memory,
+        round: u64,
+        hang_up: bool,
+        is_over: &dyn Fn() -> bool,
+    ) {
         let Ok(mut client) = Client::try_connect(server) else {
             return;
         };
-        loop {
+        while !is_over() {
             if memory.random.random_ratio(1, 8) && self.look_around(&mut client, memory).is_err() {
                 return;
             }

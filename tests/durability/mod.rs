@@ -6,6 +6,7 @@
 //! ```text
 //! KILL_ROUNDS=100 cargo test --release --test main durability::kill -- --nocapture
 //! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
+//! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
 //! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
 //! ```
 //!
@@ -23,6 +24,7 @@ mod io_errors;
 mod kill;
 mod kill_all;
 mod load;
+mod snapshots;
 mod start;
 mod stop;
 mod sync_failure;

@@ -1,6 +1,6 @@
 //! The operations, one file each, in the groups of the domain; each with its read.
 
-mod branch;
+pub mod branch;
 mod family;
 mod mother;
 mod payment;

@@ -1,3 +1,4 @@
 //! What operators do with a data directory: back it up, restore it, recover it.
 
 mod backup;
+mod recover;

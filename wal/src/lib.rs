@@ -40,7 +40,8 @@
 //! The tour: [`storage`] is all that touches files; `format`, `frame` and
 //! `manifest` say what the bytes are; `survey` reads a log and says what it
 //! found, `recovery` decides what that means and carries it out; `segment`
-//! makes segments, `writer` fills them, `reader` finds one record again;
+//! makes segments, `writer` fills them, `reader` finds one record again, and
+//! [`live`] reads a log beside the process that writes it;
 //! `log` puts these together for one thread, `appender` for many.
 
 mod appender;
@@ -48,6 +49,7 @@ mod backup;
 mod error;
 mod format;
 mod frame;
+pub mod live;
 mod lock;
 mod log;
 mod manifest;

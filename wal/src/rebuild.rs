@@ -42,7 +42,8 @@ pub(crate) struct Builder {
     log: LogId,
     numbers: Numbers,
     manifest: Manifest,
-    snapshot: Option<SnapshotWriter>,
+    /// The snapshot that is being shown, and its last position.
+    snapshot: Option<(SnapshotWriter, u64)>,
     /// The last position that is taken over.
     upto: u64,
     records: Batched,
@@ -94,13 +95,14 @@ impl Builder {
     }
 
     /// The position after the last record that was taken over.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
+    pub(crate) fn next(&mut self) -> Result<u64, Error> {
+        self.end_snapshot()?;
+        Ok(self.next)
     }
 
     /// Ends the snapshot that was shown as a whole: the log goes on after it.
-    pub(crate) fn end_snapshot(&mut self, upto: u64) -> Result<(), Error> {
-        let Some(writer) = self.snapshot.take() else {
+    fn end_snapshot(&mut self) -> Result<(), Error> {
+        let Some((writer, upto)) = self.snapshot.take() else {
             return Ok(());
         };
         let mut finished = writer.finish(upto)?;
@@ -114,6 +116,7 @@ impl Builder {
 
     /// Syncs everything and puts the manifest in place.
     pub(crate) fn finish(mut self) -> Result<Manifest, Error> {
+        self.end_snapshot()?;
         self.flush()?;
         self.close()?;
         let storage = self.storage.as_ref();
@@ -208,6 +211,7 @@ impl Builder {
 
 impl Visitor for Builder {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.end_snapshot()?;
         if record.position > self.upto || record.position < self.next {
             return Ok(());
         }
@@ -229,17 +233,17 @@ impl Visitor for Builder {
         let storage = Arc::clone(&self.storage);
         let number = self.numbers.snapshot;
         let writer = SnapshotWriter::begin(storage, self.log, number, info.covers, 0)?;
-        self.snapshot = Some(writer);
+        self.snapshot = Some((writer, info.upto));
         Ok(())
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        let writer = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
+        let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
         Ok(writer.keep(record.position, record.payload)?)
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
-        let writer = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
+        let (writer, _) = self.snapshot.as_mut().ok_or("no snapshot has begun")?;
         Ok(writer.entry(entry)?)
     }
 

@@ -76,7 +76,6 @@ pub fn restore(
         let name = format::snapshot_name(listed.number);
         match snapshot::show(source, &name, &manifest.log, listed, &mut builder)? {
             Shown::Whole(_) => {
-                builder.end_snapshot(listed.upto)?;
                 covered = listed.covers;
                 break;
             }

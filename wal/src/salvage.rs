@@ -171,6 +171,59 @@ impl Salvage {
         self.highest
     }
 
+    /// Shows what a way out keeps: its snapshot, and every record after it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`], and [`Error::Visitor`] with what the visitor gives.
+    pub fn show(&self, way: WayOut, visitor: &mut dyn Visitor) -> Result<(), Error> {
+        let Some((_, path)) = self.ways.iter().find(|(known, _)| *known == way) else {
+            return Ok(());
+        };
+        self.show_path(way, path, way.keep_to, visitor)?;
+        visitor.end().map_err(|source| Error::Visitor {
+            position: way.keep_to,
+            source,
+        })
+    }
+
+    /// Shows a way out up to a position.
+    fn show_path(
+        &self,
+        way: WayOut,
+        path: &[usize],
+        upto: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<(), Error> {
+        let mut next = 1;
+        if let Some(info) = way.snapshot {
+            next = info.covers + 1;
+            let mut listed = self.snapshots.iter();
+            let listed = listed.find(|listed| SnapshotInfo::from(*listed) == info);
+            if let Some(listed) = listed {
+                let (storage, name) = (self.storage.as_ref(), format::snapshot_name(listed.number));
+                let shown = snapshot::show(storage, &name, &self.log, listed, visitor)?;
+                if let Shown::Bad { offset, what } = shown {
+                    return Err(Error::Damaged {
+                        file: storage.describe(&name),
+                        offset,
+                        position: None,
+                        what,
+                    });
+                }
+            }
+        }
+        for run in path {
+            self.read_run(&self.runs[*run], &mut |record| {
+                if record.position < next || record.position > upto {
+                    return Ok(());
+                }
+                next = record.position + 1;
+                visitor.record(record)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Shows each record after a position that can still be read, in order: what
     /// giving up after it would cost.
     ///
@@ -223,29 +276,11 @@ impl Salvage {
         };
         let before = self.files()?;
         let mut builder = Builder::new(Arc::clone(&storage), self.numbers, position)?;
-        if let Some(info) = way.snapshot {
-            let listed = self.snapshots.iter();
-            for listed in listed.filter(|listed| SnapshotInfo::from(*listed) == info) {
-                let name = format::snapshot_name(listed.number);
-                match snapshot::show(storage.as_ref(), &name, &self.log, listed, &mut builder)? {
-                    Shown::Whole(_) => builder.end_snapshot(listed.upto)?,
-                    Shown::Bad { offset, what } => {
-                        return Err(Error::Damaged {
-                            file: storage.describe(&name),
-                            offset,
-                            position: None,
-                            what,
-                        });
-                    }
-                }
-            }
-        }
-        for run in path {
-            self.read_run(&self.runs[*run], &mut |record| builder.record(record))?;
-        }
-        if builder.next() != position + 1 {
+        self.show_path(*way, path, position, &mut builder)?;
+        let next = builder.next()?;
+        if next != position + 1 {
             return Err(Error::Stopped {
-                reason: format!("what was read a moment ago ends at {}", builder.next() - 1).into(),
+                reason: format!("what was read a moment ago ends at {}", next - 1).into(),
             });
         }
         // The new log's files are there, and no manifest lists them. The one that

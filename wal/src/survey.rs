@@ -306,14 +306,14 @@ enum Found {
 }
 
 /// What is at one offset.
-enum Step {
+pub(crate) enum Step {
     /// A sound frame that follows the one before.
     Frame(FrameHeader),
     End(End),
 }
 
 /// Why there is no further frame.
-enum End {
+pub(crate) enum End {
     Blank,
     Unfinished(&'static str),
     Impossible(&'static str),
@@ -560,72 +560,14 @@ impl<'a> Walk<'a> {
         offset: u64,
         limit: u64,
     ) -> io::Result<Step> {
-        let room = limit - offset;
-        if room < to_u64(HEADER) {
-            let blank = is_zero(window.get(offset, to_usize(room))?);
-            return Ok(if blank {
-                Step::End(End::Blank)
-            } else {
-                Step::End(End::Unfinished("the frame is cut off"))
-            });
-        }
-        let header = match FrameHeader::parse(window.get(offset, HEADER)?, self.seed) {
-            frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
-            frame::HeaderFound::Unsound => {
-                return Ok(Step::End(End::Unfinished(
-                    "the frame's header is unfinished or altered",
-                )));
-            }
-            frame::HeaderFound::Sound(header) => header,
+        let expected = Expected {
+            segment,
+            limit,
+            seed: self.seed,
+            next: self.next,
+            chain: &self.chain,
         };
-        let starts = offset == FIRST_FRAME;
-        if header.segment != segment.number || header.epoch != segment.epoch {
-            return Ok(Step::End(End::Impossible(
-                "the frame belongs to another segment",
-            )));
-        }
-        if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
-            || (header.kind == KIND_START) != starts
-            || (header.kind == KIND_DATA) != (header.records > 0)
-            || header.durable >= header.first
-        {
-            return Ok(Step::End(End::Impossible(
-                "the frame's header contradicts itself",
-            )));
-        }
-        if header.bytes() > room {
-            return Ok(Step::End(End::Unfinished("the frame is cut off")));
-        }
-        let bytes = window.get(offset, to_usize(header.bytes()))?;
-        if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, self.seed) {
-            return Ok(Step::End(End::Unfinished(
-                "the frame's payload is unfinished or altered",
-            )));
-        }
-        if starts && header.first > self.next {
-            self.mark = self.mark.max(header.durable);
-            return Ok(Step::End(End::Unfinished(
-                "the records before this segment are missing",
-            )));
-        }
-        if header.first != self.next || !header.follows(bytes, &self.chain) {
-            return Ok(Step::End(End::Impossible(
-                "the frame does not follow the one before it: something was altered, removed or moved",
-            )));
-        }
-        let made = match header.kind {
-            KIND_START => {
-                bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == self.chain
-            }
-            KIND_SEAL => header.payload == 0,
-            _ => header.records(bytes).is_some(),
-        };
-        if !made {
-            return Ok(Step::End(End::Impossible(
-                "the frame's payload is not what its kind demands",
-            )));
-        }
-        Ok(Step::Frame(header))
+        step(window, offset, &expected, &mut self.mark)
     }
 
     /// Hands the records of a sound frame to the visitor.
@@ -799,9 +741,97 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// What the next frame has to follow.
+pub(crate) struct Expected<'a> {
+    pub(crate) segment: &'a Segment,
+    /// Where the segment's frames end at the latest.
+    pub(crate) limit: u64,
+    pub(crate) seed: u32,
+    /// The position of the next record.
+    pub(crate) next: u64,
+    /// The digest after the last frame.
+    pub(crate) chain: &'a Chain,
+}
+
+/// Looks at the place where the next frame may be. A mark that speaks of records
+/// which are missing is noted in `mark`.
+pub(crate) fn step(
+    window: &mut Window<'_>,
+    offset: u64,
+    expected: &Expected<'_>,
+    mark: &mut u64,
+) -> io::Result<Step> {
+    let room = expected.limit - offset;
+    if room < to_u64(HEADER) {
+        let blank = is_zero(window.get(offset, to_usize(room))?);
+        return Ok(if blank {
+            Step::End(End::Blank)
+        } else {
+            Step::End(End::Unfinished("the frame is cut off"))
+        });
+    }
+    let header = match FrameHeader::parse(window.get(offset, HEADER)?, expected.seed) {
+        frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
+        frame::HeaderFound::Unsound => {
+            return Ok(Step::End(End::Unfinished(
+                "the frame's header is unfinished or altered",
+            )));
+        }
+        frame::HeaderFound::Sound(header) => header,
+    };
+    let starts = offset == FIRST_FRAME;
+    if header.segment != expected.segment.number || header.epoch != expected.segment.epoch {
+        return Ok(Step::End(End::Impossible(
+            "the frame belongs to another segment",
+        )));
+    }
+    if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
+        || (header.kind == KIND_START) != starts
+        || (header.kind == KIND_DATA) != (header.records > 0)
+        || header.durable >= header.first
+    {
+        return Ok(Step::End(End::Impossible(
+            "the frame's header contradicts itself",
+        )));
+    }
+    if header.bytes() > room {
+        return Ok(Step::End(End::Unfinished("the frame is cut off")));
+    }
+    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, expected.seed) {
+        return Ok(Step::End(End::Unfinished(
+            "the frame's payload is unfinished or altered",
+        )));
+    }
+    if starts && header.first > expected.next {
+        *mark = (*mark).max(header.durable);
+        return Ok(Step::End(End::Unfinished(
+            "the records before this segment are missing",
+        )));
+    }
+    if header.first != expected.next || !header.follows(bytes, expected.chain) {
+        return Ok(Step::End(End::Impossible(
+            "the frame does not follow the one before it: something was altered, removed or moved",
+        )));
+    }
+    let made = match header.kind {
+        KIND_START => {
+            bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == *expected.chain
+        }
+        KIND_SEAL => header.payload == 0,
+        _ => header.records(bytes).is_some(),
+    };
+    if !made {
+        return Ok(Step::End(End::Impossible(
+            "the frame's payload is not what its kind demands",
+        )));
+    }
+    Ok(Step::Frame(header))
+}
+
 /// What is wrong with a segment's header: nothing, an offset and a sentence, or
 /// a version that is too new.
-fn header_fault(
+pub(crate) fn header_fault(
     block: &[u8],
     segment: &Segment,
     log: format::LogId,
@@ -829,7 +859,11 @@ fn header_fault(
 }
 
 /// The range from the first to behind the last byte that is not zero.
-fn nonzero(window: &mut Window<'_>, from: u64, to: u64) -> io::Result<Option<(u64, u64)>> {
+pub(crate) fn nonzero(
+    window: &mut Window<'_>,
+    from: u64,
+    to: u64,
+) -> io::Result<Option<(u64, u64)>> {
     let (mut at, mut range) = (from, None);
     while at < to {
         let piece = window.get(at, WINDOW.min(to_usize(to - at)))?;

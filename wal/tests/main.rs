@@ -9,6 +9,7 @@ mod appending;
 mod corruption;
 mod crash;
 mod disk_full;
+mod live;
 mod lock;
 mod model;
 mod old_formats;

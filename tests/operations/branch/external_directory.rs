@@ -166,7 +166,7 @@ fn administrator(world: &World) -> String {
     })
 }
 
-pub(super) fn creation() -> Value {
+pub fn creation() -> Value {
     json!({
         "commandId": "command-1",
         "branchCode": "SEOUL-1",

@@ -3,6 +3,6 @@
 mod accept_invitation;
 mod create;
 mod durable_first;
-mod external_directory;
+pub mod external_directory;
 mod snapshot_settlement_account;
 mod update_profile;

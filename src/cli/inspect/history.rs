@@ -1,0 +1,147 @@
+//! What there was before the records that are read: states made anew from the log, and what a
+//! snapshot has of those that a compaction removed.
+
+use std::collections::HashMap;
+
+use wal::live::LiveReader;
+use wal::{BoxError, SnapshotInfo, Visitor};
+
+use super::known;
+use crate::base::digest::Digest;
+use crate::base::time::Instant;
+use crate::cli::exit::Failure;
+use crate::domain::resource::AnyResource;
+use crate::journal::record::{Record, RecordChange};
+use crate::journal::snapshot::{StateEntry, Summary};
+
+/// A resource as the last commit that was read has left it.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) resource: &'static dyn AnyResource,
+    /// The position of that commit.
+    pub(super) position: u64,
+    pub(super) state: Vec<u8>,
+}
+
+/// The resources read so far.
+#[derive(Default)]
+pub(super) struct States {
+    pub(super) all: HashMap<Digest, Standing>,
+}
+
+impl States {
+    /// Puts a resource as a snapshot has it.
+    ///
+    /// # Errors
+    /// When its kind is not known here.
+    pub(super) fn put(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        let standing = Standing {
+            resource: known(entry.kind)?,
+            position: entry.position,
+            state: entry.state.0.to_vec(),
+        };
+        self.all.insert(entry.key, standing);
+        Ok(())
+    }
+
+    /// Applies the change at `position`; gives the state's bytes before it.
+    ///
+    /// # Errors
+    /// When the change cannot follow on what is there.
+    pub(super) fn apply(
+        &mut self,
+        position: u64,
+        at: Instant,
+        change: &RecordChange<'_>,
+    ) -> Result<Option<Vec<u8>>, BoxError> {
+        let resource = known(change.kind)?;
+        let before = self.all.remove(&change.key);
+        let before = before.map(|standing| standing.state);
+        let mut state = Vec::new();
+        let key = resource
+            .replay(before.as_deref(), change.event.0, at, &mut state)
+            .map_err(|error| format!("{}: {error}", resource.kind().name))?;
+        if key != change.key {
+            let kind = resource.kind().name;
+            return Err(format!("{kind}: the event is another resource's").into());
+        }
+        let standing = Standing {
+            resource,
+            position,
+            state,
+        };
+        self.all.insert(change.key, standing);
+        Ok(before)
+    }
+
+    /// Whether the change at `position` is in the resource's state already.
+    pub(super) fn has(&self, position: u64, change: &RecordChange<'_>) -> bool {
+        let standing = self.all.get(&change.key);
+        standing.is_some_and(|standing| standing.position >= position)
+    }
+}
+
+/// Sees a snapshot.
+pub(super) trait Look {
+    /// It begins; what was seen of another one is to be forgotten.
+    fn begin(&mut self);
+
+    /// What it says of the whole log.
+    fn summary(&mut self, _summary: Summary) {}
+
+    /// A record that it keeps, without its changes.
+    fn kept(&mut self, _position: u64, _record: &Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// A resource.
+    fn state(&mut self, _entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// Shows a snapshot of the log to `look`: the newest one that can be read, or the oldest; none when
+/// there is none.
+pub(super) fn show(
+    reader: &LiveReader,
+    oldest: bool,
+    look: &mut dyn Look,
+) -> Result<Option<SnapshotInfo>, Failure> {
+    let mut showing = Showing {
+        look,
+        has_summary: false,
+    };
+    reader
+        .show_snapshot(oldest, &mut showing)
+        .map_err(|error| Failure::of_log(&error))
+}
+
+struct Showing<'a> {
+    look: &'a mut dyn Look,
+    has_summary: bool,
+}
+
+impl Visitor for Showing<'_> {
+    fn record(&mut self, _: wal::Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        self.has_summary = false;
+        self.look.begin();
+        Ok(())
+    }
+
+    fn kept(&mut self, record: wal::Record<'_>) -> Result<(), BoxError> {
+        let decoded = Record::decode(record.payload)?;
+        self.look.kept(record.position, &decoded)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        if !std::mem::replace(&mut self.has_summary, true) {
+            self.look.summary(Summary::decode(entry)?);
+            return Ok(());
+        }
+        self.look.state(&StateEntry::decode(entry)?)
+    }
+}

@@ -1,0 +1,90 @@
+//! What the resources are called that a record changes. A record names a resource by the digest of
+//! its identifier; the identifier itself is found in the record and proved by the digest.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::base::digest::Digest;
+use crate::domain::resource::Kind;
+
+/// How many are remembered.
+const REMEMBERED_MAX: usize = 100_000;
+/// Texts of one record that are tried in pairs and threes.
+const TRIED_MAX: usize = 24;
+
+/// Identifiers found so far.
+#[derive(Default)]
+pub(super) struct Ids {
+    found: HashMap<Digest, Vec<String>>,
+}
+
+impl Ids {
+    /// The parts of the identifier of the resource with this key, when they stand in `values`.
+    pub(super) fn find(&mut self, kind: Kind, key: Digest, values: &[&Value]) -> Option<&[String]> {
+        if !self.found.contains_key(&key) {
+            let mut texts = vec![kind.name];
+            for value in values {
+                collect(value, &mut texts);
+            }
+            let id = search(kind, key, &texts)?;
+            if self.found.len() >= REMEMBERED_MAX {
+                self.found.clear();
+            }
+            self.found.insert(key, id);
+        }
+        self.found.get(&key).map(Vec::as_slice)
+    }
+}
+
+/// Every text in a value, in its order.
+fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) if !texts.contains(&text.as_str()) => texts.push(text),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
+        Value::Object(members) => members.values().for_each(|value| collect(value, texts)),
+        _ => {}
+    }
+}
+
+fn search(kind: Kind, key: Digest, texts: &[&str]) -> Option<Vec<String>> {
+    let is = |parts: &[&str]| {
+        let owned = || parts.iter().map(|part| (*part).to_owned()).collect();
+        (kind.key(parts) == key).then(owned)
+    };
+    if let Some(found) = texts.iter().find_map(|text| is(&[text])) {
+        return Some(found);
+    }
+    // Identifiers of several parts: a family's authority for a booking, a caregiver's payout.
+    let few = &texts[..texts.len().min(TRIED_MAX)];
+    few.iter()
+        .flat_map(|first| few.iter().map(move |second| [*first, *second]))
+        .find_map(|pair| {
+            is(&pair).or_else(|| few.iter().find_map(|third| is(&[pair[0], pair[1], third])))
+        })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KIND: Kind = Kind {
+        tag: 7,
+        name: "thing",
+    };
+
+    #[test]
+    fn an_identifier_is_found_where_it_stands_proved_and_remembered() {
+        let mut ids = Ids::default();
+        let event = json!({"Put": {"x": "a", "inner": [{"id": "b"}], "number": 4}});
+        for parts in [&["b"][..], &["a", "b"], &["b", "a", "thing"], &["thing"]] {
+            let key = KIND.key(parts);
+            assert_eq!(ids.find(KIND, key, &[&event]).unwrap(), parts);
+            assert_eq!(ids.find(KIND, key, &[]).unwrap(), parts, "remembered");
+        }
+        assert_eq!(ids.find(KIND, KIND.key(&["c"]), &[&event]), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! Lines and tables on standard output.
+
+use std::io::{self, BufWriter, StdoutLock, Write as _};
+
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use serde_json::Value;
+
+use crate::cli::exit::Failure;
+
+/// Rows of a table that are laid out together: what follows gets at least their widths.
+const BLOCK_ROWS: usize = 500;
+/// Characters of a cell, beyond which it is cut.
+const CELL_CHARS: usize = 200;
+
+/// Standard output, until somebody closes it.
+pub(super) struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    pub(super) fn new() -> Self {
+        Self {
+            out: BufWriter::new(io::stdout().lock()),
+        }
+    }
+
+    pub(super) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        writeln!(self.out, "{line}").map_err(Failure::of_output)
+    }
+
+    pub(super) fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(&value.to_string())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::of_output)
+    }
+}
+
+/// A table that is printed while it grows.
+pub(super) struct Growing {
+    columns: &'static [Column],
+    rows: Vec<Vec<String>>,
+    widths: Vec<u16>,
+    begun: bool,
+}
+
+/// A column: its title and on which side its cells stand.
+pub(super) struct Column {
+    pub(super) title: &'static str,
+    pub(super) right: bool,
+}
+
+/// A column of text.
+pub(super) const fn left(title: &'static str) -> Column {
+    Column {
+        title,
+        right: false,
+    }
+}
+
+/// A column of numbers.
+pub(super) const fn right(title: &'static str) -> Column {
+    Column { title, right: true }
+}
+
+impl Growing {
+    pub(super) fn new(columns: &'static [Column]) -> Self {
+        Self {
+            columns,
+            rows: Vec::new(),
+            widths: vec![0; columns.len()],
+            begun: false,
+        }
+    }
+
+    pub(super) fn row(&mut self, out: &mut Output, row: Vec<String>) -> Result<(), Failure> {
+        self.rows
+            .push(row.iter().map(|cell| printable(cell)).collect());
+        if self.rows.len() < BLOCK_ROWS {
+            return Ok(());
+        }
+        self.print(out)
+    }
+
+    /// Prints the rows that are not printed yet, under the title when it is the first time.
+    pub(super) fn print(&mut self, out: &mut Output) -> Result<(), Failure> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        if !std::mem::replace(&mut self.begun, true) {
+            table.set_header(self.columns.iter().map(|column| column.title));
+        }
+        for row in self.rows.drain(..) {
+            table.add_row(row);
+        }
+        for (width, found) in self
+            .widths
+            .iter_mut()
+            .zip(table.column_max_content_widths())
+        {
+            *width = (*width).max(found);
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            let Some(laid_out) = table.column_mut(index) else {
+                continue;
+            };
+            // A width counts with a blank on each side.
+            let width = Width::Fixed(self.widths[index] + 2);
+            laid_out.set_constraint(ColumnConstraint::LowerBoundary(width));
+            if column.right {
+                laid_out.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        for line in table.lines() {
+            out.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// The text on one line of a terminal: control characters escaped, the end cut off when it is long.
+pub(super) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (count, letter) in text.chars().enumerate() {
+        if count == CELL_CHARS {
+            shown.push('…');
+            break;
+        }
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(
+            printable(&"é".repeat(CELL_CHARS + 1)),
+            format!("{}…", "é".repeat(CELL_CHARS))
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! `carebook inspect records`: the commits.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use wal::BoxError;
+use wal::live::{LiveEnd, LiveRecord};
+
+use super::ids::Ids;
+use super::mask::Mask;
+use super::output::{Column, Growing, Output, left, right};
+use super::{
+    Looking, known, operation_name, parse_kind, parse_operation, parse_time, tell_what_is_missing,
+};
+use crate::base::digest::{Digest, hex};
+use crate::base::time::Instant;
+use crate::cli::exit::Failure;
+use crate::journal::record::{Record, RecordOutcome};
+
+/// How long `--follow` waits before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+const COLUMNS: &[Column] = &[
+    right("position"),
+    left("time"),
+    left("operation"),
+    left("subject"),
+    left("key"),
+    left("changed"),
+    right("outbox"),
+    right("bytes"),
+];
+
+/// Arguments of `carebook inspect records`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook inspect records --data /srv/carebook --from 1000 --limit 20
+  carebook inspect records --data /srv/carebook --operation request_deposit --actor hq-1
+  carebook inspect records --data /srv/carebook --resource settlement-statement/0199f0c2-…
+  carebook inspect records --data /srv/carebook --since 2026-11-20T00:00:00Z --json | jq .changes
+  carebook inspect records --data /srv/carebook --follow
+
+A resource is shown as KIND/ID; as KIND/#DIGEST where its identifier stands nowhere in the commit.
+
+Exit codes:
+  0  done
+  1  failed, for example because there is no log
+  2  the arguments are wrong
+  3  the log is damaged: file, offset and position are named")]
+pub(super) struct RecordsArgs {
+    #[command(flatten)]
+    looking: Looking,
+    /// The first position to show.
+    #[arg(long, value_name = "POSITION")]
+    from: Option<u64>,
+    /// The last position to show.
+    #[arg(long, value_name = "POSITION")]
+    to: Option<u64>,
+    /// Only what was committed at this time or later; RFC 3339.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<Instant>,
+    /// Only what was committed at this time or before; RFC 3339.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<Instant>,
+    /// Only this operation, as docs/operations.md names it; reference_facts for facts,
+    /// forget_keys for what forgets keys.
+    #[arg(long, value_name = "NAME", value_parser = parse_operation)]
+    operation: Option<&'static str>,
+    /// Only what this subject asked for.
+    #[arg(long, value_name = "SUBJECT")]
+    actor: Option<String>,
+    /// Only what changed this resource; parts of an identifier are separated by slashes.
+    #[arg(long, value_name = "KIND/ID", value_parser = parse_resource)]
+    resource: Option<Named>,
+    /// Ends after so many.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Goes on with what is committed from now on, until it is interrupted.
+    #[arg(long)]
+    follow: bool,
+}
+
+/// A resource as it was named: what it can be, since an identifier may have slashes in it.
+#[derive(Clone)]
+struct Named {
+    keys: Vec<Digest>,
+}
+
+fn parse_resource(text: &str) -> Result<Named, String> {
+    let (kind, id) = text
+        .split_once('/')
+        .ok_or_else(|| "a resource is named as KIND/ID".to_owned())?;
+    let kind = parse_kind(kind)?;
+    let parts: Vec<&str> = id.split('/').collect();
+    Ok(Named {
+        keys: vec![kind.key(&[id]), kind.key(&parts)],
+    })
+}
+
+impl RecordsArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut reader = self.looking.reader(self.from.unwrap_or(1))?;
+        let mut showing = Showing {
+            mask: self.looking.mask(),
+            out: Output::new(),
+            table: (!self.looking.json).then(|| Growing::new(COLUMNS)),
+            ids: Ids::default(),
+            left: self.limit.unwrap_or(u64::MAX),
+            failure: None,
+        };
+        loop {
+            let read = reader.read_on(&mut |found| self.look(found, &mut showing));
+            // What came before damage is shown before it is told.
+            showing.pause()?;
+            let end = read.map_err(|error| Failure::of_log(&error))?;
+            tell_what_is_missing(&LiveEnd {
+                // What follows is about to tell the rest.
+                unproved: if self.follow { 0 } else { end.unproved },
+                ..end
+            });
+            if end.stopped || !self.follow {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn look(
+        &self,
+        found: LiveRecord<'_>,
+        showing: &mut Showing,
+    ) -> Result<ControlFlow<()>, BoxError> {
+        if showing.left == 0 || self.to.is_some_and(|to| found.position > to) {
+            return Ok(ControlFlow::Break(()));
+        }
+        let record = Record::decode(found.payload)?;
+        if self.selects(&record) {
+            if let Err(failure) = showing.show(&found, &record)? {
+                showing.failure = Some(failure);
+                return Ok(ControlFlow::Break(()));
+            }
+            showing.left -= 1;
+        }
+        let is_last = showing.left == 0 || self.to == Some(found.position);
+        Ok(if is_last {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn selects(&self, record: &Record<'_>) -> bool {
+        self.since.is_none_or(|since| record.at >= since)
+            && self.until.is_none_or(|until| record.at <= until)
+            && self
+                .operation
+                .is_none_or(|name| operation_name(record) == name)
+            && self
+                .actor
+                .as_ref()
+                .is_none_or(|actor| actor == record.subject)
+            && self.resource.as_ref().is_none_or(|named| {
+                let mut changed = record.changes.iter();
+                changed.any(|change| named.keys.contains(&change.key))
+            })
+    }
+}
+
+/// Shows records.
+struct Showing {
+    mask: Mask,
+    out: Output,
+    table: Option<Growing>,
+    ids: Ids,
+    /// How many more are wanted.
+    left: u64,
+    /// Why nothing more can be printed.
+    failure: Option<Failure>,
+}
+
+impl Showing {
+    /// Everything so far is on the screen.
+    fn pause(&mut self) -> Result<(), Failure> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        if let Some(table) = &mut self.table {
+            table.print(&mut self.out)?;
+        }
+        self.out.flush()
+    }
+
+    /// Shows a record. The outer error is one of the record, the inner one of the output.
+    fn show(
+        &mut self,
+        found: &LiveRecord<'_>,
+        record: &Record<'_>,
+    ) -> Result<Result<(), Failure>, BoxError> {
+        let mask = self.mask;
+        let answer = match &record.outcome {
+            RecordOutcome::Answer { body, .. } | RecordOutcome::Instead { body, .. } => {
+                serde_json::from_slice(body.0).unwrap_or(Value::Null)
+            }
+            _ => Value::Null,
+        };
+        let mut changes = Vec::with_capacity(record.changes.len());
+        for change in &record.changes {
+            let resource = known(change.kind)?;
+            let kind = resource.kind();
+            let event = resource
+                .event_json(change.event.0)
+                .map_err(|error| format!("{}: the event: {error}", kind.name))?;
+            let subject = json!(record.subject);
+            let id = self
+                .ids
+                .find(kind, change.key, &[&event, &answer, &subject]);
+            changes.push((kind, change.key, id.map(<[String]>::to_vec), event));
+        }
+        let shown_id = |kind: &str, id: &[String]| -> Vec<String> {
+            let parts = id.iter();
+            parts.map(|part| mask.id(kind, part).into_owned()).collect()
+        };
+        let Some(table) = &mut self.table else {
+            let changes: Vec<_> = changes
+                .into_iter()
+                .map(|(kind, key, id, event)| {
+                    json!({
+                        "kind": kind.name,
+                        "id": id.map(|id| shown_id(kind.name, &id)),
+                        "digest": key,
+                        "event": mask.json(event),
+                    })
+                })
+                .collect();
+            let outbox: Vec<_> = record
+                .outbox
+                .iter()
+                .map(|message| {
+                    json!({
+                        "number": message.number,
+                        "topic": message.topic,
+                        "body": mask.bytes(&message.body.0),
+                    })
+                })
+                .collect();
+            return Ok(self.out.json(&json!({
+                "position": found.position,
+                "at": record.at,
+                "operation": operation_name(record),
+                "subject": mask.opaque(record.subject),
+                "key": record.key.as_ref().map(|key| mask.opaque(key.key)),
+                "fingerprint": record.key.as_ref().map(|key| key.fingerprint),
+                "changes": changes,
+                "outbox": outbox,
+                "outcome": outcome_json(mask, &record.outcome),
+                "bytes": found.payload.len(),
+                "batch": {
+                    "segment": found.batch.segment,
+                    "offset": found.batch.offset,
+                    "epoch": found.batch.epoch,
+                    "firstPosition": found.batch.first,
+                    "records": found.batch.records,
+                },
+            })));
+        };
+        let changed: Vec<_> = changes
+            .iter()
+            .map(|(kind, key, id, _)| match id {
+                Some(id) => format!("{}/{}", kind.name, shown_id(kind.name, id).join("/")),
+                None => format!("{}/#{}", kind.name, &hex(&key.0)[..12]),
+            })
+            .collect();
+        let changed = match &changed[..] {
+            [] => String::new(),
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        };
+        let key = record.key.as_ref().map(|key| mask.opaque(key.key));
+        Ok(table.row(
+            &mut self.out,
+            vec![
+                found.position.to_string(),
+                record.at.to_string(),
+                operation_name(record).to_owned(),
+                mask.opaque(record.subject).into_owned(),
+                key.unwrap_or_default().into_owned(),
+                changed,
+                record.outbox.len().to_string(),
+                found.payload.len().to_string(),
+            ],
+        ))
+    }
+}
+
+fn outcome_json(mask: Mask, outcome: &RecordOutcome<&[u8]>) -> Value {
+    match outcome {
+        RecordOutcome::None => Value::Null,
+        RecordOutcome::Answer { accepted, body } => json!({
+            "accepted": accepted,
+            "body": mask.bytes(body.0),
+        }),
+        RecordOutcome::SameAs(position) => json!({"sameAs": position}),
+        RecordOutcome::Forgotten { through } => json!({"keysForgottenThrough": through}),
+        RecordOutcome::Instead { of, accepted, body } => json!({
+            "insteadOf": of,
+            "accepted": accepted,
+            "body": mask.bytes(body.0),
+        }),
+    }
+}

@@ -1,0 +1,307 @@
+//! `carebook inspect resource`: one resource's history.
+
+use std::ops::ControlFlow;
+
+use clap::Args;
+use serde_json::{Value, json};
+use wal::BoxError;
+use wal::live::LiveRecord;
+
+use super::history::{Look, Standing, States, show};
+use super::mask::{Difference, Mask};
+use super::output::{Column, Growing, Output, left, right};
+use super::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
+use crate::base::codec::DecodeError;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::cli::exit::Failure;
+use crate::domain::resource::{AnyResource, Kind};
+use crate::journal::record::Record;
+use crate::journal::snapshot::StateEntry;
+
+const COLUMNS: &[Column] = &[
+    right("revision"),
+    right("position"),
+    left("time"),
+    left("operation"),
+    left("subject"),
+    left("change"),
+    left("member"),
+    left("before"),
+    left("after"),
+];
+
+/// Arguments of `carebook inspect resource`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook
+  carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook --reveal
+  carebook inspect resource payout-receipt-state booking-1 assignment-1 instruction-1 \\
+      --data /srv/carebook --json | jq .differences
+
+Each revision is told with how it differs from the one before: members added, changed, removed.
+--json has the event and the whole state besides. Where a compaction has removed the log's beginning,
+the history begins with what the older snapshot has of the resource.
+
+Exit codes:
+  0  done
+  1  failed: there is no such resource, or no log
+  2  the arguments are wrong
+  3  the log is damaged: file, offset and position are named")]
+pub(super) struct ResourceArgs {
+    /// The kind of resource, as `inspect counts` lists them.
+    #[arg(value_name = "KIND", value_parser = parse_kind)]
+    kind: Kind,
+    /// Its identifier; some kinds have several parts, each an argument.
+    #[arg(value_name = "ID", required = true)]
+    id: Vec<String>,
+    #[command(flatten)]
+    looking: Looking,
+}
+
+impl ResourceArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let (history, first) = self.read()?;
+        if history.revisions.is_empty() {
+            return Err(Failure::other(format!(
+                "there is no {} with this identifier in the log",
+                self.kind.name
+            )));
+        }
+        let mask = self.looking.mask();
+        let mut out = Output::new();
+        let mut table = Growing::new(COLUMNS);
+        for revision in &history.revisions {
+            if self.looking.json {
+                out.json(&revision.json(mask))?;
+            } else {
+                revision.rows(mask, &mut table, &mut out)?;
+            }
+        }
+        table.print(&mut out)?;
+        out.flush()?;
+        if let Some(base) = &history.base {
+            eprintln!(
+                "carebook: the log begins at position {first}; what the resource was before position \
+                 {} is in the snapshot only",
+                base.position + 1
+            );
+        }
+        Ok(())
+    }
+
+    /// The history, and the first position of the log.
+    fn read(&self) -> Result<(History, u64), Failure> {
+        loop {
+            let first = self
+                .looking
+                .reader(1)?
+                .first_position()
+                .map_err(|error| Failure::of_log(&error))?;
+            let mut reader = self.looking.reader(first)?;
+            let mut history = History::new(self.kind.key(&self.id));
+            if first > 1 {
+                // The older one, so that as much as can be is told record by record.
+                show(&reader, true, &mut history)?;
+            }
+            let read = reader.read_on(&mut |found| history.look(&found));
+            let end = read.map_err(|error| Failure::of_log(&error))?;
+            if end.missed.is_none() {
+                history.tell_base().map_err(Failure::other)?;
+                tell_what_is_missing(&end);
+                return Ok((history, first));
+            }
+            // A compaction has overtaken the reader.
+        }
+    }
+}
+
+/// The revisions of one resource.
+struct History {
+    key: Digest,
+    /// As a snapshot has it, when the log does not begin with its first record.
+    base: Option<Standing>,
+    is_base_told: bool,
+    states: States,
+    revisions: Vec<Told>,
+}
+
+/// One revision.
+struct Told {
+    position: u64,
+    /// Who made it; nobody when it comes from a snapshot.
+    by: Option<By>,
+    /// What it became; not known of a commit before the snapshot.
+    became: Option<Became>,
+}
+
+struct By {
+    at: Instant,
+    operation: &'static str,
+    subject: String,
+    key: Option<String>,
+    event: Value,
+}
+
+struct Became {
+    revision: Revision,
+    before: Value,
+    after: Value,
+}
+
+impl Look for History {
+    fn begin(&mut self) {
+        self.base = None;
+        self.states = States::default();
+    }
+
+    fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        if entry.key == self.key {
+            self.states.put(entry)?;
+            self.base = self.states.all.get(&self.key).cloned();
+        }
+        Ok(())
+    }
+}
+
+impl History {
+    fn new(key: Digest) -> Self {
+        Self {
+            key,
+            base: None,
+            is_base_told: false,
+            states: States::default(),
+            revisions: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
+        let record = Record::decode(found.payload)?;
+        let key = self.key;
+        for change in record.changes.iter().filter(|change| change.key == key) {
+            let resource = known(change.kind)?;
+            let by = By {
+                at: record.at,
+                operation: operation_name(&record),
+                subject: record.subject.to_owned(),
+                key: record.key.as_ref().map(|key| key.key.to_owned()),
+                event: resource.event_json(change.event.0)?,
+            };
+            let before_base = self
+                .base
+                .as_ref()
+                .is_some_and(|base| found.position <= base.position);
+            let became = if before_base {
+                None
+            } else {
+                self.tell_base()?;
+                let before = self.states.apply(found.position, record.at, change)?;
+                let after = self
+                    .states
+                    .all
+                    .get(&key)
+                    .ok_or("the change has left no state")?;
+                Some(became(resource, before.as_deref(), &after.state)?)
+            };
+            self.revisions.push(Told {
+                position: found.position,
+                by: Some(by),
+                became,
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Tells what the snapshot has, in its place between the commits.
+    fn tell_base(&mut self) -> Result<(), BoxError> {
+        let Some(base) = self.base.as_ref().filter(|_| !self.is_base_told) else {
+            return Ok(());
+        };
+        self.is_base_told = true;
+        self.revisions.push(Told {
+            position: base.position,
+            by: None,
+            became: Some(became(base.resource, None, &base.state)?),
+        });
+        Ok(())
+    }
+}
+
+fn became(
+    resource: &dyn AnyResource,
+    before: Option<&[u8]>,
+    after: &[u8],
+) -> Result<Became, DecodeError> {
+    Ok(Became {
+        revision: resource.revision(after)?,
+        before: before.map_or_else(|| Ok(json!({})), |before| resource.state_json(before))?,
+        after: resource.state_json(after)?,
+    })
+}
+
+impl Told {
+    fn json(&self, mask: Mask) -> Value {
+        let by = self.by.as_ref();
+        let became = self.became.as_ref();
+        let differences = became.map(|became| {
+            let differences = mask.differences(&became.before, &became.after);
+            differences.iter().map(Difference::json).collect::<Vec<_>>()
+        });
+        json!({
+            "revision": became.map(|became| became.revision),
+            "position": self.position,
+            "at": by.map(|by| by.at),
+            "operation": by.map_or(SNAPSHOT, |by| by.operation),
+            "subject": by.map(|by| mask.opaque(&by.subject)),
+            "key": by.and_then(|by| by.key.as_deref()).map(|key| mask.opaque(key)),
+            "event": by.map(|by| mask.json(by.event.clone())),
+            "differences": differences,
+            "state": became.map(|became| mask.json(became.after.clone())),
+        })
+    }
+
+    fn rows(&self, mask: Mask, table: &mut Growing, out: &mut Output) -> Result<(), Failure> {
+        let by = self.by.as_ref();
+        let became = self.became.as_ref();
+        let mut head = vec![
+            became.map_or_else(String::new, |became| became.revision.to_string()),
+            self.position.to_string(),
+            by.map_or_else(String::new, |by| by.at.to_string()),
+            by.map_or(SNAPSHOT, |by| by.operation).to_owned(),
+            by.map_or_else(String::new, |by| mask.opaque(&by.subject).into_owned()),
+        ];
+        let differences = became.map(|became| mask.differences(&became.before, &became.after));
+        let word = match &differences {
+            None => "not known: before the snapshot",
+            Some(differences) if differences.is_empty() => "nothing",
+            Some(_) => "",
+        };
+        if !word.is_empty() {
+            head.extend([word, "", "", ""].map(str::to_owned));
+            return table.row(out, head);
+        }
+        for difference in differences.iter().flatten() {
+            let mut row = std::mem::replace(&mut head, vec![String::new(); 5]);
+            row.extend([
+                difference.kind().to_owned(),
+                difference.path.clone(),
+                difference.before.as_ref().map_or_else(String::new, in_cell),
+                difference.after.as_ref().map_or_else(String::new, in_cell),
+            ]);
+            table.row(out, row)?;
+        }
+        Ok(())
+    }
+}
+
+/// Stands in the place of the operation where a snapshot is what is known.
+const SNAPSHOT: &str = "snapshot";
+
+fn in_cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,679 @@
+//! Snapshots: taken while commands go on, they and the log after them are as good as the whole log;
+//! what is compacted is answered as before; what is forgotten is forgotten by everybody.
+//!
+//! ```text
+//! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::time::Instant as Moment;
+use carebook::cli::facts::load_lines;
+use carebook::cli::open::Replaying;
+use carebook::cli::serve::on_lane;
+use carebook::engine::checkpointer::CheckpointPolicy;
+use carebook::engine::clock::{Clock, SystemClock};
+use carebook::engine::{Engine, Limits, Reply};
+use carebook::journal::replay::{Recovered, Replay};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+use wal::storage::sim::SimDisk;
+use wal::{BoxError, Log, Record, Visitor};
+
+use super::inside::{call_of, carry_out, small};
+use super::load::{Memory, Town, memories};
+use super::share;
+use crate::support::{Client, Server, World, actor, run, seed};
+
+/// Starts an engine of one lane on what the disk holds.
+fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
+    let mut replaying = Replaying::new("recovering");
+    let (log, _) = Log::open(disk.storage(), small(), &mut replaying).unwrap();
+    let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
+    Engine::start(
+        log,
+        replaying.finish(),
+        1,
+        Limits::default(),
+        clock,
+        on_fatal,
+    )
+    .unwrap()
+}
+
+/// What recovery makes of the disk, which stays as it is.
+fn recovered(disk: &SimDisk) -> Recovered {
+    let mut replaying = Replaying::new("recovering");
+    Log::open(disk.after_kill().storage(), small(), &mut replaying).unwrap();
+    replaying.finish()
+}
+
+/// Replays the log and passes over snapshots.
+#[derive(Default)]
+struct LogAlone(Replay);
+
+impl Visitor for LogAlone {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.0.record(record.position, record.payload)?;
+        Ok(())
+    }
+}
+
+fn snapshot(engine: &Engine) {
+    let taken = engine.snapshot_now(&mut |_, _| {}).unwrap();
+    assert!(taken.is_some());
+}
+
+/// Some of everything: statements, second keys of them, facts of a few actors again and again.
+async fn load(engine: &Arc<Engine>, world: &World, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let (code, key) = (format!("S-{number}"), format!("key-{number}"));
+        let first = world.deposit_request(&code, &key);
+        let second = world.deposit_request(&code, &format!("second-{number}"));
+        let other = world.deposit_request(&format!("T-{number}"), &format!("other-{number}"));
+        let facts = format!(
+            "{{\"kind\":\"actor\",\"id\":\"actor-{}\",\"revision\":{number},\
+             \"facts\":{{\"lifecycle\":\"active\"}}}}\n",
+            number % 7
+        );
+        let (first, other, facts) = tokio::join!(
+            carry_out(engine, &first),
+            carry_out(engine, &other),
+            load_lines(engine, facts.as_bytes()),
+        );
+        facts.unwrap();
+        assert!(is_done(&first, false) && is_done(&other, false));
+        if number.is_multiple_of(3) {
+            assert!(is_done(&carry_out(engine, &second).await, true));
+        }
+    }
+}
+
+fn is_done(reply: &Reply, as_replay: bool) -> bool {
+    matches!(reply, Reply::Done { replay, .. } if *replay == as_replay)
+}
+
+/// Takes snapshots on a thread of its own for as long as `work` goes on; how many.
+fn beside_snapshots(engine: &Arc<Engine>, at_most: u64, work: impl Future<Output = ()>) -> u64 {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(|| {
+            let mut taken = 0;
+            while !done.load(Ordering::SeqCst) && taken < at_most {
+                taken += u64::from(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+            }
+            taken
+        });
+        on_lane(engine, work).unwrap();
+        done.store(true, Ordering::SeqCst);
+        taking.join().unwrap()
+    })
+}
+
+#[test]
+fn a_snapshot_taken_under_load_and_the_log_after_it_make_what_the_whole_log_makes() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
+    on_lane(&engine, load(&engine, &world, 1..20)).unwrap();
+    // One snapshot alone compacts nothing: the whole log is there to compare with.
+    let taken = beside_snapshots(&engine, 1, load(&engine, &world, 20..80));
+    assert_eq!(taken, 1);
+    let covers = engine.snapshots()[0].covers;
+    assert!(covers > 40 && covers < engine.durable(), "{covers}");
+    let live = engine.digest();
+    let commits = engine.durable();
+    engine.shut_down().unwrap();
+
+    let with_snapshot = recovered(&disk);
+    assert_eq!(with_snapshot.tables.digest(), live);
+    let mut alone = LogAlone::default();
+    let (_, report) = Log::open(disk.after_kill().storage(), small(), &mut alone).unwrap();
+    assert_eq!((report.records, report.bad_snapshots.len()), (commits, 1));
+    let alone = alone.0.finish().unwrap();
+    assert_eq!(alone.tables.digest(), live);
+    assert_eq!(alone.tally, with_snapshot.tally);
+    assert_eq!(with_snapshot.covered.position, covers);
+
+    // And again, over starts and compactions.
+    let mut next = 80;
+    for _ in 0..3 {
+        let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
+        let taken = beside_snapshots(&engine, 5, load(&engine, &world, next..next + 30));
+        assert!(taken > 0);
+        next += 30;
+        let live = engine.digest();
+        engine.shut_down().unwrap();
+        drop(engine);
+        let found = recovered(&disk);
+        assert_eq!(found.tables.digest(), live);
+        assert_eq!(
+            found.tally.operations[&9],
+            (2 * (next - 1)) + (next - 1) / 3
+        );
+    }
+    assert!(
+        !disk
+            .names()
+            .contains(&"segment-0000000000000001.log".to_owned())
+    );
+    let mut verifying = Replaying::new("verifying");
+    wal::verify(disk.storage(), &mut verifying).unwrap();
+}
+
+/// A clock that stands where it was set.
+struct SetClock(AtomicI64);
+
+impl SetClock {
+    fn at(&self, day: i64) {
+        self.0.store(DAY_0 + day * DAY, Ordering::SeqCst);
+    }
+}
+
+const DAY: i64 = 86_400_000;
+/// 2026-11-20T12:00:00Z.
+const DAY_0: i64 = 1_795_176_000_000;
+
+impl Clock for SetClock {
+    fn now(&self) -> Moment {
+        Moment::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn not_before(&self, moment: Moment) {
+        self.0.fetch_max(moment.millis(), Ordering::SeqCst);
+    }
+}
+
+/// What a deposit for `code` under `key` comes to: the statement and whether it is a replay, or
+/// why it is refused.
+fn deposit(engine: &Engine, world: &World, code: &str, key: &str) -> Result<(Value, bool), String> {
+    let reply = on_lane(engine, carry_out(engine, &world.deposit_request(code, key))).unwrap();
+    match reply {
+        Reply::Done { body, replay, .. } => {
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["statementCode"], code);
+            Ok((body, replay))
+        }
+        Reply::Refused { rejection, .. } => Err(rejection.code.to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let clock = Arc::new(SetClock(AtomicI64::new(DAY_0)));
+    let forgotten = || Err("first_answer_forgotten".to_owned());
+    let start_at = |day: i64| {
+        clock.at(day);
+        let engine = start(&disk, Arc::clone(&clock) as _);
+        engine.checkpoint_by(CheckpointPolicy {
+            retention: Some(Duration::from_secs(30 * 86_400)),
+            ..CheckpointPolicy::default()
+        });
+        engine
+    };
+    let engine = start_at(0);
+    let (first, _) = deposit(&engine, &world, "S-1", "key-1").unwrap();
+    deposit(&engine, &world, "S-2", "key-2").unwrap();
+    engine.shut_down().unwrap();
+    let engine = start_at(20);
+    let again = deposit(&engine, &world, "S-1", "key-3").unwrap();
+    assert_eq!(again, (first.clone(), true));
+    deposit(&engine, &world, "S-3", "key-4").unwrap();
+    snapshot(&engine);
+    assert_eq!(engine.figures().checkpoints.forgotten_keys, 0);
+    engine.shut_down().unwrap();
+
+    let engine = start_at(31);
+    assert_eq!(deposit(&engine, &world, "S-1", "key-1").unwrap().0, first);
+    snapshot(&engine);
+    let figures = engine.figures();
+    assert_eq!((figures.checkpoints.forgotten_keys, figures.keys), (2, 2));
+    let (fresh, _) = deposit(&engine, &world, "S-9", "key-2").unwrap();
+    engine.shut_down().unwrap();
+    for round in 0..3 {
+        let engine = start_at(32);
+        // The key is as good as new, but the statement stands, and its first answer is gone.
+        assert_eq!(deposit(&engine, &world, "S-1", "key-1"), forgotten());
+        // Its second key is younger, and has that answer still.
+        let again = deposit(&engine, &world, "S-1", "key-3");
+        assert_eq!(again, Ok((first.clone(), true)));
+        // Taken again by another statement, the key is that one's, and no longer this one's.
+        assert_eq!(deposit(&engine, &world, "S-2", "key-5"), forgotten());
+        let again = deposit(&engine, &world, "S-9", "key-2");
+        assert_eq!(again, Ok((fresh.clone(), true)));
+        let again = deposit(&engine, &world, "S-9", &format!("key-6-{round}"));
+        assert_eq!(again, Ok((fresh.clone(), true)));
+        let reused = deposit(&engine, &world, "S-4", "key-4");
+        assert_eq!(reused, Err("idempotency_key_reused".to_owned()));
+        snapshot(&engine);
+        let live = engine.digest();
+        engine.shut_down().unwrap();
+        drop(engine);
+        assert_eq!(recovered(&disk).tables.digest(), live);
+    }
+    assert!(
+        !disk
+            .names()
+            .contains(&"segment-0000000000000001.log".to_owned())
+    );
+    let engine = start_at(51);
+    snapshot(&engine);
+    assert_eq!(deposit(&engine, &world, "S-1", "key-3"), forgotten());
+    let again = deposit(&engine, &world, "S-9", "key-2");
+    assert_eq!(again, Ok((fresh, true)));
+    engine.shut_down().unwrap();
+}
+
+#[test]
+fn a_branch_keeps_its_messages_when_its_key_is_forgotten() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SetClock(AtomicI64::new(DAY_0)));
+    let engine = start(&disk, Arc::clone(&clock) as _);
+    let body = crate::operations::branch::external_directory::creation();
+    let creator = Actor {
+        permissions: vec!["branch:create".into()],
+        ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
+    };
+    let reply = on_lane(&engine, async {
+        let permit = engine.admit().unwrap();
+        let call = call_of(&engine, "create_branch", creator, Some("key-1"), &body);
+        engine.execute(call, permit).await
+    });
+    let reply = reply.unwrap();
+    assert!(is_done(&reply, false), "{reply:?}");
+    engine.shut_down().unwrap();
+    let before = recovered(&disk).tally;
+    assert!(before.outbox_messages > 0 && before.outbox_number > 0);
+    clock.at(2);
+    for _ in 0..3 {
+        let engine = start(&disk, Arc::clone(&clock) as _);
+        engine.checkpoint_by(CheckpointPolicy {
+            retention: Some(Duration::from_secs(86_400)),
+            ..CheckpointPolicy::default()
+        });
+        snapshot(&engine);
+        assert_eq!(engine.figures().keys, 0);
+        engine.shut_down().unwrap();
+    }
+    assert!(
+        !disk
+            .names()
+            .contains(&"segment-0000000000000001.log".to_owned())
+    );
+    let after = recovered(&disk).tally;
+    assert_eq!(after.operations, before.operations);
+    assert_eq!(
+        (after.outbox_messages, after.outbox_number),
+        (before.outbox_messages, before.outbox_number)
+    );
+    let mut kept = 0;
+    let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::new("")).unwrap();
+    let mut look = |found: Record<'_>| {
+        let record = carebook::journal::record::Record::decode(found.payload)?;
+        kept += record.outbox.len() as u64;
+        Ok(())
+    };
+    log.history(u64::MAX, &mut look).unwrap();
+    assert_eq!(kept, before.outbox_messages);
+}
+
+#[test]
+fn a_snapshot_without_room_is_given_up_and_commands_go_on() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
+    on_lane(&engine, load(&engine, &world, 1..100)).unwrap();
+    let names = disk.names();
+    let used = |names: &[String]| -> u64 {
+        let sizes = names.iter().map(|name| disk.bytes(name).unwrap().len());
+        sizes.sum::<usize>() as u64
+    };
+    disk.set_capacity(used(&names) + 20_000);
+    let error = engine.snapshot_now(&mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, wal::Error::Io { .. }), "{error}");
+    let left: Vec<_> = disk.names();
+    let is_snapshot = |name: &String| name.contains("snapshot");
+    assert!(!left.iter().any(is_snapshot), "{left:?}");
+    let figures = engine.figures().checkpoints;
+    assert_eq!((figures.snapshots, figures.failures), (0, 1));
+    assert!(engine.is_ready());
+    on_lane(&engine, async {
+        let reply = carry_out(&engine, &world.deposit_request("U-1", "u-1")).await;
+        assert!(is_done(&reply, false), "{reply:?}");
+    })
+    .unwrap();
+    disk.set_capacity(u64::MAX);
+    snapshot(&engine);
+    assert_eq!(engine.figures().checkpoints.snapshots, 1);
+    let live = engine.digest();
+    engine.shut_down().unwrap();
+    assert_eq!(recovered(&disk).tables.digest(), live);
+}
+
+#[test]
+fn a_snapshot_is_given_up_when_the_service_ends_and_the_thread_takes_what_is_asked_for() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let engine = Arc::new(start(&disk, Arc::new(SystemClock::default())));
+    engine.checkpoint_by(CheckpointPolicy {
+        log_bytes: 1,
+        ..CheckpointPolicy::default()
+    });
+    engine.start_checkpointer().unwrap();
+    on_lane(&engine, load(&engine, &world, 1..30)).unwrap();
+    let taken = || engine.figures().checkpoints.snapshots;
+    eventually("one is due by the log's bytes", || taken() > 0);
+    engine.checkpoint_by(CheckpointPolicy::default());
+    let before = taken();
+    std::thread::sleep(Duration::from_millis(1_300));
+    assert!(taken() <= before + 1, "none is due");
+    let before = taken();
+    engine.request_snapshot();
+    eventually("one is taken that was asked for", || taken() > before);
+    engine.request_snapshot();
+    engine.shut_down().unwrap();
+    let live = engine.digest();
+    assert_eq!(recovered(&disk).tables.digest(), live);
+}
+
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A sample of the server's metrics.
+fn metric(server: &Server, name: &str) -> f64 {
+    let page = Client::connect(&server.address).get("/metrics", "");
+    let line = page.text().lines().find_map(|line| line.strip_prefix(name));
+    let line = line.unwrap_or_else(|| panic!("no {name}"));
+    line.trim().parse().unwrap()
+}
+
+/// Has the server take a snapshot, and waits until it is there.
+fn take_snapshot(server: &Server) {
+    let before = metric(server, "carebook_snapshots_total ");
+    server.signal("USR1");
+    eventually("a snapshot is taken", || {
+        metric(server, "carebook_snapshots_total ") > before
+    });
+}
+
+/// Lets clients work on the server for so long.
+fn work(town: &Town, server: &Server, memories: &mut [Memory], round: u64, time: Duration) {
+    let address = server.address.clone();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            std::thread::sleep(time);
+            stop.store(true, Ordering::SeqCst);
+        });
+        for memory in memories {
+            let (town, address) = (&town, &address);
+            scope.spawn(move || town.work_until(address, memory, round, stop));
+        }
+    });
+}
+
+/// The snapshots in a data directory, oldest first.
+fn snapshots(data: &Path) -> Vec<PathBuf> {
+    crate::support::files(data)
+        .into_iter()
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "snap")
+        })
+        .collect()
+}
+
+fn is_part(some: &[String], all: &[String]) -> bool {
+    some.iter().all(|name| all.contains(name))
+}
+
+fn segments(data: &Path) -> Vec<String> {
+    let name = |file: PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+    let names = crate::support::files(data).into_iter().map(name);
+    names.filter(|name| name.starts_with("segment-")).collect()
+}
+
+#[test]
+fn nothing_is_lost_when_the_process_is_killed_while_it_takes_snapshots() {
+    let seed = seed();
+    let rounds = share("SNAPSHOT_KILL_ROUNDS", 4);
+    let mut random = StdRng::seed_from_u64(seed);
+    let town = Town::new();
+    let mut memories = memories(seed);
+    let mut server = Server::start(&town.world);
+    town.settle(&server);
+    let (mut taken, mut interrupted) = (0.0, 0);
+    for round in 0..rounds {
+        let address = server.address.clone();
+        std::thread::scope(|scope| {
+            for memory in &mut memories {
+                let (town, address) = (&town, &address);
+                scope.spawn(move || town.work(address, memory, round));
+            }
+            let until = Instant::now() + Duration::from_millis(random.random_range(100..500));
+            while Instant::now() < until {
+                server.signal("USR1");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            taken += metric(&server, "carebook_snapshots_total ");
+            server.kill();
+        });
+        let left = crate::support::files(&town.world.data()).into_iter();
+        let names = left.map(|file| file.file_name().unwrap().to_string_lossy().into_owned());
+        let unfinished = |name: &String| name.starts_with("snapshot-") && !name.ends_with(".snap");
+        interrupted += names.filter(unfinished).count();
+        server = Server::start(&town.world);
+        town.hold_to(&server, &mut memories, round + 1 == rounds);
+        town.content();
+    }
+    assert_eq!(server.stop(), Some(0));
+    town.compare_with_log();
+    println!(
+        "{rounds} rounds, {taken} snapshots, {interrupted} interrupted: {}",
+        town.figures
+    );
+    assert!(taken > 0.0 || interrupted > 0);
+}
+
+#[test]
+fn after_a_compaction_every_read_and_every_replay_is_as_before() {
+    let seed = seed();
+    let town = Town::new();
+    let mut memories = memories(seed);
+    let data = town.world.data();
+    let data_text = data.to_str().unwrap();
+    let archive = town.world.path("archive");
+    let first = "segment-0000000000000001.log".to_owned();
+    for (round, arguments) in [
+        &["--archive", archive.to_str().unwrap()][..],
+        &[],
+        &["--json"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let server = Server::start(&town.world);
+        if round == 0 {
+            town.settle(&server);
+        }
+        let time = Duration::from_millis(200);
+        work(&town, &server, &mut memories, round as u64, time);
+        assert_eq!(server.stop(), Some(0));
+        let before = segments(&data);
+        let (code, out, err) = run(&[&["compact", "--data", data_text], arguments].concat());
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        let after = segments(&data);
+        assert!(after.iter().all(|name| !before.contains(name)), "{after:?}");
+        match round {
+            0 => {
+                let moved = segments(&archive);
+                assert!(
+                    moved.contains(&first) && is_part(&moved, &before),
+                    "{moved:?}"
+                );
+                assert!(out.contains("segments moved to"), "{out}");
+            }
+            1 => assert!(out.contains("segments removed"), "{out}"),
+            _ => {
+                let done: Value = serde_json::from_str(&out).unwrap();
+                assert!(done["segmentsRemoved"].as_u64() > Some(0));
+                assert_eq!(done["snapshotsTaken"], 2);
+                assert_eq!(done["snapshots"].as_array().unwrap().len(), 2);
+                for held in done["snapshots"].as_array().unwrap() {
+                    assert_eq!(held["covers"], done["lastPosition"]);
+                }
+            }
+        }
+        // There is nothing left to do.
+        let (code, out, _) = run(&["compact", "--data", data_text, "--json"]);
+        let done: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &done["snapshotsTaken"]), (Some(0), &0.into()));
+        let server = Server::start(&town.world);
+        town.hold_to(&server, &mut memories, true);
+        town.content();
+        assert_eq!(server.stop(), Some(0));
+        town.compare_with_log();
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_passed_over_and_two_are_refused() {
+    let seed = seed();
+    let mut random = StdRng::seed_from_u64(seed);
+    let town = Town::new();
+    let mut memories = memories(seed);
+    let data = town.world.data();
+    let mut server = Server::start(&town.world);
+    town.settle(&server);
+    for round in 0..3 {
+        work(
+            &town,
+            &server,
+            &mut memories,
+            round,
+            Duration::from_millis(100),
+        );
+        take_snapshot(&server);
+        assert_eq!(server.stop(), Some(0));
+        server = Server::start(&town.world);
+    }
+    let first = "segment-0000000000000001.log".to_owned();
+    assert!(!segments(&data).contains(&first), "the log was compacted");
+    assert_eq!(server.stop(), Some(0));
+    let mut flip = |file: &Path| {
+        let mut bytes = std::fs::read(file).unwrap();
+        let at = random.random_range(0..bytes.len());
+        bytes[at] ^= 1 << random.random_range(0..8);
+        std::fs::write(file, bytes).unwrap();
+    };
+    let held = snapshots(&data);
+    assert_eq!(held.len(), 2);
+    let newest = held.last().unwrap();
+    let sound = std::fs::read(newest).unwrap();
+    flip(newest);
+    let verify = |expected: &Path| {
+        let (code, _, err) = run(&["verify", "--data", data.to_str().unwrap()]);
+        assert_eq!(code, Some(3), "{err}");
+        assert!(err.contains(expected.to_str().unwrap()), "{err}");
+        assert!(err.contains("offset"), "{err}");
+    };
+    verify(newest);
+    // Both: nothing else has what the log has lost.
+    let older = std::fs::read(&held[0]).unwrap();
+    flip(&held[0]);
+    let mut command = crate::support::carebook();
+    let refused = crate::support::serve_arguments(&mut command, &town.world).output();
+    let refused = refused.unwrap();
+    let sentence = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{sentence}");
+    assert!(
+        sentence.contains(".snap") && sentence.contains("offset"),
+        "{sentence}"
+    );
+    std::fs::write(&held[0], older).unwrap();
+    // The newest alone: the older one and the log after it have all of it.
+    let server = Server::start(&town.world);
+    town.hold_to(&server, &mut memories, true);
+    town.content();
+    take_snapshot(&server);
+    work(&town, &server, &mut memories, 7, Duration::from_millis(50));
+    assert_eq!(server.stop(), Some(0));
+    assert!(sound.len() > 64);
+    let server = Server::start(&town.world);
+    town.hold_to(&server, &mut memories, true);
+    town.content();
+    assert_eq!(server.stop(), Some(0));
+    town.compare_with_log();
+}
+
+#[test]
+fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_archive() {
+    let world = World::new();
+    let archive = world.path("archive");
+    let archive_text = archive.to_str().unwrap();
+    let arguments = ["--idempotency-retention", "1s", "--archive", archive_text];
+    let token = world.headquarters();
+    let deposit = |server: &Server, code: &str, key: &str| {
+        let body = world.deposit_request(code, key);
+        server
+            .client()
+            .post("/settlement-deposit-requests", &token, &body)
+    };
+    let server = Server::start_with(&world, &arguments);
+    assert_eq!(deposit(&server, "S-1", "key-1").status, 201);
+    std::thread::sleep(Duration::from_millis(3_200));
+    take_snapshot(&server);
+    assert_eq!(
+        metric(&server, "carebook_idempotency_keys_forgotten_total "),
+        1.0
+    );
+    let answer = deposit(&server, "S-1", "key-1");
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (409, &"first_answer_forgotten".into())
+    );
+    assert_eq!(deposit(&server, "S-2", "key-1").status, 201);
+    assert_eq!(server.stop(), Some(0));
+    let old = segments(&world.data());
+    let server = Server::start_with(&world, &["--archive", archive_text]);
+    for _ in 0..2 {
+        take_snapshot(&server);
+    }
+    let moved = segments(&archive);
+    // One that was made ahead of need, and never used, is not worth keeping.
+    assert!(
+        moved.contains(&old[0]) && is_part(&moved, &old),
+        "{moved:?}"
+    );
+    assert!(
+        segments(&world.data())
+            .iter()
+            .all(|name| !old.contains(name))
+    );
+    assert_eq!(
+        metric(&server, "carebook_compacted_segments_total "),
+        moved.len() as f64
+    );
+    let answer = deposit(&server, "S-1", "key-2");
+    assert_eq!(
+        (answer.status, &answer.json()["code"]),
+        (409, &"first_answer_forgotten".into())
+    );
+    let answer = deposit(&server, "S-2", "key-1");
+    assert_eq!(answer.header("idempotent-replayed"), Some("true"));
+    assert_eq!(server.stop(), Some(0));
+}

@@ -1,0 +1,203 @@
+//! A damaged directory: what can be had of it, at what cost, and only when told to.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::{Answer, Server, World, files, run};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A directory of several starts, each of which made a segment; and what was answered.
+fn lived(world: &World, starts: usize) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for _ in 0..starts {
+        let server = Server::start(world);
+        let mut client = server.client();
+        for _ in 0..3 {
+            let number = answers.len();
+            let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+            answers.push(client.post("/settlement-deposit-requests", &world.headquarters(), &body));
+        }
+        assert_eq!(server.stop(), Some(0));
+    }
+    answers
+}
+
+fn segments(world: &World) -> Vec<PathBuf> {
+    let all = files(&world.data()).into_iter();
+    all.filter(|file| text(file).ends_with(".log")).collect()
+}
+
+fn flip(file: &Path, at: usize) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at] ^= 4;
+    std::fs::write(file, bytes).unwrap();
+}
+
+fn looked(world: &World, code: i32) -> Value {
+    let (ended, out, err) = run(&["recover", "--data", text(&world.data()), "--json"]);
+    assert_eq!(ended, Some(code), "{err}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn in_a_sound_directory_there_is_nothing_to_recover() {
+    let world = World::new();
+    lived(&world, 2);
+    let found = looked(&world, 0);
+    assert_eq!(found["damage"], serde_json::json!([]));
+    assert_eq!(found["ways"][0]["giveUpAfter"], 6);
+    let (code, out, _) = run(&["recover", "--data", text(&world.data())]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("nothing is damaged"), "{out}");
+}
+
+#[test]
+fn damage_is_named_with_what_each_way_out_costs_and_nothing_is_done_unless_told() {
+    let world = World::new();
+    let answers = lived(&world, 3);
+    let broken = segments(&world)[1].clone();
+    flip(&broken, 4_300);
+    let before: Vec<_> = files(&world.data())
+        .into_iter()
+        .map(|file| (std::fs::read(&file).unwrap(), file))
+        .collect();
+
+    let found = looked(&world, 3);
+    assert_eq!(found["damage"][0]["file"], text(&broken));
+    assert_eq!(found["damage"][0]["position"], 4);
+    assert_eq!(found["highestPosition"], 9);
+    let way = &found["ways"][0];
+    assert_eq!(way["giveUpAfter"], 3);
+    // What lies behind the damage can be read, and is named.
+    let lost = way["readableRecordsLost"].as_u64().unwrap();
+    assert!((3..6).contains(&lost), "{way}");
+    let last = answers[8].json()["statementId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let named = way["resources"].as_array().unwrap();
+    assert!(
+        named.iter().any(|named| named["id"] == last.as_str()),
+        "{way}"
+    );
+    let keys = way["keys"].as_array().unwrap();
+    assert!(keys.iter().any(|key| key["key"] == "key-8"), "{way}");
+    let (code, out, err) = run(&["recover", "--data", text(&world.data())]);
+    assert_eq!(code, Some(3));
+    assert!(out.contains("--give-up-after 3"), "{out}");
+    assert!(err.contains("nothing was changed"), "{err}");
+    let after: Vec<_> = files(&world.data())
+        .into_iter()
+        .map(|file| (std::fs::read(&file).unwrap(), file))
+        .collect();
+    assert!(before == after, "looking changes nothing");
+
+    // A position that cannot be had is refused, and nothing is changed.
+    let data = world.data();
+    let give_up = |position: &str| {
+        run(&[
+            "recover",
+            "--data",
+            text(&data),
+            "--give-up-after",
+            position,
+        ])
+    };
+    let (code, _, err) = give_up("5");
+    assert_eq!(code, Some(1));
+    assert!(err.contains("no way out"), "{err}");
+    assert_eq!(run(&["verify", "--data", text(&data)]).0, Some(3));
+
+    let (code, out, err) = give_up("3");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("given-up"), "{out}");
+    assert_eq!(run(&["verify", "--data", text(&data)]).0, Some(0));
+    // All that was there is kept.
+    let kept: Vec<_> = files(&data)
+        .into_iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
+    for (bytes, file) in &before {
+        let is_lock = file.ends_with("lock");
+        assert!(is_lock || kept.contains(bytes), "{}", file.display());
+    }
+
+    let server = Server::start(&world);
+    let mut client = server.client();
+    for (number, first) in answers.iter().enumerate() {
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        let again = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+        let is_replay = again.header("idempotent-replayed") == Some("true");
+        assert_eq!(is_replay, number < 3, "{number}");
+        if is_replay {
+            assert_eq!(again.json()["statementId"], first.json()["statementId"]);
+        } else {
+            assert_eq!(again.status, 201, "what was given up can be done again");
+        }
+    }
+}
+
+#[test]
+fn damage_that_a_snapshot_covers_costs_nothing() {
+    let world = World::new();
+    let answers = lived(&world, 2);
+    let (code, _, err) = run(&["compact", "--data", text(&world.data())]);
+    assert_eq!(code, Some(0), "{err}");
+    lived_again(&world);
+    // The newest snapshot and the log after it stand by themselves.
+    let mut snapshots: Vec<_> = files(&world.data())
+        .into_iter()
+        .filter(|file| text(file).ends_with(".snap"))
+        .collect();
+    snapshots.sort();
+    flip(&snapshots[0], 100);
+    let found = looked(&world, 3);
+    assert_eq!(found["damage"][0]["file"], text(&snapshots[0]));
+    let way = &found["ways"][0];
+    assert_eq!(way["giveUpAfter"], found["highestPosition"]);
+    assert_eq!(way["readableRecordsLost"], 0);
+    let position = way["giveUpAfter"].to_string();
+    let (code, _, err) = run(&[
+        "recover",
+        "--data",
+        text(&world.data()),
+        "--give-up-after",
+        &position,
+    ]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(looked(&world, 0)["damage"], serde_json::json!([]));
+    let server = Server::start(&world);
+    let mut client = server.client();
+    for first in &answers {
+        let path = format!(
+            "/settlement-statements/{}",
+            first.json()["statementId"].as_str().unwrap()
+        );
+        assert_eq!(client.get(&path, &world.headquarters()).status, 200);
+    }
+}
+
+fn lived_again(world: &World) {
+    let server = Server::start(world);
+    let body = world.deposit_request("AFTER", "key-after");
+    let mut client = server.client();
+    let answer = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+    assert_eq!(answer.status, 201);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_directory_that_a_server_holds_is_not_recovered() {
+    let world = World::new();
+    let server = Server::start(&world);
+    for more in [&[][..], &["--give-up-after", "1"]] {
+        let (code, _, err) = run(&[&["recover", "--data", text(&world.data())], more].concat());
+        assert_eq!(code, Some(1));
+        assert!(err.contains("in use by"), "{err}");
+    }
+    drop(server);
+}
