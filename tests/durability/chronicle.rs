@@ -37,7 +37,7 @@ use uuid::Uuid;
 use wal::{BoxError, Visitor};
 
 use crate::model::world::{ACTORS, Command, FACTS};
-use crate::support::Answer;
+use crate::support::{self, Answer};
 
 /// A point in time, on the test's own clock and on everybody's.
 #[derive(Clone, Copy, Debug)]
@@ -61,10 +61,19 @@ pub struct Told {
 #[derive(Default)]
 pub struct Chronicle {
     records: Vec<Vec<u8>>,
+    /// The first position that is shown at present, and how often it had moved on.
+    first: u64,
+    compactions: u64,
+    /// How often there was a snapshot, and one that was not finished.
+    with_snapshot: u64,
+    in_a_snapshot: u64,
 }
 
 impl Visitor for Chronicle {
     fn record(&mut self, record: wal::Record<'_>) -> Result<(), BoxError> {
+        if self.first == 0 {
+            self.first = record.position;
+        }
         let place = usize::try_from(record.position)? - 1;
         match self.records.get(place) {
             None if place == self.records.len() => self.records.push(record.payload.to_vec()),
@@ -86,6 +95,9 @@ pub struct Compared {
     pub refusals: u64,
     pub reads: u64,
     pub facts: u64,
+    pub compactions: u64,
+    pub with_snapshot: u64,
+    pub in_a_snapshot: u64,
 }
 
 impl std::ops::AddAssign for Compared {
@@ -97,6 +109,9 @@ impl std::ops::AddAssign for Compared {
         self.refusals += other.refusals;
         self.reads += other.reads;
         self.facts += other.facts;
+        self.compactions += other.compactions;
+        self.with_snapshot += other.with_snapshot;
+        self.in_a_snapshot += other.in_a_snapshot;
     }
 }
 
@@ -105,14 +120,19 @@ impl std::fmt::Display for Compared {
         write!(
             f,
             "{} records, {} of them decided again; answers compared with the state at their \
-             position: {} commits, {} replays, {} refusals, {} reads, {} batches of facts",
+             position: {} commits, {} replays, {} refusals, {} reads, {} batches of facts; found \
+             between runs: {} times a snapshot, {} times half of one, {} times a log that had \
+             become shorter",
             self.records,
             self.decided_again,
             self.commits,
             self.replays,
             self.refusals,
             self.reads,
-            self.facts
+            self.facts,
+            self.with_snapshot,
+            self.in_a_snapshot,
+            self.compactions
         )
     }
 }
@@ -123,7 +143,17 @@ impl Chronicle {
     #[track_caller]
     pub fn read(&mut self, data: &Path) {
         let storage = wal::storage::FileStorage::existing(data).unwrap();
+        let first = std::mem::take(&mut self.first);
         wal::records(&storage, self).unwrap();
+        self.compactions += u64::from(self.first > first.max(1));
+        let there = |end: &str| {
+            let files = support::files(data);
+            let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+            let mut snapshots = names.filter(|name| name.starts_with("snapshot"));
+            u64::from(snapshots.any(|name| name.ends_with(end)))
+        };
+        self.with_snapshot += there(".snap");
+        self.in_a_snapshot += there(".new");
     }
 
     /// Holds all answers to the log.
@@ -132,6 +162,12 @@ impl Chronicle {
     /// With what does not fit.
     #[track_caller]
     pub fn hold(&self, told: &[Told]) -> (Compared, [u8; 32]) {
+        let compared = Compared {
+            compactions: self.compactions,
+            with_snapshot: self.with_snapshot,
+            in_a_snapshot: self.in_a_snapshot,
+            ..Compared::default()
+        };
         let mut checking = Checking {
             records: &self.records,
             tables: Tables::default(),
@@ -140,7 +176,7 @@ impl Chronicle {
             fact_keys: HashSet::new(),
             inactive_since: HashMap::new(),
             floors: real_time_floors(told),
-            compared: Compared::default(),
+            compared,
             complaints: Vec::new(),
         };
         checking.all(told);

@@ -7,6 +7,7 @@
 //!
 //! tries every bit, and tears a batch at every byte; by default a fixed share of them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -62,8 +63,14 @@ fn names_its_place(disk: &SimDisk, error: &Error, case: &str) {
     assert!(sentence.contains(&place), "{case}: {sentence}");
 }
 
-/// The data directory of a server that was killed under load, with a few hundred records.
-fn killed_directory(seed: u64) -> (Town, SimDisk) {
+/// The data directory of a server that was killed under load, with a few hundred records: one for
+/// all tests.
+fn killed_directory(seed: u64) -> SimDisk {
+    static KILLED: OnceLock<SimDisk> = OnceLock::new();
+    KILLED.get_or_init(|| kill_a_server(seed)).after_kill()
+}
+
+fn kill_a_server(seed: u64) -> SimDisk {
     let town = Town::new();
     let mut memories = memories(seed);
     let server = Server::start(&town.world);
@@ -88,7 +95,7 @@ fn killed_directory(seed: u64) -> (Town, SimDisk) {
             disk.put(name, &std::fs::read(&file).unwrap());
         }
     }
-    (town, disk)
+    disk
 }
 
 /// Where the frames of a segment begin and end.
@@ -124,11 +131,22 @@ impl Visitor for Prefixes {
     }
 }
 
+/// Keeps the records.
+#[derive(Default)]
+struct Payloads(Vec<Vec<u8>>);
+
+impl Visitor for Payloads {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.0.push(record.payload.to_vec());
+        Ok(())
+    }
+}
+
 #[test]
 fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
-    let (_town, disk) = killed_directory(seed);
+    let disk = killed_directory(seed);
     let mut prefixes = Prefixes::default();
     wal::verify(disk.storage(), &mut prefixes).unwrap();
     let all = prefixes.found.len();
@@ -231,7 +249,7 @@ fn tear(disk: &SimDisk, found: &[Found], random: &mut StdRng) -> String {
 fn a_flipped_bit_never_makes_another_state() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
-    let (_town, source) = killed_directory(seed);
+    let source = killed_directory(seed);
     let mut prefixes = Prefixes::default();
     wal::verify(source.storage(), &mut prefixes).unwrap();
     // The same records in small segments and several starts: at least 64 KiB of files, where the
@@ -279,11 +297,17 @@ fn a_flipped_bit_never_makes_another_state() {
 #[test]
 fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
     let seed = seed();
-    let (_town, source) = killed_directory(seed);
-    let mut prefixes = Prefixes::default();
-    wal::verify(source.storage(), &mut prefixes).unwrap();
+    let source = killed_directory(seed);
+    let mut payloads = Payloads::default();
+    wal::records(source.storage().as_ref(), &mut payloads).unwrap();
+    payloads.0.truncate(240);
+    let payloads = payloads.0;
+    let mut replay = Replay::new();
+    for (position, payload) in (1..).zip(&payloads) {
+        replay.record(position, payload).unwrap();
+    }
+    let digest = replay.finish().unwrap().tables.digest();
     let disk = SimDisk::new();
-    let payloads = &prefixes.payloads[..prefixes.payloads.len().min(240)];
     let parts = payloads.chunks(payloads.len() / 4 + 1);
     let last = parts.len() - 1;
     for (number, part) in parts.enumerate() {
@@ -304,12 +328,11 @@ fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
     let snapshots = names.iter().filter(|name| name.ends_with(".snap")).count();
     assert_eq!(snapshots, 2, "{names:?}");
     let whole = verified(&disk).unwrap();
-    let (digest, ..) = prefixes.found[payloads.len() - 1];
     assert_eq!(
         whole.0, digest,
         "the tables of snapshot and log, and those of all records"
     );
-    let (same, refused) = flip_bits(&disk, whole, 1_201, seed);
+    let (same, refused) = flip_bits(&disk, whole, 4_801, seed);
     println!(
         "{} records, two snapshots: {same} flipped bits did no harm, {refused} were refused",
         payloads.len()
@@ -356,10 +379,12 @@ fn flip_bits(disk: &SimDisk, whole: Found, step: usize, seed: u64) -> (u64, u64)
                             refused.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    // A start comes to what the check comes to.
+                    // A start comes to what the check comes to, but for a bad snapshot, which it
+                    // passes over when it can do without.
                     if bit % 8 == bit / 8 % 8 {
                         let started = recovered(&disk);
-                        assert_eq!(started.is_ok(), verdict.is_ok(), "{case}");
+                        let passes_over = name.ends_with(".snap") && started.is_ok();
+                        assert!(started.is_ok() == verdict.is_ok() || passes_over, "{case}");
                         assert!(started.is_err() || same_state(&started.unwrap()), "{case}");
                     }
                     flip();

@@ -68,6 +68,7 @@ fn nothing_of_any_operation_is_lost_or_done_twice_whatever_is_killed() {
     );
     if rounds >= ROUNDS_OF_A_DIRECTORY {
         every_operation_was_tried(&figures);
+        assert!(compared.with_snapshot > 0 && compared.compactions > 0);
     }
 }
 
@@ -108,7 +109,7 @@ fn live(crowd: &mut Crowd, rounds: u64, random: &mut StdRng, counts: &mut Counts
         let before = crowd.look_around(&server, random.random());
         if random.random_ratio(1, 3) {
             server.signal("USR1");
-            std::thread::sleep(Duration::from_micros(random.random_range(0..15_000)));
+            std::thread::sleep(Duration::from_micros(random.random_range(0..40_000)));
             server.kill();
             counts.killed_at_rest += 1;
             crowd.chronicle.read(&crowd.world.data());
@@ -130,7 +131,7 @@ fn compact(crowd: &Crowd, random: &mut StdRng, counts: &mut Counts) {
         .spawn()
         .unwrap();
     if random.random_bool(0.5) {
-        std::thread::sleep(Duration::from_micros(random.random_range(0..40_000)));
+        std::thread::sleep(Duration::from_micros(random.random_range(0..120_000)));
         child.kill().unwrap();
         child.wait().unwrap();
         counts.compactions_killed += 1;
