@@ -579,7 +579,7 @@ impl<'a> Checking<'a> {
         let outcome = outcome.map_err(|rejection| format!("it is refused: {rejection:?}"))?;
         let body = match (&record.outcome, outcome) {
             (RecordOutcome::SameAs(first), Outcome::ReplayOf(key)) => {
-                let digest = key_digest(asked.row.tag, &record.subject, &key);
+                let digest = key_digest(asked.row.tag, record.subject, &key);
                 let known = self.tables.key(digest);
                 return match known == Some(*first) {
                     true => Ok(()),

@@ -4,7 +4,11 @@
 //! Every test has a small share by default; the campaigns take more from the environment:
 //!
 //! ```text
-//! KILL_ROUNDS=100 cargo test --release --test main durability::kill -- --nocapture
+//! KILL_ROUNDS=100 cargo test --release --test main durability::kill:: -- --nocapture
+//! KILL_ROUNDS=1000 cargo test --release --test main durability::kill_all -- --nocapture
+//! HISTORIES=100 cargo test --release --test main durability::history -- --nocapture
+//! DISK_FULL_ROUNDS=50 cargo test --release --test main durability::disk_full -- --nocapture
+//! STRACE_CASES=100 cargo test --release --test main durability::io_errors -- --nocapture
 //! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
 //! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
 //! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
