@@ -105,6 +105,11 @@ impl Crowd {
         assert!(complaints.is_empty(), "{complaints:#?}");
     }
 
+    /// Everything that anybody was told by now.
+    pub fn told(&self) -> Vec<Told> {
+        self.told.lock().unwrap().clone()
+    }
+
     /// How many answers there were by now.
     pub fn answers(&self) -> usize {
         self.told.lock().unwrap().len()
