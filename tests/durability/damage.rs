@@ -111,27 +111,22 @@ fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Keeps what is found after each record.
-#[derive(Default)]
-struct Prefixes {
-    payloads: Vec<Vec<u8>>,
-    found: Vec<Found>,
-}
-
-impl Visitor for Prefixes {
-    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.payloads.push(record.payload.to_vec());
-        let mut replay = Replay::new();
-        for (position, payload) in (1..).zip(&self.payloads) {
-            replay.record(position, payload)?;
-        }
-        let count = self.payloads.len() as u64;
-        self.found.push(found(&replay.finish()?, count));
-        Ok(())
+/// What a start finds of these records, the first of a log.
+fn after(payloads: &[Vec<u8>]) -> Found {
+    let mut replay = Replay::new();
+    for (position, payload) in (1..).zip(payloads) {
+        replay.record(position, payload).unwrap();
     }
+    found(&replay.finish().unwrap(), payloads.len() as u64)
 }
 
-/// Keeps the records.
+/// The records of a log, all that it still has.
+fn records_of(disk: &SimDisk) -> Vec<Vec<u8>> {
+    let mut payloads = Payloads::default();
+    wal::records(disk.storage().as_ref(), &mut payloads).unwrap();
+    payloads.0
+}
+
 #[derive(Default)]
 struct Payloads(Vec<Vec<u8>>);
 
@@ -147,19 +142,15 @@ fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let disk = killed_directory(seed);
-    let mut prefixes = Prefixes::default();
-    wal::verify(disk.storage(), &mut prefixes).unwrap();
-    let all = prefixes.found.len();
+    let payloads = records_of(&disk);
+    let all = payloads.len();
     assert!(all > 200, "{all} records");
-    println!(
-        "as it was killed: {}",
-        tear(&disk, &prefixes.found, &mut random)
-    );
+    println!("as it was killed: {}", tear(&disk, &payloads, &mut random));
     // The same records, the last of them in one large batch that nobody was answered for yet.
     let disk = SimDisk::new();
     let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::new("recovering")).unwrap();
     let mut log = log;
-    let (before, last) = prefixes.payloads.split_at(all - 7);
+    let (before, last) = payloads.split_at(all - 7);
     for batch in before.chunks(5) {
         log.append(batch).unwrap();
     }
@@ -167,14 +158,13 @@ fn a_torn_last_batch_leaves_what_was_acknowledged_or_a_refusal() {
     drop(log);
     println!(
         "with a large batch: {}",
-        tear(&disk, &prefixes.found, &mut random)
+        tear(&disk, &payloads, &mut random)
     );
 }
 
-/// Tears the last batch of a log, of which `found` is what stands after each record; what it came
-/// to, for people.
-fn tear(disk: &SimDisk, found: &[Found], random: &mut StdRng) -> String {
-    let all = found.len();
+/// Tears the last batch of a log that has these records; what it came to, for people.
+fn tear(disk: &SimDisk, payloads: &[Vec<u8>], random: &mut StdRng) -> String {
+    let all = payloads.len();
     let mut segments = disk.names();
     segments.retain(|name| name.ends_with(".log"));
     // The newest segment with a batch in it: one behind it may be there already, empty.
@@ -193,7 +183,7 @@ fn tear(disk: &SimDisk, found: &[Found], random: &mut StdRng) -> String {
             Some((name.clone(), bytes, batch, count))
         })
         .unwrap();
-    let (whole, before) = (found[all - 1], found[all - 1 - records]);
+    let (whole, before) = (after(payloads), after(&payloads[..all - records]));
     assert_eq!(recovered(disk).unwrap(), whole);
     let (mut kept, mut shorter, mut refused) = (0, 0, 0);
     let mut attempt = |torn: &[u8], case: &str| {
@@ -250,8 +240,7 @@ fn a_flipped_bit_never_makes_another_state() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
     let source = killed_directory(seed);
-    let mut prefixes = Prefixes::default();
-    wal::verify(source.storage(), &mut prefixes).unwrap();
+    let payloads = records_of(&source);
     // The same records in small segments and several starts: at least 64 KiB of files, where the
     // server's would be megabytes of zeros.
     let disk = SimDisk::new();
@@ -262,7 +251,7 @@ fn a_flipped_bit_never_makes_another_state() {
             .map(|name| disk.bytes(name).unwrap().len())
             .sum()
     };
-    let mut left = prefixes.payloads.as_slice();
+    let mut left = payloads.as_slice();
     let open = || {
         Log::open(disk.storage(), small(), &mut Replaying::new("recovering"))
             .unwrap()
@@ -282,8 +271,8 @@ fn a_flipped_bit_never_makes_another_state() {
     // As after 50 ms without commands: an unmarked last batch may be taken for an unfinished one.
     log.seal().unwrap();
     drop(log);
-    let records = prefixes.payloads.len() - left.len();
-    let whole = prefixes.found[records - 1];
+    let records = payloads.len() - left.len();
+    let whole = after(&payloads[..records]);
     assert_eq!(verified(&disk).unwrap(), whole);
     assert_eq!(recovered(&disk).unwrap(), whole);
 
@@ -298,15 +287,9 @@ fn a_flipped_bit_never_makes_another_state() {
 fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
     let seed = seed();
     let source = killed_directory(seed);
-    let mut payloads = Payloads::default();
-    wal::records(source.storage().as_ref(), &mut payloads).unwrap();
-    payloads.0.truncate(240);
-    let payloads = payloads.0;
-    let mut replay = Replay::new();
-    for (position, payload) in (1..).zip(&payloads) {
-        replay.record(position, payload).unwrap();
-    }
-    let digest = replay.finish().unwrap().tables.digest();
+    let mut payloads = records_of(&source);
+    payloads.truncate(240);
+    let (digest, ..) = after(&payloads);
     let disk = SimDisk::new();
     let parts = payloads.chunks(payloads.len() / 4 + 1);
     let last = parts.len() - 1;
