@@ -7,8 +7,8 @@
 //!
 //! A round: eight clients send commands of all operations, facts and reads to the running server,
 //! which is told to take a snapshot at a random moment, and `kill -9` comes 30 to 250 ms later.
-//! Between two runs the directory is sometimes compacted, and that sometimes killed, too. After the
-//! restart
+//! Now and then it is told to stop instead. Between two runs the directory is sometimes compacted, and
+//! that sometimes killed, too, as is a start. After the restart
 //!
 //! - each acknowledged command of the round, and some of earlier ones, has its first answer again;
 //! - each command without an answer is there whole or not at all;
@@ -28,7 +28,7 @@ use rand::{Rng, SeedableRng};
 use super::chronicle::Compared;
 use super::crowd::{Crowd, Figures, every_operation_was_tried};
 use super::{SNAPSHOT_OFTEN, share};
-use crate::support::{Server, carebook, seed};
+use crate::support::{Server, carebook, seed, serve_arguments};
 
 /// Rounds in one directory.
 const ROUNDS_OF_A_DIRECTORY: u64 = 25;
@@ -78,6 +78,8 @@ struct Counts {
     killed_at_rest: u64,
     compactions: u64,
     compactions_killed: u64,
+    starts_killed: u64,
+    stopped: u64,
 }
 
 fn live(crowd: &mut Crowd, rounds: u64, random: &mut StdRng, counts: &mut Counts) {
@@ -88,7 +90,8 @@ fn live(crowd: &mut Crowd, rounds: u64, random: &mut StdRng, counts: &mut Counts
             .random_bool(0.6)
             .then(|| until.mul_f64(random.random()));
         let address = server.address.clone();
-        crowd.at_work(&address, random.random(), || {
+        let clients = random.random();
+        crowd.at_work(&address, clients, || {
             match snapshot_at {
                 Some(at) => {
                     std::thread::sleep(at);
@@ -98,11 +101,27 @@ fn live(crowd: &mut Crowd, rounds: u64, random: &mut StdRng, counts: &mut Counts
                 }
                 None => std::thread::sleep(until),
             }
-            server.kill();
+            if random.random_ratio(1, 10) {
+                counts.stopped += 1;
+                assert_eq!(server.stop(), Some(0));
+            } else {
+                server.kill();
+            }
         });
         crowd.chronicle.read(&crowd.world.data());
         if random.random_ratio(1, 5) {
             compact(crowd, random, counts);
+        }
+        if random.random_ratio(1, 8) {
+            // A start that is cut off.
+            let mut command = carebook();
+            serve_arguments(&mut command, &crowd.world).args(SNAPSHOT_OFTEN);
+            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = quiet.spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(random.random_range(0..100_000)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            counts.starts_killed += 1;
         }
         server = Server::start_with(&crowd.world, SNAPSHOT_OFTEN);
         crowd.hold_to(&server, random.random());
