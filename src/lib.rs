@@ -12,10 +12,11 @@
 //!    own, each resource's state too. Knows no status code, no log, nothing asynchronous.
 //! 3. [`catalogue`]: the one table of operations, reads, kinds of resources and kinds of facts.
 //!    Routes, log, documents and tests read it; nothing else lists them.
-//! 4. [`journal`]: what a commit is in the log, what replaying the log makes, and the tables that
-//!    hold it. Knows records and positions, not who asks or who waits.
+//! 4. [`journal`]: what a commit is in the log and in a snapshot, what replaying them makes, and the
+//!    tables that hold it. Knows records and positions, not who asks or who waits.
 //! 5. [`engine`]: from a command to a durable answer. Finds or wakes the resource's actor, gives
-//!    commits their order, holds answers back until what they rest on is on the disk. The only
+//!    commits their order, holds answers back until what they rest on is on the disk, takes
+//!    snapshots beside that. The only
 //!    reader of the clock and the only source of chance. Knows nothing of HTTP.
 //! 6. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of
 //!    rejection becomes a status.

@@ -188,6 +188,13 @@ fn records_are_chosen_by_position_time_operation_subject_and_resource() {
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines.len(), 8, "{out}");
+    // A backup is a data directory like any other.
+    let (data, copy) = (world.data(), world.path("copy"));
+    let copy = copy.to_str().unwrap();
+    let backup = ["backup", "--data", data.to_str().unwrap(), "--to", copy];
+    assert_eq!(run(&backup).0, Some(0));
+    let copied = run(&["inspect", "records", "--data", copy]);
+    assert_eq!(copied, (code, out.clone(), err));
     let column = lines[0].find("operation").unwrap();
     for (line, record) in lines[1..].iter().zip(&all) {
         assert!(

@@ -165,9 +165,6 @@ impl Checkpointer {
     /// The checkpointer of a log that made this, with the newest snapshot that there is.
     pub(crate) fn new(recovered: &Recovered, newest: Option<&SnapshotInfo>) -> Self {
         let mut marks = recovered.tally.marks.clone();
-        if let Some(at) = recovered.tally.last_at {
-            marks.note(recovered.tally.position, at);
-        }
         marks.let_go(recovered.tables.forgotten());
         Self {
             policy: Mutex::default(),

@@ -216,14 +216,13 @@ impl Replay {
         if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
             return Err(at("it changes something".to_owned()).into());
         }
-        // What an answer took the place of may have been forgotten.
-        if let Some(key) = record.key_digest()
-            && let Some(taken) = self.tables.key(key)
-            && !matches!(record.outcome, RecordOutcome::Instead { of, .. } if of == taken)
-        {
-            return Err(at(format!("its key was taken at position {taken}")).into());
-        }
-        self.take_key(position, &record).map_err(at)?;
+        let taking = self.take_key(position, &record, |taken| match (taken, &record.outcome) {
+            // What an answer took the place of may have been forgotten.
+            (None, _) => Ok(()),
+            (Some(taken), RecordOutcome::Instead { of, .. }) if *of == taken => Ok(()),
+            (Some(taken), _) => Err(format!("its key was taken at position {taken}")),
+        });
+        taking.map_err(at)?;
         Ok(())
     }
 
@@ -270,26 +269,15 @@ impl Replay {
             }
             self.tables.forget(through);
         }
-        if let Some(key) = record.key_digest() {
-            let replaced = match record.outcome {
-                RecordOutcome::Instead { of, .. } => Some(of),
-                _ => None,
-            };
-            match (self.tables.key(key), replaced) {
-                (Some(taken), None) => {
-                    return Err(at(format!("its key was taken at position {taken}")).into());
-                }
-                (taken, Some(of)) if taken != Some(of) => {
-                    return Err(at(format!(
-                        "its answer takes the place of the one at position {of}, which does not \
-                         have its key"
-                    ))
-                    .into());
-                }
-                _ => {}
-            }
-        }
-        self.take_key(position, &record).map_err(at)?;
+        let taking = self.take_key(position, &record, |taken| match (taken, &record.outcome) {
+            (taken, RecordOutcome::Instead { of, .. }) if taken != Some(*of) => Err(format!(
+                "its answer takes the place of the one at position {of}, which does not have its \
+                 key"
+            )),
+            (_, RecordOutcome::Instead { .. }) | (None, _) => Ok(()),
+            (Some(taken), _) => Err(format!("its key was taken at position {taken}")),
+        });
+        taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource =
                 catalogue::resource(change.kind).ok_or_else(|| at(unknown_kind(change.kind)))?;
@@ -307,8 +295,13 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes the record's key, where it has one.
-    fn take_key(&self, position: u64, record: &Record<'_>) -> Result<(), String> {
+    /// Takes the record's key, where it has one, if it may be, by who has it already.
+    fn take_key(
+        &self,
+        position: u64,
+        record: &Record<'_>,
+        may: impl FnOnce(Option<u64>) -> Result<(), String>,
+    ) -> Result<(), String> {
         if let RecordOutcome::SameAs(first) = record.outcome {
             if first >= position {
                 return Err(format!("its answer is that of the later position {first}"));
@@ -316,7 +309,7 @@ impl Replay {
             self.tables.note_first(first, position);
         }
         if let Some(key) = record.key_digest() {
-            self.tables.take_key(key, position);
+            self.tables.take_key_if(key, position, may)?;
         }
         Ok(())
     }

@@ -147,6 +147,31 @@ impl Tables {
         self.keys.shard(key).write().insert(key, position);
     }
 
+    /// As [`Tables::take_key`], if it may be, by who has it already: for recovery, which looks
+    /// each key up but once.
+    ///
+    /// # Errors
+    /// That of `may`.
+    pub(super) fn take_key_if<E>(
+        &self,
+        key: Digest,
+        position: u64,
+        may: impl FnOnce(Option<u64>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let forgotten = self.forgotten();
+        match self.keys.shard(key).write().entry(key) {
+            Entry::Occupied(mut entry) => {
+                may(Some(*entry.get()).filter(|taken| *taken > forgotten))?;
+                entry.insert(position);
+            }
+            Entry::Vacant(entry) => {
+                may(None)?;
+                entry.insert(position);
+            }
+        }
+        Ok(())
+    }
+
     /// The position of the commit that took the key with this digest, unless that is forgotten.
     #[must_use]
     pub fn key(&self, key: Digest) -> Option<u64> {

@@ -143,15 +143,19 @@ fn look(pinned: &Pinned<'_>, manifest: &Manifest) -> Result<Survey, Error> {
 }
 
 /// Looks at the end of a log that is being written, until everything that was
-/// there at the first look is proved durable.
+/// there at the first look, read or only proved, is both read and proved durable.
+/// A hole that is damage stays, and is never taken for the end.
 fn settled_end(pinned: &Pinned<'_>, open: &Manifest) -> Result<(Survey, u64), Error> {
     let mut wanted = None;
     for _ in 0..LOOKS {
         let survey = look(pinned, open)?;
-        let wanted = *wanted.get_or_insert(survey.next - 1);
-        if survey.mark >= wanted && survey.mark < survey.next {
-            let mark = survey.mark;
-            return Ok((survey, mark));
+        let read = survey.next - 1;
+        // What proves the end of the last segment that was listed may be in one
+        // that is listed only by now.
+        let mark = survey.mark.max(sealed_by_now(pinned.source)?);
+        let wanted = *wanted.get_or_insert(read.max(survey.mark));
+        if read >= wanted && mark >= wanted {
+            return Ok((survey, read.min(mark)));
         }
         // A frame is being written, or its proof is; or something is damaged.
         thread::sleep(PAUSE);
@@ -163,6 +167,14 @@ fn settled_end(pinned: &Pinned<'_>, open: &Manifest) -> Result<(Survey, u64), Er
         "the end of the log does not become durable",
     );
     Err(Error::io("back up", pinned.describe(""))(source))
+}
+
+/// The last position of the segments that are sealed by now.
+fn sealed_by_now(source: &dyn Storage) -> Result<u64, Error> {
+    let manifest = Manifest::load(source)?;
+    let segments = manifest.iter().flat_map(|manifest| &manifest.segments);
+    let seals = segments.filter_map(|segment| segment.seal);
+    Ok(seals.map(|seal| seal.last).max().unwrap_or(0))
 }
 
 /// The segments that were open, each sealed where its last proved frame ends.

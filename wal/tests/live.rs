@@ -465,3 +465,74 @@ fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
     }
     appender.shutdown().unwrap();
 }
+
+#[test]
+fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
+    let disk = SimDisk::new();
+    let opened = open(&disk).unwrap();
+    let appender = opened.log.start(Heard::default().events()).unwrap();
+    let total = 1_500_u64;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=total {
+                let payload = number.to_le_bytes().repeat(60);
+                appender.sequence().push(payload).unwrap();
+                if number % 8 == 0 {
+                    thread::sleep(Duration::from_micros(300));
+                }
+            }
+            eventually("all is durable", || appender.durable() == total);
+            thread::sleep(Duration::from_millis(100));
+            done.store(true, Ordering::SeqCst);
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                let covers = appender.durable();
+                let writer = appender.begin_snapshot(covers).unwrap();
+                appender.install(writer, covers).unwrap();
+                appender.compact(None).unwrap();
+            }
+        });
+        // One that keeps up, and one that dawdles and finds things gone.
+        for pause in [0, 20] {
+            let (disk, done) = (&disk, &done);
+            scope.spawn(move || {
+                let mut reader = LiveReader::open(disk.storage(), 1).unwrap();
+                let mut next = 1;
+                loop {
+                    let last = done.load(Ordering::SeqCst);
+                    let mut seen = Vec::new();
+                    let end = reader.read_on(&mut |record| {
+                        seen.push((record.position, record.payload.to_vec()));
+                        let enough = pause > 0 && seen.len() == 40;
+                        Ok(if enough && !last {
+                            ControlFlow::Break(())
+                        } else {
+                            ControlFlow::Continue(())
+                        })
+                    });
+                    let end = end.unwrap();
+                    let (first_missed, last_missed) = end.missed.unwrap_or((1, 0));
+                    for (position, payload) in seen {
+                        if position != next {
+                            assert!((first_missed..=last_missed).contains(&next), "{next}");
+                            assert!(position <= last_missed + 1, "{position} after {next}");
+                        }
+                        assert!(payload == position.to_le_bytes().repeat(60));
+                        next = position + 1;
+                    }
+                    // What is missed may be all that there was.
+                    next = next.max(last_missed + 1);
+                    assert_eq!(end.next_position.max(next), next);
+                    if last {
+                        assert_eq!(end.next_position, total + 1);
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(pause));
+                }
+            });
+        }
+    });
+    appender.shutdown().unwrap();
+}

@@ -40,7 +40,7 @@ impl Ids {
 /// Every text in a value, in its order.
 fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
-        Value::String(text) if !texts.contains(&text.as_str()) => texts.push(text),
+        Value::String(text) => texts.push(text),
         Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
         Value::Object(members) => members.values().for_each(|value| collect(value, texts)),
         _ => {}
@@ -56,12 +56,18 @@ fn search(kind: Kind, key: Digest, texts: &[&str]) -> Option<Vec<String>> {
         return Some(found);
     }
     // Identifiers of several parts: a family's authority for a booking, a caregiver's payout.
-    let few = &texts[..texts.len().min(TRIED_MAX)];
-    few.iter()
-        .flat_map(|first| few.iter().map(move |second| [*first, *second]))
-        .find_map(|pair| {
-            is(&pair).or_else(|| few.iter().find_map(|third| is(&[pair[0], pair[1], third])))
-        })
+    let mut few = Vec::with_capacity(TRIED_MAX);
+    for text in texts {
+        if few.len() < TRIED_MAX && !few.contains(text) {
+            few.push(*text);
+        }
+    }
+    let mut pairs = few
+        .iter()
+        .flat_map(|first| few.iter().map(move |second| [*first, *second]));
+    pairs.find_map(|pair| {
+        is(&pair).or_else(|| few.iter().find_map(|third| is(&[pair[0], pair[1], third])))
+    })
 }
 
 #[cfg(test)]

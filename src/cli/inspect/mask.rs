@@ -250,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_comes_into_a_list_is_told_by_its_place() {
+    fn an_item_that_comes_into_a_list_is_told_by_its_place_and_its_members() {
         let before = json!({"lines": [{"id": "a"}, {"id": "b"}]});
         let after = json!({"lines": [{"id": "x"}, {"id": "a"}, {"id": "b"}]});
         let differences = OPEN.differences(&before, &after);
         assert_eq!(differences.len(), 1);
         assert_eq!(
             (differences[0].path.as_str(), differences[0].kind()),
-            ("lines[0]", "added")
+            ("lines[0].id", "added")
         );
         let back = OPEN.differences(&after, &before);
         assert_eq!(
             (back[0].path.as_str(), back[0].kind()),
-            ("lines[0]", "removed")
+            ("lines[0].id", "removed")
         );
         assert_eq!(OPEN.differences(&after, &after), []);
     }

@@ -311,3 +311,21 @@ fn outcome_json(mask: Mask, outcome: &RecordOutcome<&[u8]>) -> Value {
         }),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_can_be_named_with_parts_and_with_slashes_in_its_identifier() {
+        let key = |parts: &[&str]| parse_kind("payout-receipt-state").unwrap().key(parts);
+        let named = parse_resource("payout-receipt-state/a/b/c").unwrap();
+        assert!(named.keys.contains(&key(&["a", "b", "c"])));
+        assert!(named.keys.contains(&key(&["a/b/c"])));
+        let one = parse_resource("payout-receipt-state/a").unwrap();
+        assert!(one.keys.iter().all(|found| *found == key(&["a"])));
+        assert!(parse_resource("payout-receipt-state").is_err());
+        assert!(parse_resource("dragon/a").is_err());
+    }
+}

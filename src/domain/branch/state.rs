@@ -16,7 +16,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
 use crate::domain::operation::Commit;
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
 use crate::{members, words};
 
 /// The permission to create branches.
@@ -329,7 +329,7 @@ impl Resource for Branch {
                 branch
             }
             (Some(_), BranchEvent::Created(_)) => panic!("a branch is created once"),
-            (None, event) => panic!("a branch that does not exist has no {event:?}"),
+            (None, event) => panic!("a branch that does not exist has no {}", event_name(event)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::base::json::{AtLeast, FaultCode, Json, Member, Nullable, Reader};
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
 use crate::{members, words};
 
 words! {
@@ -232,7 +232,8 @@ impl Resource for DataRoomRequest {
                 request
             }
             (state, event) => panic!(
-                "{event:?} cannot follow on a data-room request that {}",
+                "{} cannot follow on a data-room request that {}",
+                event_name(event),
                 if state.is_some() {
                     "exists"
                 } else {

@@ -10,7 +10,7 @@ use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
 use crate::{members, words};
 
 words! {
@@ -306,7 +306,8 @@ impl Resource for Statement {
                 statement
             }
             (state, event) => panic!(
-                "{event:?} cannot follow on a statement that {}",
+                "{} cannot follow on a statement that {}",
+                event_name(event),
                 if state.is_some() {
                     "exists"
                 } else {
