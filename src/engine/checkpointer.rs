@@ -14,6 +14,7 @@
 //! it has done while commands are in flight. A snapshot that fails is thrown away and tried again
 //! later: commands do not need it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -235,7 +236,15 @@ fn run(shared: &Weak<Shared>, bell: &Bell) {
         if !requested && (pausing || !shared.is_checkpoint_due(last.elapsed())) {
             continue;
         }
-        match shared.checkpoint(true, &mut |_, _| {}) {
+        // A fault of ours in here costs a snapshot, not all those to come.
+        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
+        let Ok(done) = attempt else {
+            shared.checkpointer.figures.lock().failures += 1;
+            failed = Some(Tick::now());
+            last = Tick::now();
+            continue;
+        };
+        match done {
             Ok(Some(taken)) => {
                 failed = None;
                 tracing::info!(

@@ -15,8 +15,10 @@ use carebook::base::time::Instant as Moment;
 use carebook::cli::facts::load_lines;
 use carebook::cli::open::Replaying;
 use carebook::cli::serve::on_lane;
+use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::{Clock, SystemClock};
+use carebook::engine::relay::{Delivery, ExternalDirectory};
 use carebook::engine::{Engine, Limits, Reply};
 use carebook::journal::replay::{Recovered, Replay};
 use rand::rngs::StdRng;
@@ -272,23 +274,86 @@ fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
     engine.shut_down().unwrap();
 }
 
-#[test]
-fn a_branch_keeps_its_messages_when_its_key_is_forgotten() {
-    let disk = SimDisk::new();
-    let clock = Arc::new(SetClock(AtomicI64::new(DAY_0)));
-    let engine = start(&disk, Arc::clone(&clock) as _);
+/// A directory that takes everything.
+struct Willing;
+
+impl ExternalDirectory for Willing {
+    fn deliver<'a>(&'a self, _: &'a DirectoryMessage) -> Delivery<'a> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Creates a branch, or asks for its creation again: the answer, and whether it is a replay.
+fn create_branch(engine: &Engine) -> (Value, bool) {
     let body = crate::operations::branch::external_directory::creation();
     let creator = Actor {
         permissions: vec!["branch:create".into()],
         ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
     };
-    let reply = on_lane(&engine, async {
+    let reply = on_lane(engine, async {
         let permit = engine.admit().unwrap();
-        let call = call_of(&engine, "create_branch", creator, Some("key-1"), &body);
+        let call = call_of(engine, "create_branch", creator, Some("key-1"), &body);
         engine.execute(call, permit).await
     });
-    let reply = reply.unwrap();
-    assert!(is_done(&reply, false), "{reply:?}");
+    match reply.unwrap() {
+        Reply::Done { body, replay, .. } => {
+            let mut body: Value = serde_json::from_slice(&body).unwrap();
+            body["idempotentReplay"] = Value::Null;
+            (body, replay)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_in_the_place_of_another_outlives_the_log_and_the_replaced_one_does_not() {
+    let disk = SimDisk::new();
+    let clock = || Arc::new(SystemClock::default());
+    let engine = start(&disk, clock());
+    engine.deliver_to(Arc::new(Willing), Duration::from_millis(20));
+    let (first, replay) = create_branch(&engine);
+    assert_eq!(
+        (&first["outcomeStatus"], replay),
+        (&"completed".into(), false)
+    );
+    assert_eq!(engine.durable(), 2, "a commit, and one in its place");
+    for round in 0..3 {
+        // In between the snapshot has the replaced answer only as long as the log has the other.
+        snapshot(&engine);
+        assert_eq!(create_branch(&engine), (first.clone(), true), "{round}");
+    }
+    engine.shut_down().unwrap();
+    drop(engine);
+    for _ in 0..3 {
+        let engine = start(&disk, clock());
+        assert_eq!(create_branch(&engine), (first.clone(), true));
+        snapshot(&engine);
+        let live = engine.digest();
+        engine.shut_down().unwrap();
+        drop(engine);
+        assert_eq!(recovered(&disk).tables.digest(), live);
+    }
+    assert!(
+        !disk
+            .names()
+            .contains(&"segment-0000000000000001.log".to_owned())
+    );
+    let (log, _) = Log::open(disk.storage(), small(), &mut Replaying::new("")).unwrap();
+    let replaced = log.read(1).unwrap().unwrap();
+    let replaced = carebook::journal::record::Record::decode(&replaced).unwrap();
+    assert!(replaced.key.is_none() && !replaced.outbox.is_empty());
+    let last = log.read(2).unwrap().unwrap();
+    let last = carebook::journal::record::Record::decode(&last).unwrap();
+    assert!(last.key.is_some() && last.changes.is_empty());
+}
+
+#[test]
+fn a_branch_keeps_its_messages_when_its_key_is_forgotten() {
+    let disk = SimDisk::new();
+    let clock = Arc::new(SetClock(AtomicI64::new(DAY_0)));
+    let engine = start(&disk, Arc::clone(&clock) as _);
+    let (_, replay) = create_branch(&engine);
+    assert!(!replay);
     engine.shut_down().unwrap();
     let before = recovered(&disk).tally;
     assert!(before.outbox_messages > 0 && before.outbox_number > 0);
