@@ -354,10 +354,7 @@ impl Engine {
     /// # Errors
     /// The refusal of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
-        match self.shared.lifecycle(actor) {
-            Ok(()) => Ok(()),
-            Err(refused) => Err(self.shared.refuse(refused.0, refused.1).await),
-        }
+        self.shared.may_act(actor).await
     }
 
     /// Puts a reference fact in place. Its caller bounds how many are in flight.
@@ -509,15 +506,33 @@ impl Shared {
         highest
     }
 
-    /// The actor's lifecycle refuses, or the basis of its not refusing.
-    fn lifecycle(&self, actor: &Actor) -> Result<(), Box<(Rejection, u64)>> {
+    /// Whether the actor may act. What is decided or read after this rests on a position at which
+    /// that is so: the fact that lets somebody act again is durable before anything follows on it.
+    async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
+        match self.lifecycle(actor) {
+            Ok(since) if self.lanes.wait(since).await.is_ok() => Ok(()),
+            Ok(_) => Err(Reply::Unavailable),
+            Err(refused) => Err(self.refuse(refused.0, refused.1).await),
+        }
+    }
+
+    /// The actor's lifecycle refuses, or the position of the fact that says that it does not; 0
+    /// when nothing is known of the actor, which can only have been so before, too.
+    fn lifecycle(&self, actor: &Actor) -> Result<u64, Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = View::new(&self.tables);
         let Some(fact) = view.fact::<ActorFact>(&actor.subject) else {
-            return Ok(());
+            return Ok(0);
         };
         let refusal = match fact.facts.lifecycle {
-            ActorLifecycle::Active => return Ok(()),
+            ActorLifecycle::Active => {
+                let seen = view.seen();
+                return Ok(seen
+                    .iter()
+                    .map(|(_, position)| *position)
+                    .max()
+                    .unwrap_or(0));
+            }
             ActorLifecycle::Inactive => ("actor_inactive", "The actor is inactive."),
             ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
         };
@@ -531,9 +546,9 @@ impl Shared {
             return Reply::Unavailable;
         }
         if call.row.is_some_and(|row| row.bearer)
-            && let Err(refused) = self.lifecycle(&call.actor)
+            && let Err(reply) = self.may_act(&call.actor).await
         {
-            return self.refuse(refused.0, refused.1).await;
+            return reply;
         }
         let mut order = Order {
             key: Box::default(),
@@ -810,9 +825,7 @@ impl Shared {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        if let Err(refused) = self.lifecycle(actor) {
-            return Err(self.refuse(refused.0, refused.1).await);
-        }
+        self.may_act(actor).await?;
         let (found, position) = self.read_now(read, actor, path);
         if self.lanes.wait(position).await.is_err() {
             return Err(Reply::Unavailable);

@@ -10,18 +10,20 @@ use std::time::Duration;
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::{Json, Reader};
-use carebook::catalogue::OPERATIONS;
+use carebook::catalogue::{FACTS, OPERATIONS, READS};
 use carebook::cli::open::Replaying;
 use carebook::cli::serve::on_lane;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
+use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::Rejection;
 use carebook::domain::resource::{Name, Space, View};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Call, Engine, Limits, Reply};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Log, Options};
 
+use crate::support::gated::{Disk, Gate, OpenInTheEnd};
 use crate::support::{World, actor};
 
 /// Small segments, so that little data has several.
@@ -37,7 +39,7 @@ pub fn small() -> Options {
 }
 
 /// Starts an engine of one lane; the flag turns true when its log fails.
-fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
+pub fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(disk.storage(), small(), &mut replaying)?;
     let failed = Arc::new(AtomicBool::new(false));
@@ -232,6 +234,70 @@ fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
     })
     .unwrap();
     assert_eq!(decided.load(Ordering::SeqCst), 1);
+    engine.shut_down().unwrap();
+}
+
+/// Puts the lifecycle of `somebody` in place.
+async fn put_lifecycle(engine: &Engine, revision: i64, lifecycle: &str) -> Reply {
+    let text = json!({"kind": "actor", "id": "somebody", "revision": revision,
+        "facts": {"lifecycle": lifecycle}});
+    let text = text.to_string();
+    let item = Json::parse(text.as_bytes()).unwrap();
+    let fact = Incoming::of_item(0, &item, FACTS, engine.now());
+    let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
+    let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
+    engine.put_fact(workflow, command).await
+}
+
+/// That somebody may act again is learned like anything else: no answer that follows from it
+/// leaves before it is durable, or says that it rests on what was before.
+#[test]
+fn whoever_may_act_again_is_answered_when_that_is_durable() {
+    let gate = Arc::new(Gate::default());
+    let disk = Disk::new(SimDisk::new().storage(), &gate);
+    let (log, _) = Log::open(Arc::new(disk), small(), &mut Replaying::new("recovering")).unwrap();
+    let engine = Engine::start(
+        log,
+        Replaying::new("recovering").finish(),
+        1,
+        Limits::default(),
+        Arc::new(SystemClock::default()),
+        Box::new(|error| panic!("{error}")),
+    );
+    let engine = engine.unwrap();
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let read = READS.iter().find(|row| row.name == "read_organization");
+    let read = read.unwrap().read;
+    let somebody = actor(ActorKind::HeadquartersAdministrator, "somebody");
+    on_lane(&engine, async {
+        let gone = put_lifecycle(&engine, 1, "inactive").await;
+        assert!(is_done(&gone, false), "{gone:?}");
+        gate.set(true);
+        let mut again = pin!(put_lifecycle(&engine, 2, "active"));
+        let mut reading = pin!(engine.read(read, &somebody, &[]));
+        let waited = tokio::time::timeout(Duration::from_millis(200), async {
+            tokio::select! {
+                biased;
+                done = &mut again => panic!("not durable, and yet {done:?}"),
+                // A moment later, so that the fact is committed.
+                found = async { tokio::task::yield_now().await; reading.as_mut().await } => found,
+            }
+        });
+        if let Ok(found) = waited.await {
+            panic!(
+                "it rests on what is not durable: {:?}",
+                found.map(|(_, at)| at)
+            );
+        }
+        gate.set(false);
+        assert!(is_done(&again.await, false));
+        let position = match reading.await {
+            Ok((_, position)) | Err(Reply::Refused { position, .. }) => position,
+            Err(other) => panic!("{other:?}"),
+        };
+        assert!(position >= 2, "position {position}");
+    })
+    .unwrap();
     engine.shut_down().unwrap();
 }
 

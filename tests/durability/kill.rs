@@ -1,7 +1,7 @@
 //! The plug is pulled at random moments, and everything that was acknowledged has to be there.
 //!
 //! ```text
-//! KILL_ROUNDS=100 cargo test --release --test main durability::kill -- --nocapture
+//! KILL_ROUNDS=100 cargo test --release --test main durability::kill:: -- --nocapture
 //! ```
 //!
 //! A round: 16 clients send commands of several operations (fresh ones, ones that race for a code

@@ -4,7 +4,11 @@
 //! Every test has a small share by default; the campaigns take more from the environment:
 //!
 //! ```text
-//! KILL_ROUNDS=100 cargo test --release --test main durability::kill -- --nocapture
+//! KILL_ROUNDS=100 cargo test --release --test main durability::kill:: -- --nocapture
+//! KILL_ROUNDS=1000 cargo test --release --test main durability::kill_all -- --nocapture
+//! HISTORIES=100 cargo test --release --test main durability::history -- --nocapture
+//! DISK_FULL_ROUNDS=50 cargo test --release --test main durability::disk_full -- --nocapture
+//! STRACE_CASES=100 cargo test --release --test main durability::io_errors -- --nocapture
 //! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
 //! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
 //! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
@@ -13,15 +17,24 @@
 //! `SEED` plays a run's choices again (what the scheduler does with them is its own affair).
 
 mod bounds;
+mod chronicle;
+mod crowd;
 mod damage;
 mod disconnect;
+mod disk_full;
+mod history;
 mod inside;
+mod io_errors;
 mod kill;
+mod kill_all;
 mod load;
 mod snapshots;
 mod start;
 mod stop;
 mod sync_failure;
+
+/// Arguments of a server that takes snapshots often.
+const SNAPSHOT_OFTEN: &[&str] = &["--snapshot-log-bytes", "65536"];
 
 /// A number from the environment, or the default share.
 fn share(name: &str, default: u64) -> u64 {

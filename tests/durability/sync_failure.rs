@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::load::{Town, memories};
 use crate::support::{Server, seed, serve_arguments};
 
-fn can_trace() -> bool {
+/// Whether strace is there and may trace.
+pub fn can_trace() -> bool {
     let traced = Command::new("strace")
         .args(["-D", "-f", "-qq", "-e", "trace=fdatasync", "true"])
         .output();

@@ -8,15 +8,15 @@
 //! `MODEL_COMMANDS` says how many commands, `SEED` which ones.
 
 mod branch;
-mod expected;
+pub mod expected;
 mod family;
 mod mother;
 mod payment;
 mod payout;
 mod reservation;
 mod settlement;
-mod state;
-mod world;
+pub mod state;
+pub mod world;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -126,6 +126,12 @@ impl Model {
         expected
     }
 
+    /// Takes note of a command that was carried out beside others, in whatever order their answers
+    /// came: what stands is then nearly what the service has, enough to make commands from.
+    pub fn note(&mut self, command: &Command, answer: &Answer) {
+        self.decide(command, answer);
+    }
+
     fn decide(&mut self, command: &Command, answer: &Answer) -> Expected {
         let op = command.op;
         let nobody = Who::NOBODY;
@@ -569,7 +575,7 @@ pub fn facts_of(command: &Command) -> String {
 }
 
 /// The answer to the same command again.
-fn replay_of(op: u16, first: &KeyHeld) -> Expected {
+pub fn replay_of(op: u16, first: &KeyHeld) -> Expected {
     let mut body = first.body.clone();
     if body.get("idempotentReplay").is_some() {
         body["idempotentReplay"] = json!(true);

@@ -4,6 +4,7 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod gated;
 pub mod good;
 pub mod stage;
 
@@ -156,16 +157,38 @@ impl Server {
         Self::spawn(command)
     }
 
+    /// As [`Server::start_with`]; its exit code when it ends before it listens.
+    pub fn try_start(world: &World, arguments: &[&str]) -> Result<Self, Option<i32>> {
+        let mut command = carebook();
+        serve_arguments(&mut command, world).args(arguments);
+        Self::try_spawn(command)
+    }
+
     /// Runs the command, which has to print `listening on http://ADDRESS`.
     pub fn spawn(command: Command) -> Self {
-        let (server, mut out) = Self::spawn_heard(command);
+        Self::listening(Self::try_spawn(command))
+    }
+
+    fn listening<T>(spawned: Result<T, Option<i32>>) -> T {
+        spawned.unwrap_or_else(|code| panic!("the server does not listen, it ended with {code:?}"))
+    }
+
+    /// As [`Server::spawn`]; its exit code when it ends before it listens.
+    pub fn try_spawn(command: Command) -> Result<Self, Option<i32>> {
+        let (server, mut out) = Self::try_spawn_heard(command)?;
         // What it prints later must find a reader.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-        server
+        Ok(server)
     }
 
     /// As [`Server::spawn`], with what it prints after that line.
-    pub fn spawn_heard(mut command: Command) -> (Self, BufReader<ChildStdout>) {
+    pub fn spawn_heard(command: Command) -> (Self, BufReader<ChildStdout>) {
+        Self::listening(Self::try_spawn_heard(command))
+    }
+
+    fn try_spawn_heard(
+        mut command: Command,
+    ) -> Result<(Self, BufReader<ChildStdout>), Option<i32>> {
         command.stdout(Stdio::piped());
         if std::env::var_os("SERVER_LOG").is_none() {
             command.stderr(Stdio::null());
@@ -178,7 +201,9 @@ impl Server {
             out.read_line(&mut second).unwrap();
         }
         let Some(address) = line.trim().strip_prefix("listening on http://") else {
-            panic!("the server does not listen: {line:?}, {:?}", child.wait());
+            let status = child.wait().unwrap();
+            eprintln!("the server does not listen: {line:?}, {status}");
+            return Err(status.code());
         };
         let server = Self {
             address: address.to_owned(),
@@ -188,7 +213,7 @@ impl Server {
                 .map(str::to_owned),
             child,
         };
-        (server, out)
+        Ok((server, out))
     }
 
     pub fn client(&self) -> Client {
@@ -205,19 +230,31 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Sends a signal by its name, such as `USR1`.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill")
-            .arg(format!("-{name}"))
-            .arg(self.id().to_string())
-            .status();
-        assert!(sent.unwrap().success());
-    }
-
     /// SIGTERM; the exit code.
     pub fn stop(mut self) -> Option<i32> {
         self.signal("TERM");
         self.child.wait().unwrap().code()
+    }
+
+    /// Sends a signal, by its name.
+    pub fn signal(&self, name: &str) {
+        assert!(self.try_signal(name), "no process takes {name}");
+    }
+
+    /// As [`Server::signal`]; whether it was sent.
+    pub fn try_signal(&self, name: &str) -> bool {
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.id().to_string())
+            .stderr(Stdio::null())
+            .status();
+        sent.unwrap().success()
+    }
+
+    /// The exit code, when the process has ended by itself.
+    pub fn has_ended(&mut self) -> Option<Option<i32>> {
+        let status = self.child.try_wait().unwrap();
+        status.map(|status| status.code())
     }
 
     /// Waits until the process has ended by itself; its exit code.

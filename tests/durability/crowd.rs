@@ -1,0 +1,447 @@
+//! Clients that send commands of all operations, facts and reads, made by the model's world from
+//! what stands by then; and all that they were told.
+//!
+//! Many at once: what one has changed is what the next one's command is made from, so they meet on
+//! the same bookings, statements, branches and profiles all the time. The model only helps to make
+//! commands that get somewhere; what is right is for the log to say, see `chronicle`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::{Value, json};
+
+use super::chronicle::{Chronicle, Compared, Moment, Told};
+use crate::model::expected;
+use crate::model::state::{KeyHeld, Model, millis, replay_of};
+use crate::model::world::{self, ACTORS, Command, FACTS};
+use crate::support::{self, Answer, Client, Server};
+
+/// Clients at once.
+pub const CLIENTS: usize = 8;
+/// Acknowledged commands of earlier rounds that are tried again in each.
+const EARLIER: usize = 15;
+/// Reads of what came last, and of anything.
+const READS: usize = 40;
+
+/// What makes commands: one for all clients.
+struct Maker {
+    world: world::World,
+    model: Model,
+    step: usize,
+    /// A command that somebody is sending, for another to send, too.
+    echo: Option<Arc<Command>>,
+}
+
+/// What was sent and what came of it, for people: by operation and status.
+pub type Figures = BTreeMap<(u16, u16), u64>;
+
+/// One data directory's clients.
+pub struct Crowd {
+    pub world: support::World,
+    tokens: Vec<String>,
+    maker: Mutex<Maker>,
+    /// Everything that anybody was told, in the order in which it came.
+    told: Mutex<Vec<Told>>,
+    pub chronicle: Chronicle,
+    started: Instant,
+    /// Whether trouble is expected: then a 503 says what it says.
+    pub troubled: AtomicBool,
+    /// How much of `told` was compared after a restart.
+    held: usize,
+    pub unknown_committed: u64,
+    pub unknown_absent: u64,
+    complaints: Mutex<Vec<String>>,
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+impl Crowd {
+    pub fn new(seed: u64) -> Self {
+        let world = support::World::new();
+        let tokens = ACTORS.iter().map(|who| world.token(&who.actor())).collect();
+        Self {
+            world,
+            tokens,
+            maker: Mutex::new(Maker {
+                world: world::World::new(seed),
+                model: Model::new(),
+                step: 0,
+                echo: None,
+            }),
+            told: Mutex::default(),
+            chronicle: Chronicle::default(),
+            started: Instant::now(),
+            troubled: AtomicBool::new(false),
+            held: 0,
+            unknown_committed: 0,
+            unknown_absent: 0,
+            complaints: Mutex::default(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            since: self.started.elapsed(),
+            wall: i64::try_from(wall().as_millis()).unwrap(),
+        }
+    }
+
+    fn complain(&self, complaint: String) {
+        eprintln!("COMPLAINT: {complaint}");
+        self.complaints.lock().unwrap().push(complaint);
+    }
+
+    /// Fails the test when an answer did not fit.
+    #[track_caller]
+    pub fn content(&self) {
+        let complaints = self.complaints.lock().unwrap();
+        assert!(complaints.is_empty(), "{complaints:#?}");
+    }
+
+    /// Everything that anybody was told by now.
+    pub fn told(&self) -> Vec<Told> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// How many answers there were by now.
+    pub fn answers(&self) -> usize {
+        self.told.lock().unwrap().len()
+    }
+
+    /// An answer that came after this moment, in milliseconds since 1970, and rests on a higher
+    /// position than all before it.
+    pub fn news_after(&self, wall: i64) -> Option<Told> {
+        let told = self.told.lock().unwrap();
+        let position = |told: &Told| told.answer.as_ref().and_then(Answer::position);
+        let before = told.iter().filter(|told| told.ended.wall <= wall);
+        let highest = before.filter_map(position).max();
+        let mut after = told.iter().filter(|told| told.ended.wall > wall);
+        after.find(|told| position(told) > highest).cloned()
+    }
+
+    /// How often each operation was answered with each status.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures::new();
+        for told in self.told.lock().unwrap().iter() {
+            let status = told.answer.as_ref().map_or(0, |answer| answer.status);
+            *figures.entry((told.command.op, status)).or_default() += 1;
+        }
+        figures
+    }
+
+    fn headers(&self, command: &Command) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        if let Some(who) = command.who {
+            headers.push(("Authorization", format!("Bearer {}", self.tokens[who])));
+        }
+        if let Some(key) = &command.key {
+            headers.push(("Idempotency-Key", key.clone()));
+        }
+        if command.method != "GET" {
+            headers.push(("Content-Type", "application/json".to_owned()));
+        }
+        headers
+    }
+
+    fn body(command: &Command) -> String {
+        match command.method {
+            "GET" => String::new(),
+            _ => command.body.to_string(),
+        }
+    }
+
+    /// Sends a command and keeps what it was answered with.
+    pub fn send(&self, client: &mut Client, command: &Arc<Command>) -> std::io::Result<Answer> {
+        let headers = self.headers(command);
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        let body = Self::body(command);
+        let sent = self.now();
+        let answer = client.try_request(command.method, &command.path, &headers, body.as_bytes());
+        let ended = self.now();
+        let mut kept = answer.as_ref().ok().cloned();
+        if let Some(answer) = &kept {
+            match answer.status {
+                // It says of itself that nobody knows, and is as good as no answer.
+                503 if self.troubled.load(Ordering::SeqCst) => {
+                    if answer.json()["code"] == "outcome_unknown" {
+                        kept = None;
+                    }
+                }
+                200..=299 | 400..=409 | 422 => {}
+                _ => self.complain(format!("{answer:?} to {command:?}")),
+            }
+        }
+        self.told.lock().unwrap().push(Told {
+            command: Arc::clone(command),
+            sent,
+            ended,
+            answer: kept,
+        });
+        answer
+    }
+
+    fn maker(&self) -> std::sync::MutexGuard<'_, Maker> {
+        self.maker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Arc<Command> {
+        let mut maker = self.maker();
+        if let Some(echo) = maker.echo.take() {
+            return echo;
+        }
+        let Maker {
+            world, model, step, ..
+        } = &mut *maker;
+        model.now = i64::try_from(wall().as_millis()).unwrap();
+        *step += 1;
+        let mut command = world.command(*step, model);
+        while command.who.is_none() && command.op != 13 {
+            // Without a token nothing is looked at.
+            command = world.command(*step, model);
+        }
+        let command = Arc::new(command);
+        if world.is_twin() && command.op < FACTS {
+            maker.echo = Some(Arc::clone(&command));
+        }
+        command
+    }
+
+    /// Lets the model know of what was carried out.
+    fn note(&self, command: &Command, answer: &Answer) {
+        let answer = expected::Answer {
+            status: answer.status,
+            replayed: false,
+            tag: None,
+            position: answer.position(),
+            body: serde_json::from_slice(&answer.body).unwrap_or(Value::Null),
+        };
+        let mut maker = self.maker();
+        let Maker { world, model, .. } = &mut *maker;
+        if answer.status < 300 && command.op <= FACTS {
+            model.note(command, &answer);
+            // Of two branches at once the model may have missed one.
+            if let Some(revision) = answer.body["organizationRevision"].as_i64() {
+                model.organization_revision = model.organization_revision.max(revision);
+            }
+        }
+        world.remember(command.clone(), &answer);
+    }
+
+    /// One client's work, until the connection breaks or it is told to stop.
+    pub fn work(&self, address: &str, seed: u64, stop: &AtomicBool) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let Ok(mut client) = Client::try_connect(address) else {
+            return;
+        };
+        while !stop.load(Ordering::Relaxed) {
+            let command = self.next();
+            if command.method != "GET" && random.random_ratio(1, 25) {
+                // Somebody sends it and hangs up at once; then it is sent on another connection.
+                if let Ok(mut other) = Client::try_connect(address) {
+                    let mut text = format!(
+                        "{} {} HTTP/1.1\r\nHost: test\r\n",
+                        command.method, command.path
+                    );
+                    for (name, value) in self.headers(&command) {
+                        text.push_str(&format!("{name}: {value}\r\n"));
+                    }
+                    let body = Self::body(&command);
+                    text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+                    let sent = self.now();
+                    let _ = other.try_send_raw(text.as_bytes());
+                    self.told.lock().unwrap().push(Told {
+                        command: Arc::clone(&command),
+                        sent,
+                        ended: sent,
+                        answer: None,
+                    });
+                }
+            }
+            match self.send(&mut client, &command) {
+                Ok(answer) if answer.header("idempotent-replayed").is_none() => {
+                    self.note(&command, &answer);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+            if self.troubled.load(Ordering::Relaxed) {
+                // Whoever is refused for want of room tries again soon, not at once.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// All clients at once, on a server, while `meanwhile` goes on; they stop when it is over.
+    pub fn at_work<T>(&self, address: &str, seed: u64, meanwhile: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS as u64 {
+                let stop = &stop;
+                let seed = seed.wrapping_mul(1_000).wrapping_add(number);
+                scope.spawn(move || self.work(address, seed, stop));
+            }
+            // Also when it panics, so that the scope ends.
+            let over = std::panic::catch_unwind(AssertUnwindSafe(meanwhile));
+            stop.store(true, Ordering::Relaxed);
+            match over {
+                Ok(over) => over,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Holds a server that was started again to all that was told since the last time: what was
+    /// acknowledged replays, what had no answer is found out. Nothing else is going on.
+    pub fn hold_to(&mut self, server: &Server, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut client = server.client();
+        let told: Vec<Told> = self.told.lock().unwrap().clone();
+        let (earlier, new) = told.split_at(self.held);
+        let mut unknown = HashMap::new();
+        for told in new.iter().filter(|told| told.answer.is_none()) {
+            if told.command.op <= FACTS {
+                let text = format!("{:?}", told.command);
+                unknown.insert(text, &told.command);
+            }
+        }
+        let mut unknown: Vec<_> = unknown.into_iter().collect();
+        unknown.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (_, command) in unknown {
+            let answer = self.send(&mut client, command).unwrap();
+            let found = answer.header("idempotent-replayed").is_some();
+            *(match found {
+                true => &mut self.unknown_committed,
+                false => &mut self.unknown_absent,
+            }) += 1;
+            self.note(command, &answer);
+        }
+        for told in new.iter().filter(|told| is_kept(told)) {
+            self.replay(&mut client, told);
+        }
+        let kept: Vec<_> = earlier.iter().filter(|told| is_kept(told)).collect();
+        for _ in 0..EARLIER.min(kept.len()) {
+            self.replay(&mut client, kept[random.random_range(0..kept.len())]);
+        }
+        self.held = self.told.lock().unwrap().len();
+    }
+
+    /// Sent again, an acknowledged command has its first answer.
+    fn replay(&self, client: &mut Client, told: &Told) {
+        let first = told.answer.as_ref().unwrap();
+        let again = self.send(client, &told.command).unwrap();
+        let expected = replay_of(
+            told.command.op,
+            &KeyHeld {
+                facts: String::new(),
+                status: first.status,
+                body: serde_json::from_slice(&first.body).unwrap_or(Value::Null),
+            },
+        );
+        let same = again.header("idempotent-replayed").is_some()
+            && again.status == expected.status
+            && Some(again.json()) == expected.body;
+        // Whoever may no longer act is told that.
+        let subject = told.command.who.map_or("", |who| ACTORS[who].subject);
+        let may_not = matches!(subject, "user-m2" | "user-hq2")
+            && again.status == 403
+            && matches!(
+                again.json()["code"].as_str(),
+                Some("actor_inactive" | "actor_withdrawn")
+            );
+        if !same && !may_not {
+            self.complain(format!("{told:#?}, and now {again:?}"));
+        }
+    }
+
+    /// Reads what came last, and some of everything.
+    pub fn look_around(&self, server: &Server, seed: u64) -> Vec<(Arc<Command>, Answer)> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut reads = self.maker().model.reads();
+        let mut client = server.client();
+        let mut found = Vec::new();
+        for _ in 0..READS.min(reads.len()) {
+            let place = random.random_range(0..reads.len());
+            let read = Arc::new(reads.swap_remove(place));
+            let answer = self.send(&mut client, &read).unwrap();
+            found.push((read, answer));
+        }
+        found
+    }
+
+    /// What was read before reads the same.
+    pub fn reads_the_same(&self, server: &Server, before: &[(Arc<Command>, Answer)]) {
+        let mut client = server.client();
+        for (read, before) in before {
+            let after = self.send(&mut client, read).unwrap();
+            let plain = |answer: &Answer| {
+                let tag = answer.header("etag").map(str::to_owned);
+                (answer.status, tag, answer.body.clone())
+            };
+            if plain(before) != plain(&after) && !self.just_expired(before) {
+                self.complain(format!("{read:?} read {before:?}, and now {after:?}"));
+            }
+        }
+    }
+
+    /// Whether it is of something that expired in the last seconds, and reads differently since.
+    fn just_expired(&self, answer: &Answer) -> bool {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+        let now = self.now().wall;
+        let expires = body["expiresAt"].as_str();
+        expires.is_some_and(|at| (now - 10_000..=now).contains(&millis(at)))
+    }
+
+    /// Holds everything that was told to the whole log, which nobody has open, and a start to it.
+    #[track_caller]
+    pub fn hold_to_log(&mut self) -> Compared {
+        self.content();
+        let data = self.world.data();
+        self.chronicle.read(&data);
+        let told = self.told.lock().unwrap();
+        let (compared, digest) = self.chronicle.hold(&told);
+        self.chronicle.same_tables(&data, digest);
+        let data = data.to_str().unwrap();
+        let (code, out, error) = support::run(&["verify", "--data", data, "--json"]);
+        assert_eq!(code, Some(0), "{out} {error}");
+        compared
+    }
+}
+
+/// Whether it was acknowledged, under a key.
+fn is_kept(told: &Told) -> bool {
+    let keyed = told.command.op < FACTS && !matches!(told.command.op, 1 | 17);
+    keyed
+        && told.answer.as_ref().is_some_and(|answer| {
+            answer.status < 300
+                && answer.json()["preRegistrationStatus"] != json!("already_pre_registered")
+        })
+}
+
+/// Fails the test unless each operation got somewhere and was refused.
+#[track_caller]
+pub fn every_operation_was_tried(figures: &Figures) {
+    for op in (1..=21).chain([FACTS]) {
+        let count = |least: u16, most: u16| -> u64 {
+            figures
+                .iter()
+                .filter(|((of, status), _)| *of == op && (least..=most).contains(status))
+                .map(|(_, count)| count)
+                .sum()
+        };
+        assert!(
+            count(200, 299) > 0,
+            "operation {op} never succeeded: {figures:?}"
+        );
+        assert!(count(400, 499) > 0, "operation {op} was never refused");
+    }
+}

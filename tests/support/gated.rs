@@ -1,0 +1,135 @@
+//! A disk whose syncs can be held up.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+use wal::storage::{File, Locked, Storage};
+
+/// While it is closed, no sync comes to an end.
+#[derive(Default)]
+pub struct Gate {
+    is_closed: Mutex<bool>,
+    news: Condvar,
+}
+
+impl Gate {
+    /// Closes the gate, or opens it.
+    pub fn set(&self, is_closed: bool) {
+        *self.is_closed.lock().unwrap() = is_closed;
+        self.news.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_closed = self.is_closed.lock().unwrap();
+        drop(self.news.wait_while(is_closed, |closed| *closed).unwrap());
+    }
+}
+
+/// Opens the gate when it is dropped: a failed test must not wait for the disk for ever.
+pub struct OpenInTheEnd(pub Arc<Gate>);
+
+impl Drop for OpenInTheEnd {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// A disk behind a gate.
+pub struct Disk {
+    storage: Arc<dyn Storage>,
+    gate: Arc<Gate>,
+}
+
+struct GatedFile {
+    file: Arc<dyn File>,
+    gate: Arc<Gate>,
+}
+
+impl Disk {
+    pub fn new(storage: Arc<dyn Storage>, gate: &Arc<Gate>) -> Self {
+        let gate = Arc::clone(gate);
+        Self { storage, gate }
+    }
+
+    fn gated(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        let gate = Arc::clone(&self.gate);
+        Arc::new(GatedFile { file, gate })
+    }
+}
+
+impl Storage for Disk {
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.storage.list(directory)
+    }
+
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.storage.open_read(name)
+    }
+
+    fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.gated(self.storage.open_write(name)?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.gated(self.storage.create(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+
+    fn create_dir(&self, directory: &str) -> io::Result<()> {
+        self.storage.create_dir(directory)
+    }
+
+    fn sync_dir(&self, directory: &str) -> io::Result<()> {
+        self.storage.sync_dir(directory)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.storage.free_bytes()
+    }
+
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
+        self.storage.lock(name, holder)
+    }
+
+    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
+        self.storage.lock_shared(name)
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        self.storage.random_id()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.storage.describe(name)
+    }
+}
+
+impl File for GatedFile {
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.file.set_length(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.gate.pass();
+        self.file.sync()
+    }
+}
