@@ -271,6 +271,13 @@ impl Manifest {
             .segments
             .windows(2)
             .all(|pair| pair[0].number < pair[1].number);
+        let sealed = manifest
+            .segments
+            .iter()
+            .filter_map(|segment| segment.seal)
+            .all(|seal| {
+                seal.length >= format::FIRST_FRAME && (1..=seal.last + 1).contains(&seal.first)
+            });
         let below = manifest
             .segments
             .iter()
@@ -287,6 +294,12 @@ impl Manifest {
             return Err(Bad::Damaged(
                 HEAD,
                 "the segments in the manifest are not in order",
+            ));
+        }
+        if !sealed {
+            return Err(Bad::Damaged(
+                HEAD,
+                "the end of a segment in the manifest is not one",
             ));
         }
         if !snapshots_rise || !snapshots_reach {
