@@ -541,6 +541,15 @@ impl Shared {
         Ok(free)
     }
 
+    /// The free space; none when the system does not tell, which is no reason to
+    /// end: nothing new is taken until it does.
+    fn free_space_or_none(&self, reserve: u64) -> u64 {
+        self.look_at_free_space(reserve).unwrap_or_else(|_| {
+            self.room.low.store(true, Ordering::Relaxed);
+            0
+        })
+    }
+
     fn stop_helper(&self) {
         self.depot.lock().stop = true;
         self.exchange.notify_all();
@@ -734,7 +743,7 @@ impl Helper {
     fn work(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         loop {
-            let free = shared.look_at_free_space(self.reserve)?;
+            let free = shared.free_space_or_none(self.reserve);
             let mut depot = shared.depot.lock();
             if depot.stop {
                 return Ok(());
@@ -780,7 +789,7 @@ impl Helper {
                     Err(error) if error.is_full() => None,
                     Err(error) => return Err(error),
                 };
-                shared.look_at_free_space(self.reserve)?;
+                shared.free_space_or_none(self.reserve);
                 depot = shared.depot.lock();
                 depot.blocked = made.is_none();
                 depot.ready = made;
