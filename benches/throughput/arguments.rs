@@ -71,9 +71,12 @@ pub(crate) enum Scenario {
     },
     /// How long a start takes on a directory with so much in it.
     Recovery {
-        /// Records to prepare, where no directory is given.
+        /// Records to prepare after the snapshot, where no directory is given.
         #[arg(long, default_value_t = 1_000_000)]
         records: usize,
+        /// Resources in the snapshot before them; none is taken when there are none.
+        #[arg(long, default_value_t = 1_000_000)]
+        snapshot: usize,
         /// A data directory that is prepared already; it is opened as it is, and a new segment
         /// begins in it at each start.
         #[arg(long, value_name = "DIR")]

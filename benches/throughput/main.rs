@@ -128,10 +128,12 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {
             records,
+            snapshot,
             data,
             keep,
         } => {
-            let figures = recovery::measure(common, *records, data.as_deref(), keep.as_deref())?;
+            let sizes = (*snapshot, *records);
+            let figures = recovery::measure(common, sizes, data.as_deref(), keep.as_deref())?;
             ("recovery", figures)
         }
     })

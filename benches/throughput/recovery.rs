@@ -1,5 +1,6 @@
 //! How long a start takes on a directory with so much in it, and how much memory.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -7,21 +8,23 @@ use serde_json::{Value, json};
 use crate::arguments::Common;
 use crate::driver::{self, Run, Source};
 use crate::samples::{Load, median};
+use crate::server::Server;
+use crate::snapshot;
 use crate::template::{Template, headquarters};
 
 /// # Errors
 /// When the directory cannot be prepared or opened.
 pub(crate) fn measure(
     common: &Common,
-    records: usize,
+    (covered, records): (usize, usize),
     data: Option<&Path>,
     keep: Option<&Path>,
 ) -> Result<Value, String> {
     let (data, prepared) = match data {
         Some(data) => (data.to_owned(), None),
         None => {
-            eprintln!("preparing {records} records");
-            let (data, temporary) = prepare(common, records, keep)?;
+            eprintln!("preparing a snapshot of {covered} resources and {records} records after it");
+            let (data, temporary) = prepare(common, covered, records, keep)?;
             (data, temporary)
         }
     };
@@ -30,7 +33,8 @@ pub(crate) fn measure(
     let (mut resources, mut keys) = (0.0, 0.0);
     for round in 0..common.runs {
         eprintln!("round {} of {}: recovery", round + 1, common.runs);
-        let mut start = common.start();
+        // What is measured again must be there again.
+        let mut start = common.start().without_snapshots();
         start.data = Some(data.clone());
         let server = start.service()?;
         seconds.push(server.ready_after.as_secs_f64());
@@ -59,17 +63,33 @@ pub(crate) fn measure(
     }))
 }
 
-/// A data directory with so many statements in it, and what removes it again.
+/// A data directory with so many statements in a snapshot and so many after it, and what removes
+/// it again.
 fn prepare(
     common: &Common,
+    covered: usize,
     records: usize,
     keep: Option<&Path>,
 ) -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
-    let mut start = common.start();
+    let mut start = common.start().without_snapshots();
     start.data = keep.map(Path::to_owned);
     let server = start.service()?;
-    let template = Template::request_deposit(&headquarters(&server));
-    let source: Source = Box::new((0..records).map(move |number| template.fill(number, 0)));
+    load(common, &server, 0..covered)?;
+    if covered > 0 {
+        snapshot::take(&server)?;
+    }
+    load(common, &server, covered..covered + records)?;
+    let directory = server.end()?.ok_or("the server had no directory")?;
+    match keep {
+        Some(keep) => Ok((keep.to_owned(), None)),
+        None => Ok((directory.path().join("data"), Some(directory))),
+    }
+}
+
+/// Opens statements with these numbers.
+fn load(common: &Common, server: &Server, numbers: Range<usize>) -> Result<(), String> {
+    let template = Template::request_deposit(&headquarters(server));
+    let source: Source = Box::new(numbers.map(move |number| template.fill(number, 0)));
     let run = Run {
         load: Load::Closed(common.connections),
         sources: vec![source],
@@ -79,12 +99,8 @@ fn prepare(
         seed: 0,
         keep_bodies: false,
     };
-    driver::run(&server, run)?;
-    let directory = server.end()?.ok_or("the server had no directory")?;
-    match keep {
-        Some(keep) => Ok((keep.to_owned(), None)),
-        None => Ok((directory.path().join("data"), Some(directory))),
-    }
+    driver::run(server, run)?;
+    Ok(())
 }
 
 /// The bytes of all files in a directory.

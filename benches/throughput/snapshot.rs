@@ -1,4 +1,4 @@
-//! Speed and latency while a snapshot is taken, beside those while none is.
+//! Speed and latency, under full load, while a snapshot is taken, beside those while none is.
 //!
 //! Two open loops at half of the capacity, one after the other on the same server, whose order
 //! rotates. During one of them the server is told to take a snapshot (SIGUSR1); what is compared
@@ -19,7 +19,6 @@ use crate::stage::{Stage, Workload};
 use crate::template::{Template, headquarters};
 
 const WORKLOAD: Workload = Workload::Operation("request_deposit");
-const USUAL: f64 = 0.5;
 /// How many snapshots the server has taken.
 const TAKEN: &str = "carebook_snapshots_total";
 /// How many it could not take.
@@ -47,16 +46,14 @@ pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, Strin
     for round in 0..common.runs {
         eprintln!("round {} of {}: snapshot", round + 1, common.runs);
         let seed = common.seed.wrapping_add(round as u64);
-        let usual = |stage: &mut Stage| run::open(stage, WORKLOAD, common, USUAL * capacity, seed);
+        let count = (capacity * common.seconds) as usize;
+        let mut looped = |disturb| looped(&mut stage, common, count, seed, disturb);
         let (without, with) = if round % 2 == 0 {
-            let without = usual(&mut stage)?;
-            (
-                without,
-                disturbed(&mut stage, common, USUAL * capacity, seed)?,
-            )
+            let (without, ..) = looped(false)?;
+            (without, looped(true)?)
         } else {
-            let with = disturbed(&mut stage, common, USUAL * capacity, seed)?;
-            (usual(&mut stage)?, with)
+            let with = looped(true)?;
+            (looped(false)?.0, with)
         };
         let (with, from, to) = with;
         let took = to - from;
@@ -82,30 +79,30 @@ pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, Strin
     Ok(json!({
         "statementsBefore": statements,
         "capacityPerSecond": capacity,
-        "offeredPerSecond": USUAL * capacity,
         "secondsOfSnapshot": middle(&|round| number(&round["seconds"])),
         "perSecondWithout": rate("without"),
         "perSecondWith": rate("with"),
         "p99MicrosWithout": p99("without"),
         "p99MicrosWith": p99("with"),
+        "perSecondWithOfWithout": rate("with") / rate("without").max(1.0),
         "p99WithOfWithout": p99("with") / p99("without").max(1.0),
         "rounds": rounds,
     }))
 }
 
-/// An open loop during which a snapshot is taken; from when to when, in seconds.
-fn disturbed(
+/// A closed loop, perhaps with a snapshot that is taken during it: from when to when, in seconds.
+fn looped(
     stage: &mut Stage,
     common: &Common,
-    rate: f64,
+    count: usize,
     seed: u64,
+    disturb: bool,
 ) -> Result<(Figures, f64, f64), String> {
-    let count = (rate * common.seconds) as usize;
-    let requests = stage.requests(WORKLOAD, count, seed)?;
+    let requests = stage.requests(WORKLOAD, count.clamp(1, WORKLOAD.most()), seed)?;
     let run = Run {
-        load: Load::Open(rate),
+        load: Load::Closed(common.connections),
         sources: crate::workload::sources(requests, common.generators),
-        connections: common.open_connections(),
+        connections: (0, 0),
         backlog: driver::BACKLOG_MAX,
         at_most: None,
         seed,
@@ -115,6 +112,9 @@ fn disturbed(
     let from = AT * common.seconds;
     std::thread::scope(|scope| {
         let snapshot = scope.spawn(move || {
+            if !disturb {
+                return Ok(Duration::ZERO);
+            }
             std::thread::sleep(Duration::from_secs_f64(from));
             take(server)
         });
@@ -127,7 +127,7 @@ fn disturbed(
 }
 
 /// Tells the server to take a snapshot, and waits until it has.
-fn take(server: &Server) -> Result<Duration, String> {
+pub(crate) fn take(server: &Server) -> Result<Duration, String> {
     let metrics = server.metrics()?;
     let before = taken(&metrics)?;
     let failed_before = metrics.value(FAILED);

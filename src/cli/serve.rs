@@ -269,7 +269,7 @@ impl ServeArgs {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
             return Ok((Arc::new(all), None, None));
         };
-        let listener = TcpListener::bind(inside)
+        let listener = listen(inside)
             .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
@@ -281,11 +281,11 @@ impl ServeArgs {
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {
-        let bound = TcpListener::bind(self.listen);
+        let bound = listen(self.listen);
         // Whoever tries the demo should not have to look for a free port.
         let bound = match bound {
             Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
-                TcpListener::bind((self.listen.ip(), 0))
+                listen((self.listen.ip(), 0).into())
             }
             bound => bound,
         };
@@ -314,6 +314,15 @@ impl ServeArgs {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Some(TlsAcceptor::from(Arc::new(config))))
     }
+}
+
+/// A listener that lets a burst of connections wait: with the 128 that are usual, those beyond
+/// would try again only after a second.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    const WAITING_MAX: i32 = 4_096;
+    let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, WAITING_MAX)?;
+    Ok(listener)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
