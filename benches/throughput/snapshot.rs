@@ -1,6 +1,6 @@
 //! Speed and latency, under full load, while a snapshot is taken, beside those while none is.
 //!
-//! Two open loops at half of the capacity, one after the other on the same server, whose order
+//! Two closed loops, one after the other on the same server, whose order
 //! rotates. During one of them the server is told to take a snapshot (SIGUSR1); what is compared
 //! is the time from the signal until the metrics say that it has ended, with the same stretch of
 //! time of the other loop.
