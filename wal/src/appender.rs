@@ -541,13 +541,14 @@ impl Shared {
         Ok(free)
     }
 
-    /// The free space; none when the system does not tell, which is no reason to
-    /// end: nothing new is taken until it does.
-    fn free_space_or_none(&self, reserve: u64) -> u64 {
-        self.look_at_free_space(reserve).unwrap_or_else(|_| {
+    /// The free space; `None` when the system does not tell, which is no reason
+    /// to end: nothing new is taken until it does.
+    fn free_space(&self, reserve: u64) -> Option<u64> {
+        let free = self.look_at_free_space(reserve).ok();
+        if free.is_none() {
             self.room.low.store(true, Ordering::Relaxed);
-            0
-        })
+        }
+        free
     }
 
     fn stop_helper(&self) {
@@ -743,7 +744,7 @@ impl Helper {
     fn work(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         loop {
-            let free = shared.free_space_or_none(self.reserve);
+            let free = shared.free_space(self.reserve);
             let mut depot = shared.depot.lock();
             if depot.stop {
                 return Ok(());
@@ -779,17 +780,18 @@ impl Helper {
                 drop(depot);
                 // What the journal thread waits for was appended already: the
                 // reserve is there for just that.
-                let room = if wanted.is_some() {
-                    free
-                } else {
-                    free.saturating_sub(self.reserve)
+                // Where nobody knows how much there is, that is tried without a
+                // bound, and what is wrong with the disk is told by it.
+                let room = match wanted {
+                    Some(_) => free,
+                    None => Some(free.unwrap_or(0).saturating_sub(self.reserve)),
                 };
-                let made = match self.maker.prepare(wanted.unwrap_or(0), Some(room)) {
+                let made = match self.maker.prepare(wanted.unwrap_or(0), room) {
                     Ok(made) => made,
                     Err(error) if error.is_full() => None,
                     Err(error) => return Err(error),
                 };
-                shared.free_space_or_none(self.reserve);
+                shared.free_space(self.reserve);
                 depot = shared.depot.lock();
                 depot.blocked = made.is_none();
                 depot.ready = made;

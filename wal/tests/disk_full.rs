@@ -138,3 +138,25 @@ fn a_restart_on_a_full_disk_finds_the_space_that_was_set_aside() {
     disk.set_capacity(used(&disk) + 1000);
     assert_eq!(open(&disk).unwrap().records.len(), 2);
 }
+
+#[test]
+fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log() {
+    let disk = SimDisk::new();
+    let heard = Heard::default();
+    let opened = open_with(disk.storage(), small()).unwrap();
+    let appender = opened.log.start(heard.events()).unwrap();
+    let mut calls = 0;
+    eventually("the segment ahead is made", || {
+        let before = std::mem::replace(&mut calls, disk.all_calls());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        segments(&disk).len() == 2 && before == calls
+    });
+    // Nothing is appended: the next call is the look at the free space.
+    disk.fail_call(0, wal::storage::sim::Fault::Io);
+    eventually("nothing new is taken", || !appender.has_room());
+    assert_eq!(disk.failed_call().unwrap().what, "free_bytes");
+    eventually("it is taken again", || appender.has_room());
+    appender.sequence().push(b"goes on").unwrap();
+    appender.shutdown().unwrap();
+    assert_eq!(heard.state().failures, Vec::<String>::new());
+}
