@@ -42,7 +42,10 @@
 //! found, `recovery` decides what that means and carries it out; `segment`
 //! makes segments, `writer` fills them, `reader` finds one record again, and
 //! [`live`] reads a log beside the process that writes it;
-//! `log` puts these together for one thread, `appender` for many.
+//! `log` puts these together for one thread, `appender` for many. `snapshot`
+//! stands for records that are no longer needed; `backup` copies a log,
+//! `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
+//! damaged one holds.
 
 mod appender;
 mod backup;

@@ -67,9 +67,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// Locks the log, reads it once from its first record to its end, shows
-    /// every record to the visitor while checking it, sets aside what a crash
-    /// left unfinished, and begins a new epoch with a new segment.
+    /// Locks the log, shows the newest good snapshot and every record after it
+    /// to the visitor, checking all that is there while reading it once, sets
+    /// aside what a crash left unfinished, and begins a new epoch with a new
+    /// segment.
     ///
     /// # Errors
     /// [`Error::Held`] when somebody has it open; [`Error::Damaged`] when
