@@ -87,10 +87,13 @@ impl RestoreArgs {
             }
         };
         let target = new_directory(&self.data)?;
-        let mut bar = Search::until(Instant::default());
-        let report = wal::restore(source.as_ref(), &target, upto, &mut bar)
-            .map_err(|error| Failure::of_log(&error))?;
-        bar.bar.finish_and_clear();
+        let bar = progress_bar(0, "restoring");
+        let restored = wal::restore(source.as_ref(), &target, upto, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let report = restored.map_err(|error| Failure::of_log(&error))?;
         if self.json {
             let done = json!({
                 "logId": log_name(&report),
@@ -128,7 +131,7 @@ impl Search {
             first: None,
             last: 0,
             passed: false,
-            bar: progress_bar(0, "restoring"),
+            bar: progress_bar(0, "searching"),
         }
     }
 

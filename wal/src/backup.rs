@@ -13,7 +13,7 @@ use crate::manifest::{Manifest, Seal, Segment};
 use crate::reader::Index;
 use crate::recovery;
 use crate::restore::expect_empty;
-use crate::snapshot::{self, Nobody, Shown};
+use crate::snapshot::{self, Nobody};
 use crate::storage::{COPY, File, Locked, Storage, copy_range};
 use crate::survey::{self, Survey};
 use crate::verify::{no_manifest, verify};
@@ -55,15 +55,7 @@ pub fn backup(
     let stopped = lock::share(source).ok();
     for listed in &manifest.snapshots {
         let name = format::snapshot_name(listed.number);
-        let shown = snapshot::show(&pinned, &name, &manifest.log, listed, &mut Nobody)?;
-        if let Shown::Bad { offset, what } = shown {
-            return Err(Error::Damaged {
-                file: source.describe(&name),
-                offset,
-                position: None,
-                what,
-            });
-        }
+        snapshot::show(&pinned, &name, &manifest.log, listed, &mut Nobody)?.whole(source, &name)?;
     }
     let (sealed, open) = divide(&manifest);
     let survey = look(&pinned, &sealed)?;

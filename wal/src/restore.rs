@@ -60,7 +60,7 @@ pub fn restore(
     source: &dyn Storage,
     target: &Arc<dyn Storage>,
     upto: Option<u64>,
-    progress: &mut dyn Visitor,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report, Error> {
     expect_empty(target.as_ref())?;
     let _lock = lock::share(source)?;
@@ -124,7 +124,7 @@ fn unreachable_position(source: &dyn Storage, position: u64, what: &str) -> Erro
 /// Shows records to one and the progress to the other.
 struct Both<'a> {
     builder: &'a mut Builder,
-    progress: &'a mut dyn Visitor,
+    progress: &'a mut dyn FnMut(u64, u64),
 }
 
 impl Visitor for Both<'_> {
@@ -133,6 +133,6 @@ impl Visitor for Both<'_> {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        self.progress.progress(done, total);
+        (self.progress)(done, total);
     }
 }

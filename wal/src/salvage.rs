@@ -201,15 +201,8 @@ impl Salvage {
             let listed = listed.find(|listed| SnapshotInfo::from(*listed) == info);
             if let Some(listed) = listed {
                 let (storage, name) = (self.storage.as_ref(), format::snapshot_name(listed.number));
-                let shown = snapshot::show(storage, &name, &self.log, listed, visitor)?;
-                if let Shown::Bad { offset, what } = shown {
-                    return Err(Error::Damaged {
-                        file: storage.describe(&name),
-                        offset,
-                        position: None,
-                        what,
-                    });
-                }
+                snapshot::show(storage, &name, &self.log, listed, visitor)?
+                    .whole(storage, &name)?;
             }
         }
         for run in path {

@@ -415,6 +415,21 @@ pub(crate) enum Shown {
     },
 }
 
+impl Shown {
+    /// That the snapshot of this name is whole, or the damage.
+    pub(crate) fn whole(self, storage: &dyn Storage, name: &str) -> Result<(), Error> {
+        match self {
+            Self::Whole(_) => Ok(()),
+            Self::Bad { offset, what } => Err(Error::Damaged {
+                file: storage.describe(name),
+                offset,
+                position: None,
+                what,
+            }),
+        }
+    }
+}
+
 /// A block that was read and checked.
 struct Block<'a> {
     kind: u8,

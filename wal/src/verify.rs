@@ -9,7 +9,7 @@ use crate::log::{begin, report};
 use crate::manifest::Manifest;
 use crate::reader::Index;
 use crate::recovery;
-use crate::snapshot::{self, Nobody, Shown};
+use crate::snapshot::{self, Nobody};
 use crate::storage::Storage;
 use crate::survey::{self, Report, Visitor};
 
@@ -39,15 +39,8 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let others = manifest.snapshots.iter();
     for listed in others.filter(|listed| Some(listed.number) != used) {
         let name = format::snapshot_name(listed.number);
-        let shown = snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody)?;
-        if let Shown::Bad { offset, what } = shown {
-            return Err(Error::Damaged {
-                file: storage.describe(&name),
-                offset,
-                position: None,
-                what,
-            });
-        }
+        snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody)?
+            .whole(storage, &name)?;
     }
     let (covered, index) = (begun.covered(), &mut Index::new());
     let survey = survey::survey(storage, &manifest, covered, visitor, index)?;
