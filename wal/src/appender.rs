@@ -29,6 +29,11 @@ use crate::writer::Writer;
 /// How often the free space is looked at, and again when it was too little.
 const WATCH: Duration = Duration::from_millis(500);
 const WATCH_LOW: Duration = Duration::from_millis(100);
+/// How long the disk is left to the batches between two pieces of the next segment.
+const REST: Duration = Duration::from_millis(2);
+
+/// So many queued records are worth a batch, whoever may still have some.
+const QUIET_MAX: usize = 32;
 
 /// What the journal thread tells; called on that thread, which does nothing
 /// else in the meantime.
@@ -158,11 +163,22 @@ struct Room {
     blocked: AtomicBool,
     /// Bytes left in the current segment.
     left: AtomicU64,
+    /// Bytes of the current segment.
+    size: AtomicU64,
     /// Bytes that must be left when there is no other segment.
     margin: u64,
 }
 
 impl Room {
+    /// Whether the next segment, of which so many bytes are made, will be ready
+    /// while a quarter of the current one is left.
+    fn is_ahead(&self, made: u64, of: u64) -> bool {
+        let left = u128::from(self.left.load(Ordering::Relaxed));
+        let size = u128::from(self.size.load(Ordering::Relaxed));
+        let missing = u128::from(of.saturating_sub(made));
+        missing * size * 4 <= left * u128::from(of) * 3
+    }
+
     fn available(&self) -> bool {
         if self.low.load(Ordering::Relaxed) {
             return false;
@@ -218,6 +234,7 @@ impl Appender {
                 low: AtomicBool::new(false),
                 blocked: AtomicBool::new(false),
                 left: AtomicU64::new(writer.left()),
+                size: AtomicU64::new(writer.segment_bytes()),
                 margin: to_u64(batch_bytes_max).saturating_mul(2),
             },
             reader,
@@ -260,6 +277,16 @@ impl Appender {
         Sequence {
             shared: &self.shared,
             queue: Some(self.shared.queue.lock()),
+        }
+    }
+
+    /// Wakes the journal thread for what was appended by [`Sequence::end_quietly`].
+    pub fn wake(&self) {
+        let mut queue = self.shared.queue.lock();
+        let wake = queue.needs_waking();
+        drop(queue);
+        if wake {
+            self.shared.work.notify_one();
         }
     }
 
@@ -515,15 +542,35 @@ impl Sequence<'_> {
     }
 }
 
+impl Sequence<'_> {
+    /// Lets others append, and leaves a sleeping journal thread asleep while little is queued:
+    /// the caller wakes it by [`Appender::wake`] when it has appended what it has at
+    /// hand, so that all of that becomes one batch.
+    pub fn end_quietly(mut self) {
+        if self.queue().records.count() < QUIET_MAX {
+            self.queue = None;
+        }
+    }
+}
+
+impl Queue {
+    /// Whether the journal thread sleeps although there is something to write. It is taken for
+    /// awake from then on.
+    fn needs_waking(&mut self) -> bool {
+        let wake = self.parked && !self.records.is_empty();
+        if wake {
+            self.parked = false;
+        }
+        wake
+    }
+}
+
 impl Drop for Sequence<'_> {
     fn drop(&mut self) {
         let Some(mut queue) = self.queue.take() else {
             return;
         };
-        let wake = queue.parked && !queue.records.is_empty();
-        if wake {
-            queue.parked = false;
-        }
+        let wake = queue.needs_waking();
         drop(queue);
         if wake {
             self.shared.work.notify_one();
@@ -549,6 +596,19 @@ impl Shared {
             self.room.low.store(true, Ordering::Relaxed);
         }
         free
+    }
+
+    /// How much of the next segment is written at once, after a rest if there is
+    /// time: a sync of a batch waits behind what else the disk is given.
+    fn pace(&self, made: u64, of: u64) -> u64 {
+        let mut depot = self.depot.lock();
+        if depot.wanted.is_some() || depot.request.is_some() || depot.stop {
+            return segment::PIECE;
+        }
+        if self.room.is_ahead(made, of) {
+            self.exchange.wait_for(&mut depot, REST);
+        }
+        segment::PIECE_BESIDE
     }
 
     fn stop_helper(&self) {
@@ -701,6 +761,9 @@ impl Journal {
             Ok(retired) => depot.retired.push(retired),
             Err(unused) => depot.unused.push(unused),
         }
+        let (size, left) = (self.writer.segment_bytes(), self.writer.left());
+        shared.room.size.store(size, Ordering::Relaxed);
+        shared.room.left.store(left, Ordering::Relaxed);
         drop(depot);
         shared.exchange.notify_all();
         Ok(())
@@ -786,7 +849,8 @@ impl Helper {
                     Some(_) => free,
                     None => Some(free.unwrap_or(0).saturating_sub(self.reserve)),
                 };
-                let made = match self.maker.prepare(wanted.unwrap_or(0), room) {
+                let mut pace = |made, of| shared.pace(made, of);
+                let made = match self.maker.prepare(wanted.unwrap_or(0), room, &mut pace) {
                     Ok(made) => made,
                     Err(error) if error.is_full() => None,
                     Err(error) => return Err(error),

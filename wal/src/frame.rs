@@ -197,6 +197,10 @@ impl Batched {
         self.ends.push(self.bytes.len());
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -11,7 +11,7 @@ use crate::lock;
 use crate::manifest::{Manifest, Snapshot};
 use crate::reader::{Index, Reader};
 use crate::recovery;
-use crate::segment::{Compacted, Maker};
+use crate::segment::{self, Compacted, Maker};
 use crate::snapshot::{self, BadSnapshot, Kept, Shown, SnapshotInfo, SnapshotWriter};
 use crate::storage::{Lock, Storage};
 use crate::survey::{self, Record, Report, Survey, TornTail, Visitor};
@@ -119,7 +119,7 @@ impl Log {
         let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
         let mut maker = Maker::new(storage, manifest, min, max);
         let segment = maker
-            .prepare(0, None)?
+            .prepare(0, None, &mut segment::alone)?
             .expect("without a bound on its size a segment is made");
         let batch = options.batch_bytes_max;
         let writer = Writer::new(
@@ -170,7 +170,7 @@ impl Log {
         let batch = batches.next().expect("some records make one batch");
         let frame = batch.frame_bytes();
         if !self.writer.fits(frame) {
-            let prepared = match self.maker.prepare(frame, None) {
+            let prepared = match self.maker.prepare(frame, None, &mut segment::alone) {
                 Ok(prepared) => prepared.expect("without a bound on its size a segment is made"),
                 Err(error) => {
                     self.failed = !error.is_full();

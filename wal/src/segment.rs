@@ -11,9 +11,12 @@ use crate::snapshot::{Finished, SnapshotInfo};
 use crate::storage::{File, Storage, copy_range, write_all_at};
 
 const ZEROS: usize = 1 << 20;
-/// Zeros written between two syncs: the appends of the journal thread share the
-/// disk with them and should not wait for 64 MiB.
-const SYNC_EVERY: u64 = 8 << 20;
+/// Zeros written between two syncs while nobody else needs the disk, or while
+/// somebody waits for the segment.
+pub(crate) const PIECE: u64 = 8 << 20;
+/// The same while batches are written: each of their syncs waits for a piece at
+/// most.
+pub(crate) const PIECE_BESIDE: u64 = 256 << 10;
 
 /// The smallest segment: the header and one more block.
 pub(crate) const SEGMENT_BYTES_LEAST: u64 = 2 * BLOCK;
@@ -46,6 +49,14 @@ pub(crate) struct Retired {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) chain: Chain,
+}
+
+/// Bytes there are and bytes there will be, to bytes of the next piece.
+pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
+
+/// The pace where nothing else is written.
+pub(crate) fn alone(_: u64, _: u64) -> u64 {
+    PIECE
 }
 
 /// Makes segments, one thread at a time.
@@ -109,10 +120,14 @@ impl Maker {
     /// smallest none.
     ///
     /// After an error there is no new segment, and the call can be repeated.
+    ///
+    /// `pace` is called before each piece that is written and synced, with the
+    /// bytes that are there and those that there will be, and says how long it is.
     pub(crate) fn prepare(
         &mut self,
         frame: u64,
         room: Option<u64>,
+        pace: Pace<'_>,
     ) -> Result<Option<Prepared>, Error> {
         let needed = round_up(segment_bytes_for(frame).max(self.size_min), BLOCK);
         let mut size = needed.max(self.size);
@@ -122,12 +137,12 @@ impl Maker {
         if room.is_some_and(|room| size > room) {
             return Ok(None);
         }
-        let prepared = self.make(size)?;
+        let prepared = self.make(size, pace)?;
         self.size = (self.size * 2).min(self.size_max);
         Ok(Some(prepared))
     }
 
-    fn make(&mut self, size: u64) -> Result<Prepared, Error> {
+    fn make(&mut self, size: u64, pace: Pace<'_>) -> Result<Prepared, Error> {
         let storage = Arc::clone(&self.storage);
         let storage = storage.as_ref();
         let (number, epoch) = (self.manifest.next_number, self.manifest.epoch);
@@ -155,7 +170,7 @@ impl Maker {
             number,
             size,
         };
-        let written = write_beside(storage, &temp, &header)
+        let written = write_beside(storage, &temp, &header, pace)
             .and_then(|file| manifest.write_beside(storage).map(|()| file));
         let file = match written {
             Ok(file) => file,
@@ -366,30 +381,32 @@ fn write_beside(
     storage: &dyn Storage,
     temp: &str,
     header: &SegmentHeader,
+    pace: Pace<'_>,
 ) -> Result<Arc<dyn File>, Error> {
     let file = storage
         .create(temp)
         .map_err(Error::io("create", storage.describe(temp)))?;
-    fill(file.as_ref(), &header.encode(), header.size)
+    fill(file.as_ref(), &header.encode(), header.size, pace)
         .map_err(Error::io("write", storage.describe(temp)))?;
     Ok(file)
 }
 
 /// Writes every block of a new segment, so that the file system owes nothing
 /// later: no allocation, no change of length, no full disk.
-fn fill(file: &dyn File, header: &[u8], size: u64) -> std::io::Result<()> {
+fn fill(file: &dyn File, header: &[u8], size: u64, pace: Pace<'_>) -> std::io::Result<()> {
     write_all_at(file, header, 0)?;
     let zeros = vec![0; ZEROS.min(to_usize(size))];
-    let (mut at, mut unsynced) = (FIRST_FRAME, 0);
-    while at < size {
-        let piece = to_usize((size - at).min(to_u64(zeros.len())));
-        write_all_at(file, &zeros[..piece], at)?;
-        at += to_u64(piece);
-        unsynced += to_u64(piece);
-        if unsynced >= SYNC_EVERY {
-            file.sync()?;
-            unsynced = 0;
+    let mut at = FIRST_FRAME;
+    loop {
+        let end = size.min(at + pace(at, size).max(1));
+        while at < end {
+            let length = to_usize((end - at).min(to_u64(zeros.len())));
+            write_all_at(file, &zeros[..length], at)?;
+            at += to_u64(length);
+        }
+        file.sync()?;
+        if at == size {
+            return Ok(());
         }
     }
-    file.sync()
 }

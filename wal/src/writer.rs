@@ -60,6 +60,11 @@ impl Writer {
         self.unsealed
     }
 
+    /// Bytes of the segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment.size
+    }
+
     /// Bytes that are left in the segment.
     pub(crate) fn left(&self) -> u64 {
         self.segment.size - self.offset
