@@ -1,12 +1,16 @@
 //! Reading a request: its body, its headers, its command; every fault found, none passed over.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName};
+use tokio::time::error::Elapsed;
 
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Instant;
@@ -74,10 +78,30 @@ where
     let share = Admission::admit(budget, announced.unwrap_or(BODY_BYTES_MAX));
     let share = share.ok_or(BodyError::Overloaded)?;
     let collected = Limited::new(body, BODY_BYTES_MAX).collect();
-    match tokio::time::timeout(BODY_TIMEOUT, collected).await {
+    match within(BODY_TIMEOUT, collected).await {
         Ok(Ok(collected)) => Ok((collected.to_bytes(), share)),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
         Ok(Err(_)) | Err(_) => Err(BodyError::Broken),
+    }
+}
+
+/// As [`tokio::time::timeout`], for what is mostly there at the second look: only then is there
+/// a timer, which costs a system call.
+async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    let mut looked = false;
+    let early = poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if looked => Poll::Ready(None),
+        Poll::Pending => {
+            looked = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    });
+    match early.await {
+        Some(output) => Ok(output),
+        None => tokio::time::timeout(limit, future).await,
     }
 }
 

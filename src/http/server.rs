@@ -23,7 +23,7 @@ use tokio::sync::{Barrier, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::service::Service;
-use super::timed_io::TimedIo;
+use super::timed_io::{HeadLimit, TimedIo};
 use crate::engine::lane::Lanes;
 
 /// Bounds of the front.
@@ -278,14 +278,19 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let head = HeadLimit::new(self.limits.head_timeout);
+        let stream = TimedIo::new(stream, self.limits.write_timeout, Some(Arc::clone(&head)));
         let respond = service_fn(move |request| {
-            let service = Arc::clone(&service);
-            async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+            let (service, head) = (Arc::clone(&service), Arc::clone(&head));
+            async move {
+                head.arrived();
+                let answer = service.handle(request).await;
+                head.answered();
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
-        let stream = TimedIo::new(stream, self.limits.write_timeout);
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.head_timeout)
+            .header_read_timeout(None)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEAD_FIELDS_MAX)
             .pipeline_flush(true)
@@ -308,7 +313,7 @@ impl Front {
             let service = Arc::clone(&service);
             async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
         });
-        let stream = TimedIo::new(stream, self.limits.write_timeout);
+        let stream = TimedIo::new(stream, self.limits.write_timeout, None);
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
