@@ -49,6 +49,7 @@ pub(crate) fn serve(directory: &Path) {
     let (log, _) = Log::open(storage, Options::default(), &mut Nothing).unwrap();
     let lanes = Arc::new(Lanes::new(2));
     let appender = log.start(Box::new(Tell(Arc::clone(&lanes)))).unwrap();
+    lanes.append_to(&appender);
     let mut senders = Vec::new();
     for lane in 0..2 {
         let (sender, mut receiver) = mpsc::unbounded_channel::<std::net::TcpStream>();
@@ -101,7 +102,12 @@ async fn answer(
     assert!(parsed.is_object());
     let mut record = vec![b'r'; RECORD_BYTES];
     record[..8].copy_from_slice(&body.len().to_le_bytes());
-    let position = appender.sequence().push(&record).unwrap();
+    let position = {
+        let mut sequence = appender.sequence();
+        let position = sequence.push(&record).unwrap();
+        lanes.end(sequence);
+        position
+    };
     lanes.wait(position).await.unwrap();
     let mut response = Response::new(Full::new(Bytes::from(vec![b'a'; ANSWER_BYTES])));
     *response.status_mut() = StatusCode::CREATED;

@@ -1,24 +1,44 @@
-//! Lanes: one for each runtime. A lane's gate lets answers out once what they rest on is durable.
+//! Lanes: one for each runtime. A lane's gate lets answers out once what they rest on is durable,
+//! and tells the log's thread when the lane has appended what it had at hand.
 //!
-//! The log's thread wakes each lane once for a batch; the lane then wakes its own tasks, which
-//! costs no system call.
+//! The log's thread wakes a lane once for a batch; the lane then wakes its own tasks, which costs
+//! no system call. The other way round a lane wakes the log's thread once for all commands that
+//! it could carry out in one go, so that they share a write and a sync.
 
 use std::cell::Cell;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use wal::{Appender, Sequence};
 
 thread_local! {
-    static LANE: Cell<usize> = const { Cell::new(0) };
+    /// The lane that the present thread is.
+    static LANE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The lane of the present thread, of `count` lanes.
+/// The lane of the present thread, of `count` lanes; the first for a thread that is none.
 #[must_use]
 pub fn here(count: usize) -> usize {
-    LANE.get().min(count.saturating_sub(1))
+    LANE.get().unwrap_or(0).min(count.saturating_sub(1))
+}
+
+/// Makes the present thread a lane until it is dropped.
+struct Here;
+
+impl Here {
+    fn is(lane: usize) -> Self {
+        LANE.set(Some(lane));
+        Self
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        LANE.set(None);
+    }
 }
 
 /// The log has failed: what was waited for may never be durable.
@@ -29,12 +49,15 @@ pub struct LogFailed;
 pub struct Lanes {
     durable: AtomicU64,
     failed: AtomicBool,
+    log: OnceLock<Weak<Appender>>,
     lanes: Box<[Lane]>,
 }
 
 #[derive(Default)]
 struct Lane {
-    news: Arc<Notify>,
+    news: Notify,
+    /// Something was appended that the log's thread may not know of.
+    appended: AtomicBool,
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
@@ -71,6 +94,7 @@ impl Lanes {
         Self {
             durable: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            log: OnceLock::new(),
             lanes: (0..count.max(1)).map(|_| Lane::default()).collect(),
         }
     }
@@ -81,16 +105,43 @@ impl Lanes {
         self.lanes.len()
     }
 
+    /// This is the log that lanes append to. Said once.
+    pub fn append_to(&self, log: &Arc<Appender>) {
+        // There is one log for as long as there are lanes.
+        let _ = self.log.set(Arc::downgrade(log));
+    }
+
+    /// Lets others append. On a lane, the log's thread hears of it when what is ready here has
+    /// had its turn; elsewhere at once.
+    pub fn end(&self, sequence: Sequence<'_>) {
+        let own = LANE.get().and_then(|lane| self.lanes.get(lane));
+        let Some(own) = own.filter(|_| self.log.get().is_some()) else {
+            return drop(sequence);
+        };
+        sequence.end_quietly();
+        if !own.appended.swap(true, Ordering::Relaxed) {
+            own.news.notify_one();
+        }
+    }
+
     /// Everything up to `position` is durable.
     pub fn durable(&self, position: u64) {
         self.durable.store(position, Ordering::Release);
-        self.tell_all();
+        for lane in &self.lanes {
+            // Whoever comes after this look finds the position by itself.
+            let first = lane.waiting.lock().peek().map(|first| first.position);
+            if first.is_some_and(|first| first <= position) {
+                lane.news.notify_one();
+            }
+        }
     }
 
     /// The log has failed.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Release);
-        self.tell_all();
+        for lane in &self.lanes {
+            lane.news.notify_one();
+        }
     }
 
     /// Whether the log has failed.
@@ -99,19 +150,19 @@ impl Lanes {
         self.failed.load(Ordering::Acquire)
     }
 
-    fn tell_all(&self) {
-        for lane in &self.lanes {
-            lane.news.notify_one();
-        }
-    }
-
-    /// Makes the present thread lane number `lane`, and lets that lane's answers out from here
-    /// on. Runs for ever: it is a task of the lane's runtime.
+    /// Makes the present thread lane number `lane`, and is that lane's gate from here on. Runs for
+    /// ever: it is a task of the lane's runtime, whose tasks have their turns in the order in
+    /// which they were woken.
     pub async fn run(self: Arc<Self>, lane: usize) {
-        LANE.set(lane);
-        let news = Arc::clone(&self.lanes[lane].news);
+        let _here = Here::is(lane);
+        let own = &self.lanes[lane];
         loop {
-            news.notified().await;
+            own.news.notified().await;
+            if own.appended.swap(false, Ordering::Relaxed)
+                && let Some(log) = self.log.get().and_then(Weak::upgrade)
+            {
+                log.wake();
+            }
             self.let_out(lane);
         }
     }

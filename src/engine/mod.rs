@@ -207,6 +207,7 @@ impl Engine {
         };
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
+        lanes.append_to(&journal);
         clock.not_before(recovered.tally.last_at.unwrap_or_default());
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),

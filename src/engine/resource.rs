@@ -333,7 +333,7 @@ impl Job {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        drop(sequence);
+        shared.lanes.end(sequence);
         slot.state = Some(next);
         slot.position = position;
         if self.order.key_digest.is_some() {
@@ -402,7 +402,7 @@ impl Job {
         let whole = EndUnlessWhole;
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
-        drop(sequence);
+        shared.lanes.end(sequence);
         std::mem::forget(whole);
         Attempt::Final(Verdict::ReplayOf { first, position })
     }
