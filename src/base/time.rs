@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chrono::{DateTime, Datelike, Duration, NaiveDate, SecondsFormat};
+use chrono::{DateTime, Datelike, Duration, NaiveDate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::json::{FaultCode, Json, Member, Reader};
@@ -19,6 +19,9 @@ pub struct Instant(i64);
 const FIRST_MILLIS: i64 = -62_135_596_800_000;
 /// 9999-12-31T23:59:59.999Z, the last one.
 const LAST_MILLIS: i64 = 253_402_300_799_999;
+/// 0001-01-01 and 9999-12-31, in days.
+const FIRST_DAY: i32 = -719_162;
+const LAST_DAY: i32 = 2_932_896;
 
 impl Instant {
     /// The point `millis` milliseconds after the epoch, held within the years 1 to 9999.
@@ -45,8 +48,8 @@ impl Instant {
         const SEOUL_OFFSET_MILLIS: i64 = 9 * 3_600_000;
         const DAY_MILLIS: i64 = 86_400_000;
         let days = (self.0 + SEOUL_OFFSET_MILLIS).div_euclid(DAY_MILLIS);
-        // The years 1 to 9999 have fewer than four million days.
-        Date(i32::try_from(days).unwrap_or(i32::MAX))
+        // The last nine hours of the year 9999 are of that year in Seoul, too.
+        Date(i32::try_from(days).map_or(LAST_DAY, |day| day.min(LAST_DAY)))
     }
 
     /// Reads an RFC 3339 date-time; `None` when it is none, or is outside the years 1 to 9999.
@@ -64,19 +67,53 @@ impl Instant {
     }
 }
 
+impl Instant {
+    /// `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+    fn written(self) -> Written<24> {
+        const DAY_MILLIS: i64 = 86_400_000;
+        // Such a number of days is one of the years 1 to 9999.
+        let day = Date(i32::try_from(self.0.div_euclid(DAY_MILLIS)).unwrap_or(0));
+        let millis = u32::try_from(self.0.rem_euclid(DAY_MILLIS)).unwrap_or(0);
+        let seconds = millis / 1_000;
+        let mut text = Written(*b"0000-00-00T00:00:00.000Z");
+        text.0[..10].copy_from_slice(&day.written().0);
+        text.digits(11, 2, seconds / 3_600);
+        text.digits(14, 2, seconds / 60 % 60);
+        text.digits(17, 2, seconds % 60);
+        text.digits(20, 3, millis % 1_000);
+        text
+    }
+}
+
+/// A text of so many ASCII characters. Times are in every answer, several of them, and formatting
+/// them by way of `fmt` takes ten times as long.
+struct Written<const N: usize>([u8; N]);
+
+impl<const N: usize> Written<N> {
+    /// Puts `count` decimal digits of `number` at `at`.
+    fn digits(&mut self, at: usize, count: usize, mut number: u32) {
+        for place in self.0[at..at + count].iter_mut().rev() {
+            // One digit.
+            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match DateTime::from_timestamp_millis(self.0) {
-            Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true)),
-            None => write!(f, "{} ms", self.0),
-        }
+        f.write_str(self.written().as_str())
     }
 }
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.collect_str(self)
+            serializer.serialize_str(self.written().as_str())
         } else {
             serializer.serialize_i64(self.0)
         }
@@ -120,6 +157,11 @@ impl Date {
         i32::try_from(days).ok().map(Self)
     }
 
+    /// The day so many days after 1970-01-01; `None` outside the years 1 to 9999.
+    fn from_days(days: i32) -> Option<Self> {
+        (FIRST_DAY..=LAST_DAY).contains(&days).then_some(Self(days))
+    }
+
     /// Reads `YYYY-MM-DD`; `None` for any other form and for a day that does not exist.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -141,25 +183,30 @@ impl Date {
     }
 }
 
+impl Date {
+    /// `YYYY-MM-DD`.
+    fn written(self) -> Written<10> {
+        let date = NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0)));
+        // Such a day is one of the years 1 to 9999.
+        let date = date.unwrap_or_default();
+        let mut text = Written(*b"0000-00-00");
+        text.digits(0, 4, date.year().unsigned_abs());
+        text.digits(5, 2, date.month());
+        text.digits(8, 2, date.day());
+        text
+    }
+}
+
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0))) {
-            Some(date) => write!(
-                f,
-                "{:04}-{:02}-{:02}",
-                date.year(),
-                date.month(),
-                date.day()
-            ),
-            None => write!(f, "day {}", self.0),
-        }
+        f.write_str(self.written().as_str())
     }
 }
 
 impl Serialize for Date {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.collect_str(self)
+            serializer.serialize_str(self.written().as_str())
         } else {
             serializer.serialize_i32(self.0)
         }
@@ -172,7 +219,8 @@ impl<'de> Deserialize<'de> for Date {
             let text = String::deserialize(deserializer)?;
             Self::parse(&text).ok_or_else(|| de::Error::custom("not a calendar day"))
         } else {
-            i32::deserialize(deserializer).map(Self)
+            let days = i32::deserialize(deserializer)?;
+            Self::from_days(days).ok_or_else(|| de::Error::custom("not a day of years 1 to 9999"))
         }
     }
 }
@@ -244,6 +292,23 @@ mod tests {
         ] {
             assert_eq!(Date::parse(day), None, "{day}");
         }
+    }
+
+    #[test]
+    fn times_are_written_as_chrono_writes_them() {
+        let step = 1_234_567_890_123;
+        let edges = [FIRST_MILLIS, -1, 0, 951_782_400_000, LAST_MILLIS];
+        let all = (FIRST_MILLIS..=LAST_MILLIS).step_by(step / 64).chain(edges);
+        for millis in all {
+            let time = DateTime::from_timestamp_millis(millis).unwrap();
+            let text = time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+            assert_eq!(Instant(millis).to_string(), text);
+        }
+        for (day, text) in [(FIRST_DAY, "0001-01-01"), (LAST_DAY, "9999-12-31")] {
+            assert_eq!(Date(day).to_string(), text);
+        }
+        assert_eq!(Date::from_days(FIRST_DAY - 1), None);
+        assert_eq!(Date::from_days(LAST_DAY + 1), None);
     }
 
     #[test]

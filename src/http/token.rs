@@ -96,6 +96,20 @@ impl fmt::Debug for Bearer<'_> {
     }
 }
 
+/// The characters of a token68 without its padding (RFC 9110 11.2).
+static TOKEN68: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/');
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
 /// Reads the values of all `Authorization` headers of a request (RFC 6750 section 2.1). The scheme
 /// is matched without regard to case; two headers are malformed, as nothing says which one counts.
 pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'a> {
@@ -119,10 +133,8 @@ pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'
         return Bearer::Missing;
     }
     let unpadded = token.trim_end_matches('=');
-    let is_token68 = !unpadded.is_empty()
-        && unpadded
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
+    let is_token68 =
+        !unpadded.is_empty() && unpadded.bytes().all(|byte| TOKEN68[usize::from(byte)]);
     if is_token68 {
         Bearer::Token(token)
     } else {
