@@ -4,9 +4,9 @@
 //! Entries have numbers without gaps, in chunks of one size: growing neither copies them nor leaves
 //! what was outgrown to the allocator. The index has numbers of four bytes.
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::index::Index;
 use crate::base::digest::Digest;
 
 /// Entries of a chunk.
@@ -16,7 +16,7 @@ type Chunk<V> = Box<[(Digest, V); CHUNK]>;
 
 /// The map.
 pub(super) struct CompactMap<V> {
-    index: HashTable<u32>,
+    index: Index<u32>,
     chunks: Vec<Chunk<V>>,
     len: u32,
 }
@@ -24,7 +24,7 @@ pub(super) struct CompactMap<V> {
 impl<V> Default for CompactMap<V> {
     fn default() -> Self {
         Self {
-            index: HashTable::new(),
+            index: Index::default(),
             chunks: Vec::new(),
             len: 0,
         }
@@ -44,13 +44,13 @@ fn at_mut<V>(chunks: &mut [Chunk<V>], number: u32) -> &mut (Digest, V) {
 impl<V: Copy> CompactMap<V> {
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
-        self.index.len()
+        self.len as usize
     }
 
     /// The value of this key.
     pub(super) fn get(&self, key: Digest) -> Option<V> {
         let is_it = |number: &u32| at(&self.chunks, *number).0 == key;
-        let number = self.index.find(key.tail(), is_it)?;
+        let number = self.index.of(key).find(key.tail(), is_it)?;
         Some(at(&self.chunks, *number).1)
     }
 
@@ -81,7 +81,7 @@ impl<V: Copy> CompactMap<V> {
         may: impl FnOnce(Option<V>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chunks = &mut self.chunks;
-        let entry = self.index.entry(
+        let entry = self.index.of_mut(key).entry(
             key.tail(),
             |number| at(chunks, *number).0 == key,
             |number| at(chunks, *number).0.tail(),
@@ -112,15 +112,14 @@ impl<V: Copy> CompactMap<V> {
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
         let is_it = |number: &u32| at(chunks, *number).0 == key;
-        let entry = self.index.find_entry(key.tail(), is_it).ok()?;
+        let entry = self.index.of_mut(key).find_entry(key.tail(), is_it).ok()?;
         let (number, _) = entry.remove();
         let (_, value) = *at(chunks, number);
         let last = self.len - 1;
         if number != last {
             let moved = *at(chunks, last);
-            let entry = self
-                .index
-                .find_mut(moved.0.tail(), |number| *number == last);
+            let part = self.index.of_mut(moved.0);
+            let entry = part.find_mut(moved.0.tail(), |number| *number == last);
             *entry.expect("each entry is in the index") = number;
             *at_mut(chunks, number) = moved;
         }
@@ -176,6 +175,7 @@ mod tests {
                 assert_eq!(map.remove(key), model.remove(&key), "SEED={seed}");
             }
             assert_eq!(map.len(), model.len(), "SEED={seed}");
+            assert_eq!(map.index.len(), model.len(), "SEED={seed}");
             assert_eq!(map.chunks.len(), model.len().div_ceil(CHUNK), "SEED={seed}");
             if round % 1_000 == 0 {
                 assert_eq!(map.iter().collect::<HashMap<_, _>>(), model, "SEED={seed}");

@@ -5,7 +5,7 @@
 //! idempotency (where their commit is).
 //!
 //! All of them are kept small, since they are most of what a server keeps in memory. States stand
-//! side by side in pages ([`slab`]), found by an index of four bytes to a state ([`states`]). Names
+//! side by side in pages ([`slab`]), found by an index of four bytes to a state ([`states`], [`index`]). Names
 //! and keys stand side by side in chunks, with an index of the same kind ([`compact`]). Lists are
 //! few and in an ordinary map.
 //!
@@ -13,6 +13,7 @@
 //! it never was. What is left of it in the table is swept away afterwards.
 
 mod compact;
+mod index;
 mod slab;
 mod states;
 
@@ -558,5 +559,38 @@ mod tests {
         );
         assert_eq!((done, copied.len()), (Ok(()), 1_000));
         assert!(between.get() >= 1_000 / BITE);
+    }
+
+    #[test]
+    fn states_that_move_while_they_are_copied_are_copied_once() {
+        let tables = Tables::default();
+        let put = |number: u16, length: usize| {
+            // All in one shard, so that there are several bites.
+            let mut key = Digest([0; 16]);
+            key.0[8..10].copy_from_slice(&number.to_le_bytes());
+            let state = vec![7; length];
+            let changed = Change {
+                key,
+                ..change(0, &state)
+            };
+            tables.publish(u64::from(number) + 1, changed);
+        };
+        for number in 0..1_000 {
+            put(number, 100);
+        }
+        let mut copied = std::collections::BTreeSet::new();
+        let mut length = 100;
+        let done = tables.copy_states(
+            |standing| assert!(copied.insert(standing.position)),
+            || {
+                length += 16;
+                for number in (0..1_000).step_by(3) {
+                    put(number, length);
+                }
+                Ok::<_, ()>(())
+            },
+        );
+        assert_eq!((done, copied.len()), (Ok(()), 1_000));
+        assert!(length > 300, "states moved in between");
     }
 }

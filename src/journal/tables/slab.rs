@@ -31,7 +31,7 @@ const PAGE_MIN: usize = 1 << 10;
 /// The most bytes of a page of several slots.
 const PAGE_MAX: usize = 32 << 10;
 /// How many pages of a class have one size before the next have twice as much: what may be unused
-/// of the last page is so about an eighth of the class at most.
+/// of the last page is so about an eighth of the class, once it has some pages.
 const PAGES_OF_A_SIZE: u32 = 8;
 /// The length in the header of a state that has a page of its own: all that follows is its.
 const LARGE: u16 = u16::MAX;
@@ -40,9 +40,9 @@ const NONE: u32 = u32::MAX;
 
 /// Bits of a place that say where in its page a slot begins, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
-/// More pages than there can be. All but a few hundred pages of a slab hold 16 KiB or more, or are
-/// one state above 8 KiB: so many are at least 16 GiB in one shard, and the memory of no machine
-/// in all shards, which the digests of keys fill evenly.
+/// More pages than there can be. But for the small first ones of its classes, each page of a slab
+/// takes more than 8 KiB. So many would be 16 GiB in one shard, and since the digests of keys fill
+/// all shards evenly, more than any machine has in all.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
 /// Where a state stands.
@@ -279,8 +279,9 @@ impl Slab {
         }
         let number = u32::try_from(self.pages.len()).ok();
         let number = number.filter(|number| *number < PAGES_MAX);
+        let number = number.expect("a shard has less than 16 GiB");
         self.pages.push(page);
-        number.expect("a shard has no 16 GiB")
+        number
     }
 
     fn close(&mut self, page: usize) {
@@ -353,9 +354,18 @@ mod tests {
             assert_eq!(class_of(slot).is_none(), slot > SLOT_MAX);
         }
         assert_eq!(next, CLASSES);
-        for slot in [2 * UNIT, 288, FINE_MAX, SLOT_MAX] {
-            let pages = (0..100).map(|pages| page_bytes(pages, slot));
-            assert!(pages.is_sorted());
+        for slot in [2 * UNIT, 288, 592, FINE_MAX, 2 * FINE_MAX, SLOT_MAX] {
+            let mut all = 0;
+            for pages in 0..100 {
+                let page = page_bytes(pages, slot);
+                assert!(page.is_multiple_of(slot) && (slot..=PAGE_MAX).contains(&page));
+                assert!(page <= PAGE_MIN.max(slot).max(all / 2), "{slot}: {pages}");
+                assert!(
+                    pages < 2 * PAGES_OF_A_SIZE || page <= all / 4,
+                    "{slot}: {pages}"
+                );
+                all += page;
+            }
             assert_eq!(page_bytes(1_000_000, slot), PAGE_MAX / slot * slot);
         }
     }
@@ -396,14 +406,17 @@ mod tests {
         assert!(slab.allocated() <= PAGE_MIN);
     }
 
-    /// Bytes that a slab may have taken for these slots, each with its size.
-    fn bound(slots: &HashMap<usize, usize>) -> usize {
-        let of_class = |(slot, count): (&usize, &usize)| match class_of(*slot) {
-            // The last page: an eighth of the others, of which one at least is full.
-            Some(_) => slot * count + (slot * count / 7).clamp(PAGE_MIN.max(*slot), PAGE_MAX),
-            None => slot * count,
-        };
-        slots.iter().map(of_class).sum()
+    /// Bytes that pages of so many slots of this size take.
+    fn needed(slot: usize, count: usize) -> usize {
+        if class_of(slot).is_none() {
+            return slot * count;
+        }
+        let (mut bytes, mut pages) = (0, 0);
+        while bytes < slot * count {
+            bytes += page_bytes(pages, slot);
+            pages += 1;
+        }
+        bytes
     }
 
     #[test]
@@ -462,7 +475,8 @@ mod tests {
                 seen.sort_unstable();
                 seen.dedup();
                 assert_eq!(seen.len(), model.len(), "SEED={seed}");
-                assert!(slab.allocated() <= bound(&slots), "SEED={seed}");
+                let needed = slots.iter().map(|(slot, count)| needed(*slot, *count));
+                assert_eq!(slab.allocated(), needed.sum::<usize>(), "SEED={seed}");
             }
         }
         let full = |page: &Page| !page.bytes.is_empty();

@@ -1,9 +1,9 @@
 //! A shard of the table of states: where they stand, and an index of their keys.
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::Standing;
+use super::index::Index;
 use super::slab::{Place, Slab};
 use crate::base::digest::Digest;
 
@@ -11,7 +11,7 @@ use crate::base::digest::Digest;
 /// hash when it grows, stand with the states.
 #[derive(Default)]
 pub(super) struct States {
-    index: HashTable<Place>,
+    index: Index<Place>,
     slab: Slab,
 }
 
@@ -24,7 +24,7 @@ impl States {
     /// The state with this key.
     pub(super) fn get(&self, key: Digest) -> Option<Standing<'_>> {
         let is_it = |place: &Place| self.slab.key(*place) == key;
-        let place = self.index.find(key.tail(), is_it)?;
+        let place = self.index.of(key).find(key.tail(), is_it)?;
         Some(self.slab.get(*place))
     }
 
@@ -52,7 +52,7 @@ impl States {
             position,
             bytes,
         };
-        let entry = self.index.entry(
+        let entry = self.index.of_mut(key).entry(
             key.tail(),
             |place| slab.key(*place) == key,
             |place| slab.key(*place).tail(),
@@ -73,7 +73,8 @@ impl States {
                 }
                 *entry.get_mut() = slab.add(with(bytes));
                 if let Some((moved, from)) = slab.remove(place) {
-                    let moved = self.index.find_mut(moved.tail(), |place| *place == from);
+                    let part = self.index.of_mut(moved);
+                    let moved = part.find_mut(moved.tail(), |place| *place == from);
                     *moved.expect("each state is in the index") = place;
                 }
             }
@@ -134,30 +135,6 @@ mod tests {
             assert_eq!(states.get(state.key), Some(state));
         }
         assert_eq!(states.get(Digest([9; 16])), None);
-    }
-
-    /// The index takes the place to look from the lowest bits of the hash, and from the highest
-    /// seven what it compares before it looks at a key. Neither may depend on the shard.
-    #[test]
-    fn the_keys_of_a_shard_differ_in_both_ends_of_their_hash() {
-        let keys = (0..1 << 17).map(|number: u32| Digest::of(1, &[number.to_string()]));
-        let hashes: Vec<u64> = keys
-            .filter(|key| key.shard(16) == 5)
-            .map(Digest::tail)
-            .collect();
-        for part in [|hash: u64| hash % 128, |hash: u64| hash >> 57] {
-            let mut counts = HashMap::<u64, usize>::new();
-            for hash in &hashes {
-                *counts.entry(part(*hash)).or_default() += 1;
-            }
-            assert_eq!(counts.len(), 128);
-            let expected = hashes.len() / 128;
-            assert!(
-                counts
-                    .values()
-                    .all(|count| (expected / 2..expected * 2).contains(count))
-            );
-        }
     }
 
     #[test]
