@@ -5,8 +5,8 @@
 //! idempotency (where their commit is).
 //!
 //! All of them are kept small, since they are most of what a server keeps in memory. States stand
-//! side by side in pages ([`slab`]), found by an index of four bytes to a state ([`states`], [`index`]). Names
-//! and keys stand side by side in chunks, with an index of the same kind ([`compact`]). Lists are
+//! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`). Names
+//! and keys stand side by side in chunks, with an index of the same kind (`compact`). Lists are
 //! few and in an ordinary map.
 //!
 //! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
@@ -353,8 +353,9 @@ impl Tables {
         Ok(())
     }
 
-    /// Replaces the resource with this key by what `change` makes of it; leaves it when that is
-    /// nothing. Names and lists are left for [`Tables::index`].
+    /// Replaces the resource with this key by what `change` makes of it, which is copied from where
+    /// that has put it; leaves it when that is nothing. Names and lists are left for
+    /// [`Tables::index`].
     pub(super) fn amend<'n, E>(
         &self,
         position: u64,
