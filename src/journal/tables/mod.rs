@@ -5,9 +5,9 @@
 //! idempotency (where their commit is).
 //!
 //! All of them are kept small, since they are most of what a server keeps in memory. States stand
-//! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`). Names
-//! and keys stand side by side in chunks, with an index of the same kind (`compact`). Lists are
-//! few and in an ordinary map.
+//! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`).
+//! Names and keys stand side by side in chunks, with an index of the same kind (`compact`). Lists
+//! are few and in an ordinary map.
 //!
 //! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
 //! it never was. What is left of it in the table is swept away afterwards.
