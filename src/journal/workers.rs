@@ -257,7 +257,7 @@ impl Worker {
             task.resource.kind().tag,
             task.key,
             |standing| match standing {
-                None => Ok(Some(state.into())),
+                None => Ok(Some(state)),
                 Some(_) => Err("a snapshot has a resource twice".to_owned()),
             },
         )
@@ -283,7 +283,7 @@ impl Worker {
                 if key != task.key {
                     return Err("the event is another resource's".to_owned());
                 }
-                Ok(Some(next.as_slice().into()))
+                Ok(Some(next.as_slice()))
             },
         )
     }

@@ -2,18 +2,29 @@
 //!
 //! Four tables, each in shards: states (a resource's bytes and the position of its last commit),
 //! names (who holds what must be unique), lists (which resources belong together), keys of
-//! idempotency (where their commit is). A resource at rest costs its bytes and one table entry,
-//! a key 24 bytes and its share of the table.
+//! idempotency (where their commit is).
+//!
+//! All of them are kept small, since they are most of what a server keeps in memory. States stand
+//! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`).
+//! Names and keys stand side by side in chunks, with an index of the same kind (`compact`). Lists
+//! are few and in an ordinary map.
 //!
 //! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
 //! it never was. What is left of it in the table is swept away afterwards.
 
+mod compact;
+mod index;
+mod slab;
+mod states;
+
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use self::compact::CompactMap;
+use self::states::States;
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::operation::Change;
 use crate::domain::resource::{Entries, Name, Source};
@@ -25,28 +36,23 @@ const BITE: usize = 64;
 /// Bytes of states beyond which a bite ends early.
 const BITE_BYTES: usize = 256 << 10;
 
-struct Shards<V>(Box<[RwLock<HashMap<Digest, V, DigestBuild>>]>);
+/// A table, cut by the digest's first bytes; within a shard the last ones are hashed.
+struct Shards<T>(Box<[RwLock<T>]>);
 
-impl<V> Default for Shards<V> {
+impl<T: Default> Default for Shards<T> {
     fn default() -> Self {
         Self((0..SHARDS).map(|_| RwLock::default()).collect())
     }
 }
 
-impl<V> Shards<V> {
-    fn shard(&self, key: Digest) -> &RwLock<HashMap<Digest, V, DigestBuild>> {
+impl<T> Shards<T> {
+    fn shard(&self, key: Digest) -> &RwLock<T> {
         &self.0[key.shard(SHARDS)]
     }
 
-    fn len(&self) -> usize {
-        self.0.iter().map(|shard| shard.read().len()).sum()
+    fn len(&self, of: impl Fn(&T) -> usize) -> usize {
+        self.0.iter().map(|shard| of(&shard.read())).sum()
     }
-}
-
-struct State {
-    position: u64,
-    kind: u16,
-    bytes: Box<[u8]>,
 }
 
 /// The tables.
@@ -55,10 +61,10 @@ pub struct Tables {
     /// Odd while a commit is being published: between two equal even readings, no commit was
     /// half there.
     publishing: AtomicU64,
-    states: Shards<State>,
-    names: Shards<Digest>,
-    lists: Shards<Vec<Digest>>,
-    keys: Shards<u64>,
+    states: Shards<States>,
+    names: Shards<CompactMap<Digest>>,
+    lists: Shards<HashMap<Digest, Vec<Digest>, DigestBuild>>,
+    keys: Shards<CompactMap<u64>>,
     /// Keys taken at this position or before are forgotten.
     forgotten: AtomicU64,
     /// The commits whose answer a second key leads to, each with the last position of such a key.
@@ -113,7 +119,7 @@ impl Tables {
     /// Puts a change in place that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
         for name in &change.names_left {
-            self.names.shard(name.0).write().remove(&name.0);
+            self.names.shard(name.0).write().remove(name.0);
         }
         for name in &change.names_taken {
             self.names.shard(name.0).write().insert(name.0, change.key);
@@ -131,15 +137,10 @@ impl Tables {
                 members.insert(place, change.key);
             }
         }
-        let state = State {
-            position,
-            kind: change.kind,
-            bytes: change.state.into_boxed_slice(),
-        };
-        self.states
-            .shard(change.key)
-            .write()
-            .insert(change.key, state);
+        let mut shard = self.states.shard(change.key).write();
+        let Ok(()) = shard.amend(position, change.kind, change.key, |_| {
+            Ok::<_, Infallible>(Some(change.state.as_slice()))
+        });
     }
 
     /// Notes that the key with this digest was taken by the commit at `position`.
@@ -159,23 +160,16 @@ impl Tables {
         may: impl FnOnce(Option<u64>) -> Result<(), E>,
     ) -> Result<(), E> {
         let forgotten = self.forgotten();
-        match self.keys.shard(key).write().entry(key) {
-            Entry::Occupied(mut entry) => {
-                may(Some(*entry.get()).filter(|taken| *taken > forgotten))?;
-                entry.insert(position);
-            }
-            Entry::Vacant(entry) => {
-                may(None)?;
-                entry.insert(position);
-            }
-        }
-        Ok(())
+        let mut shard = self.keys.shard(key).write();
+        shard.insert_if(key, position, |taken| {
+            may(taken.filter(|taken| *taken > forgotten))
+        })
     }
 
     /// The position of the commit that took the key with this digest, unless that is forgotten.
     #[must_use]
     pub fn key(&self, key: Digest) -> Option<u64> {
-        let position = self.keys.shard(key).read().get(&key).copied();
+        let position = self.keys.shard(key).read().get(key);
         position.filter(|position| *position > self.forgotten())
     }
 
@@ -201,16 +195,16 @@ impl Tables {
         for shard in &self.keys.0 {
             let gone: Vec<Digest> = {
                 let shard = shard.read();
-                let gone = shard.iter().filter(|(_, position)| **position <= through);
-                gone.map(|(key, _)| *key).collect()
+                let gone = shard.iter().filter(|(_, position)| *position <= through);
+                gone.map(|(key, _)| key).collect()
             };
             for bite in gone.chunks(BITE) {
                 {
                     let mut shard = shard.write();
                     for key in bite {
                         // It may have been taken again meanwhile.
-                        if shard.get(key).is_some_and(|position| *position <= through) {
-                            shard.remove(key);
+                        if shard.get(*key).is_some_and(|position| position <= through) {
+                            shard.remove(*key);
                             swept += 1;
                         }
                     }
@@ -241,19 +235,19 @@ impl Tables {
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
         let shard = self.states.shard(key).read();
-        shard.get(&key).map_or(0, |state| state.position)
+        shard.get(key).map_or(0, |state| state.position)
     }
 
     /// How many resources there are.
     #[must_use]
     pub fn resources(&self) -> usize {
-        self.states.len()
+        self.states.len(States::len)
     }
 
     /// How many keys of idempotency are taken.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.keys.len()
+        self.keys.len(CompactMap::len)
     }
 
     /// 256 bits that two sets of tables share only when they hold the same: every state with its
@@ -284,7 +278,7 @@ impl Tables {
         });
         for shard in &self.names.0 {
             for (name, holder) in shard.read().iter() {
-                add(2, *name, &[&holder.0]);
+                add(2, name, &[&holder.0]);
             }
         }
         for shard in &self.lists.0 {
@@ -299,8 +293,8 @@ impl Tables {
         for shard in &self.keys.0 {
             for (key, position) in shard.read().iter() {
                 // A forgotten key is as one that was never taken.
-                if *position > self.forgotten() {
-                    add(4, *key, &[&position.to_le_bytes()]);
+                if position > self.forgotten() {
+                    add(4, key, &[&position.to_le_bytes()]);
                 }
             }
         }
@@ -314,8 +308,8 @@ impl Tables {
     /// Hands every resource to `visit`: kind, key, position of its last commit, bytes.
     pub fn each(&self, mut visit: impl FnMut(u16, Digest, u64, &[u8])) {
         for shard in &self.states.0 {
-            for (key, state) in shard.read().iter() {
-                visit(state.kind, *key, state.position, &state.bytes);
+            for state in shard.read().iter() {
+                visit(state.kind, state.key, state.position, state.bytes);
             }
         }
     }
@@ -332,7 +326,8 @@ impl Tables {
         mut between: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         for shard in &self.states.0 {
-            let keys: Vec<Digest> = shard.read().keys().copied().collect();
+            // Places change while nothing is held, keys do not.
+            let keys: Vec<Digest> = shard.read().iter().map(|state| state.key).collect();
             let mut keys = keys.as_slice();
             while !keys.is_empty() {
                 let (mut count, mut bytes) = (0, 0);
@@ -341,10 +336,10 @@ impl Tables {
                     for key in keys.iter().take(BITE) {
                         count += 1;
                         // A resource never goes.
-                        let Some(state) = shard.get(key) else {
+                        let Some(state) = shard.get(*key) else {
                             continue;
                         };
-                        copy(state.standing(*key));
+                        copy(state);
                         bytes += state.bytes.len();
                         if bytes >= BITE_BYTES {
                             break;
@@ -358,37 +353,18 @@ impl Tables {
         Ok(())
     }
 
-    /// Replaces the resource with this key by what `change` makes of it; leaves it when that is
-    /// nothing. Names and lists are left for [`Tables::index`].
-    pub(super) fn amend<E>(
+    /// Replaces the resource with this key by what `change` makes of it, which is copied from where
+    /// that has put it; leaves it when that is nothing. Names and lists are left for
+    /// [`Tables::index`].
+    pub(super) fn amend<'n, E>(
         &self,
         position: u64,
         kind: u16,
         key: Digest,
-        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<Box<[u8]>>, E>,
+        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let mut shard = self.states.shard(key).write();
-        match shard.entry(key) {
-            Entry::Occupied(mut entry) => {
-                if let Some(bytes) = change(Some(entry.get().standing(key)))? {
-                    *entry.get_mut() = State {
-                        position,
-                        kind,
-                        bytes,
-                    };
-                }
-            }
-            Entry::Vacant(entry) => {
-                if let Some(bytes) = change(None)? {
-                    entry.insert(State {
-                        position,
-                        kind,
-                        bytes,
-                    });
-                }
-            }
-        }
-        Ok(())
+        shard.amend(position, kind, key, change)
     }
 
     /// Hands the resources of one shard to `visit`.
@@ -401,8 +377,7 @@ impl Tables {
         mut visit: impl FnMut(Standing<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let shard = self.states.0[shard].read();
-        let mut states = shard.iter();
-        states.try_for_each(|(key, state)| visit(state.standing(*key)))
+        shard.iter().try_for_each(&mut visit)
     }
 
     /// Gives the resource with this key a name, and puts it in the lists, in no order.
@@ -436,31 +411,20 @@ impl Tables {
     /// Kind and position of the resource with this key.
     pub(super) fn standing(&self, key: Digest) -> Option<(u16, u64)> {
         let shard = self.states.shard(key).read();
-        shard.get(&key).map(|state| (state.kind, state.position))
-    }
-}
-
-impl State {
-    fn standing(&self, key: Digest) -> Standing<'_> {
-        Standing {
-            kind: self.kind,
-            key,
-            position: self.position,
-            bytes: &self.bytes,
-        }
+        shard.get(key).map(|state| (state.kind, state.position))
     }
 }
 
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
         let shard = self.states.shard(key).read();
-        let state = shard.get(&key)?;
-        read(&state.bytes);
+        let state = shard.get(key)?;
+        read(state.bytes);
         Some(state.position)
     }
 
     fn holder(&self, name: Name) -> Option<Digest> {
-        self.names.shard(name.0).read().get(&name.0).copied()
+        self.names.shard(name.0).read().get(name.0)
     }
 
     fn listed(&self, name: Name) -> Vec<Digest> {
@@ -596,5 +560,38 @@ mod tests {
         );
         assert_eq!((done, copied.len()), (Ok(()), 1_000));
         assert!(between.get() >= 1_000 / BITE);
+    }
+
+    #[test]
+    fn states_that_move_while_they_are_copied_are_copied_once() {
+        let tables = Tables::default();
+        let put = |number: u16, length: usize| {
+            // All in one shard, so that there are several bites.
+            let mut key = Digest([0; 16]);
+            key.0[8..10].copy_from_slice(&number.to_le_bytes());
+            let state = vec![7; length];
+            let changed = Change {
+                key,
+                ..change(0, &state)
+            };
+            tables.publish(u64::from(number) + 1, changed);
+        };
+        for number in 0..1_000 {
+            put(number, 100);
+        }
+        let mut copied = std::collections::BTreeSet::new();
+        let mut length = 100;
+        let done = tables.copy_states(
+            |standing| assert!(copied.insert(standing.position)),
+            || {
+                length += 16;
+                for number in (0..1_000).step_by(3) {
+                    put(number, length);
+                }
+                Ok::<_, ()>(())
+            },
+        );
+        assert_eq!((done, copied.len()), (Ok(()), 1_000));
+        assert!(length > 300, "states moved in between");
     }
 }

@@ -1,0 +1,190 @@
+//! A map from digests to small values, in as little memory as a hash table and its entries side
+//! by side take.
+//!
+//! Entries have numbers without gaps, in chunks of one size: growing neither copies them nor leaves
+//! what was outgrown to the allocator. The index has numbers of four bytes.
+
+use hashbrown::hash_table::Entry;
+
+use super::index::Index;
+use crate::base::digest::Digest;
+
+/// Entries of a chunk.
+const CHUNK: usize = 64;
+
+type Chunk<V> = Box<[(Digest, V); CHUNK]>;
+
+/// The map.
+pub(super) struct CompactMap<V> {
+    index: Index<u32>,
+    chunks: Vec<Chunk<V>>,
+    len: u32,
+}
+
+impl<V> Default for CompactMap<V> {
+    fn default() -> Self {
+        Self {
+            index: Index::default(),
+            chunks: Vec::new(),
+            len: 0,
+        }
+    }
+}
+
+fn at<V>(chunks: &[Chunk<V>], number: u32) -> &(Digest, V) {
+    let number = number as usize;
+    &chunks[number / CHUNK][number % CHUNK]
+}
+
+fn at_mut<V>(chunks: &mut [Chunk<V>], number: u32) -> &mut (Digest, V) {
+    let number = number as usize;
+    &mut chunks[number / CHUNK][number % CHUNK]
+}
+
+impl<V: Copy> CompactMap<V> {
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The value of this key.
+    pub(super) fn get(&self, key: Digest) -> Option<V> {
+        let is_it = |number: &u32| at(&self.chunks, *number).0 == key;
+        let number = self.index.of(key).find(key.tail(), is_it)?;
+        Some(at(&self.chunks, *number).1)
+    }
+
+    /// All entries, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, V)> {
+        let entries = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        entries.take(self.len()).copied()
+    }
+
+    /// Gives this key a value; the value that it had.
+    pub(super) fn insert(&mut self, key: Digest, value: V) -> Option<V> {
+        let mut before = None;
+        let Ok(()) = self.insert_if(key, value, |value| {
+            before = value;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        before
+    }
+
+    /// Gives this key a value, if it may be, by the value that it has.
+    ///
+    /// # Errors
+    /// That of `may`.
+    pub(super) fn insert_if<E>(
+        &mut self,
+        key: Digest,
+        value: V,
+        may: impl FnOnce(Option<V>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let chunks = &mut self.chunks;
+        let entry = self.index.of_mut(key).entry(
+            key.tail(),
+            |number| at(chunks, *number).0 == key,
+            |number| at(chunks, *number).0.tail(),
+        );
+        match entry {
+            Entry::Occupied(entry) => {
+                let (_, place) = at_mut(chunks, *entry.get());
+                may(Some(*place))?;
+                *place = value;
+            }
+            Entry::Vacant(entry) => {
+                may(None)?;
+                let number = self.len;
+                // Digests fill the shards evenly, and one of so many would be 100 GiB.
+                let len = number.checked_add(1).expect("a shard has no 2^32 entries");
+                if number as usize == chunks.len() * CHUNK {
+                    chunks.push(Box::new([(key, value); CHUNK]));
+                }
+                *at_mut(chunks, number) = (key, value);
+                entry.insert(number);
+                self.len = len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes this key out; its value. The last entry gets its number.
+    pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
+        let chunks = &mut self.chunks;
+        let is_it = |number: &u32| at(chunks, *number).0 == key;
+        let entry = self.index.of_mut(key).find_entry(key.tail(), is_it).ok()?;
+        let (number, _) = entry.remove();
+        let (_, value) = *at(chunks, number);
+        let last = self.len - 1;
+        if number != last {
+            let moved = *at(chunks, last);
+            let part = self.index.of_mut(moved.0);
+            let entry = part.find_mut(moved.0.tail(), |number| *number == last);
+            *entry.expect("each entry is in the index") = number;
+            *at_mut(chunks, number) = moved;
+        }
+        self.len = last;
+        chunks.truncate((last as usize).div_ceil(CHUNK));
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn random_changes_leave_what_a_map_would_have() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut map = CompactMap::<u64>::default();
+        let mut model = HashMap::new();
+        let mut adds = 3;
+        for round in 0..60_000 {
+            // The map grows and shrinks in turns.
+            if round % 10_000 == 0 {
+                adds = 7 - adds;
+            }
+            let number = random.random_range(0..2_000_u32);
+            let mut key = Digest([0; 16]);
+            key.0[..4].copy_from_slice(&number.to_le_bytes());
+            // Few hashes, so that keys meet in the index.
+            key.0[8] = number.to_le_bytes()[0];
+            assert_eq!(map.get(key), model.get(&key).copied(), "SEED={seed}");
+            if random.random_ratio(adds, 7) {
+                let value = random.random();
+                if random.random_ratio(1, 5) {
+                    let refused = map.insert_if(key, value, Err);
+                    assert_eq!(refused, Err(model.get(&key).copied()), "SEED={seed}");
+                } else {
+                    assert_eq!(
+                        map.insert(key, value),
+                        model.insert(key, value),
+                        "SEED={seed}"
+                    );
+                }
+            } else {
+                assert_eq!(map.remove(key), model.remove(&key), "SEED={seed}");
+            }
+            assert_eq!(map.len(), model.len(), "SEED={seed}");
+            assert_eq!(map.index.len(), model.len(), "SEED={seed}");
+            assert_eq!(map.chunks.len(), model.len().div_ceil(CHUNK), "SEED={seed}");
+            if round % 1_000 == 0 {
+                assert_eq!(map.iter().collect::<HashMap<_, _>>(), model, "SEED={seed}");
+                assert_eq!(map.iter().count(), model.len(), "SEED={seed}");
+            }
+        }
+        for key in model.into_keys() {
+            assert!(map.remove(key).is_some(), "SEED={seed}");
+        }
+        assert_eq!((map.len(), map.iter().count(), map.chunks.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,493 @@
+//! The states of one shard, side by side in pages.
+//!
+//! A state stands in a slot, behind its key, position, kind and length. Slots have sizes, a
+//! *class* each: multiples of 16 bytes up to 1 KiB, above it sixteen steps to each doubling. A page
+//! has slots of one class. Its memory is taken at once but written only where slots are, and pages
+//! begin small and grow with their class, so that what is not used stays a small part.
+//!
+//! The slots of a class have no holes: where a state goes, the class's last one moves in. So sizes
+//! that change for years leave nothing behind, and no list of free slots is kept. Who removes a
+//! state is told what has moved.
+//!
+//! A state above 8 KiB has a page of its own.
+
+use super::Standing;
+use crate::base::digest::Digest;
+
+/// What stands before a state's bytes: key (16 bytes), position (8), kind (2), length (2).
+const HEADER: usize = 28;
+/// Slots begin at multiples of this, and so do the smaller classes.
+const UNIT: usize = 16;
+/// The classes up to this size are all multiples of [`UNIT`].
+const FINE_MAX: usize = 1 << 10;
+/// Steps to each doubling beyond [`FINE_MAX`].
+const STEPS: usize = 16;
+/// The largest slot that shares a page.
+const SLOT_MAX: usize = 8 << 10;
+/// How many classes share pages.
+const CLASSES: usize = FINE_MAX / UNIT + STEPS * (SLOT_MAX / FINE_MAX).ilog2() as usize;
+/// The first pages of a class have about so many bytes, its later ones up to [`PAGE_MAX`].
+const PAGE_MIN: usize = 1 << 10;
+/// The most bytes of a page of several slots.
+const PAGE_MAX: usize = 32 << 10;
+/// How many pages of a class have one size before the next have twice as much: what may be unused
+/// of the last page is so about an eighth of the class, once it has some pages.
+const PAGES_OF_A_SIZE: u32 = 8;
+/// The length in the header of a state that has a page of its own: all that follows is its.
+const LARGE: u16 = u16::MAX;
+/// No page.
+const NONE: u32 = u32::MAX;
+
+/// Bits of a place that say where in its page a slot begins, in units.
+const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
+/// More pages than there can be. But for the small first ones of its classes, each page of a slab
+/// takes more than 8 KiB. So many would be 16 GiB in one shard, and since the digests of keys fill
+/// all shards evenly, more than any machine has in all.
+const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
+
+/// Where a state stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u32);
+
+impl Place {
+    fn new(page: u32, start: usize) -> Self {
+        let units = u32::try_from(start / UNIT).expect("a page is small");
+        Self(page << UNIT_BITS | units)
+    }
+
+    fn page(self) -> usize {
+        (self.0 >> UNIT_BITS) as usize
+    }
+
+    fn start(self) -> usize {
+        (self.0 & ((1 << UNIT_BITS) - 1)) as usize * UNIT
+    }
+}
+
+/// Slots of one class, or a state above [`SLOT_MAX`].
+struct Page {
+    /// As many as are used, in memory for as many as there is room for.
+    bytes: Vec<u8>,
+    /// The page before it in its class; of a vacant one, the next vacant one.
+    before: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Class {
+    /// The only page that may have room.
+    last: u32,
+    pages: u32,
+}
+
+/// The states.
+pub(super) struct Slab {
+    pages: Vec<Page>,
+    /// A number whose page is gone, to be given again.
+    vacant: u32,
+    classes: Box<[Class; CLASSES]>,
+}
+
+impl Default for Slab {
+    fn default() -> Self {
+        let class = Class {
+            last: NONE,
+            pages: 0,
+        };
+        Self {
+            pages: Vec::new(),
+            vacant: NONE,
+            classes: Box::new([class; CLASSES]),
+        }
+    }
+}
+
+/// Bytes of the slot for a state of this length.
+fn slot_bytes(length: usize) -> usize {
+    let bytes = HEADER + length;
+    let unit = if bytes <= FINE_MAX {
+        UNIT
+    } else {
+        (1 << (bytes - 1).ilog2()) / STEPS
+    };
+    bytes.next_multiple_of(unit)
+}
+
+/// The class of slots of this size; `None` when it has a page of its own.
+fn class_of(slot: usize) -> Option<usize> {
+    if slot <= FINE_MAX {
+        Some(slot / UNIT - 1)
+    } else if slot <= SLOT_MAX {
+        let doubling = (slot - 1).ilog2();
+        let base = 1 << doubling;
+        let doublings = (doubling - FINE_MAX.ilog2()) as usize;
+        Some(FINE_MAX / UNIT + doublings * STEPS + (slot - base) / (base / STEPS) - 1)
+    } else {
+        None
+    }
+}
+
+/// Bytes of the page of a class that has so many pages already.
+fn page_bytes(pages: u32, slot: usize) -> usize {
+    let doublings = (pages / PAGES_OF_A_SIZE).min((PAGE_MAX / PAGE_MIN).ilog2());
+    let slots = (PAGE_MIN << doublings) / slot;
+    slots.max(1) * slot
+}
+
+fn header(state: Standing<'_>) -> [u8; HEADER] {
+    let length = match class_of(slot_bytes(state.bytes.len())) {
+        Some(_) => u16::try_from(state.bytes.len()).expect("slots of a class are small"),
+        None => LARGE,
+    };
+    let mut header = [0; HEADER];
+    header[..16].copy_from_slice(&state.key.0);
+    header[16..24].copy_from_slice(&state.position.to_le_bytes());
+    header[24..26].copy_from_slice(&state.kind.to_le_bytes());
+    header[26..].copy_from_slice(&length.to_le_bytes());
+    header
+}
+
+/// The state in the slot that these bytes begin with.
+fn parse(slot: &[u8]) -> Option<Standing<'_>> {
+    let (key, rest) = slot.split_first_chunk()?;
+    let (position, rest) = rest.split_first_chunk()?;
+    let (kind, rest) = rest.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let length = match u16::from_le_bytes(*length) {
+        LARGE => rest.len(),
+        length => usize::from(length),
+    };
+    Some(Standing {
+        kind: u16::from_le_bytes(*kind),
+        key: Digest(*key),
+        position: u64::from_le_bytes(*position),
+        bytes: rest.get(..length)?,
+    })
+}
+
+impl Slab {
+    /// The key of the state at this place.
+    pub(super) fn key(&self, place: Place) -> Digest {
+        let slot = &self.pages[place.page()].bytes[place.start()..];
+        Digest(*slot.first_chunk().expect("a slot begins with its key"))
+    }
+
+    /// The state at this place.
+    pub(super) fn get(&self, place: Place) -> Standing<'_> {
+        let slot = &self.pages[place.page()].bytes[place.start()..];
+        parse(slot).expect("a place is where a state stands")
+    }
+
+    /// All states, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.pages.iter().flat_map(|page| {
+            // All slots of a page are as large as its first. A vacant page has none.
+            let slot = parse(&page.bytes).map_or(1, |first| slot_bytes(first.bytes.len()));
+            let slots = page.bytes.chunks(slot);
+            slots.map(|slot| parse(slot).expect("a page is full of states up to its end"))
+        })
+    }
+
+    /// Adds a state.
+    pub(super) fn add(&mut self, state: Standing<'_>) -> Place {
+        let slot = slot_bytes(state.bytes.len());
+        let class = class_of(slot);
+        let number = match class {
+            Some(class) => self.page_with_room(class, slot),
+            None => self.open(slot, NONE),
+        };
+        let page = &mut self.pages[number as usize].bytes;
+        let start = page.len();
+        page.extend_from_slice(&header(state));
+        page.extend_from_slice(state.bytes);
+        if class.is_some() {
+            page.resize(start + slot, 0);
+        }
+        Place::new(number, start)
+    }
+
+    /// Puts a state in the place of another, when it takes a slot of the same size; whether it
+    /// does.
+    pub(super) fn replace(&mut self, place: Place, state: Standing<'_>) -> bool {
+        let slot = slot_bytes(state.bytes.len());
+        if slot_bytes(self.get(place).bytes.len()) != slot {
+            return false;
+        }
+        let page = &mut self.pages[place.page()].bytes;
+        if class_of(slot).is_none() {
+            page.clear();
+            page.extend_from_slice(&header(state));
+            page.extend_from_slice(state.bytes);
+            return true;
+        }
+        let slot = &mut page[place.start()..][..HEADER + state.bytes.len()];
+        let (before, bytes) = slot.split_at_mut(HEADER);
+        before.copy_from_slice(&header(state));
+        bytes.copy_from_slice(state.bytes);
+        true
+    }
+
+    /// Takes a state out. When another moves in there: its key, and the place that it had.
+    pub(super) fn remove(&mut self, place: Place) -> Option<(Digest, Place)> {
+        let slot = slot_bytes(self.get(place).bytes.len());
+        let Some(class) = class_of(slot) else {
+            self.close(place.page());
+            return None;
+        };
+        let last = self.classes[class].last;
+        let start = self.pages[last as usize].bytes.len() - slot;
+        let from = Place::new(last, start);
+        let moved = (from != place).then(|| {
+            self.copy(from, place, slot);
+            (self.key(place), from)
+        });
+        let page = &mut self.pages[last as usize];
+        page.bytes.truncate(start);
+        if start == 0 {
+            self.classes[class].last = page.before;
+            self.classes[class].pages -= 1;
+            self.close(last as usize);
+        }
+        moved
+    }
+
+    /// The last page of a class, or a new one when there is no room.
+    fn page_with_room(&mut self, class: usize, slot: usize) -> u32 {
+        let Class { last, pages } = self.classes[class];
+        if let Some(Page { bytes, .. }) = self.pages.get(last as usize)
+            && bytes.capacity().min(PAGE_MAX) - bytes.len() >= slot
+        {
+            return last;
+        }
+        let number = self.open(page_bytes(pages, slot), last);
+        self.classes[class] = Class {
+            last: number,
+            pages: pages + 1,
+        };
+        number
+    }
+
+    fn open(&mut self, capacity: usize, before: u32) -> u32 {
+        let page = Page {
+            bytes: Vec::with_capacity(capacity),
+            before,
+        };
+        let number = self.vacant;
+        if let Some(vacant) = self.pages.get_mut(number as usize) {
+            self.vacant = vacant.before;
+            *vacant = page;
+            return number;
+        }
+        let number = u32::try_from(self.pages.len()).ok();
+        let number = number.filter(|number| *number < PAGES_MAX);
+        let number = number.expect("a shard has less than 16 GiB");
+        self.pages.push(page);
+        number
+    }
+
+    fn close(&mut self, page: usize) {
+        let number = u32::try_from(page).expect("it was given as one");
+        let page = &mut self.pages[page];
+        page.bytes = Vec::new();
+        page.before = self.vacant;
+        self.vacant = number;
+    }
+
+    fn copy(&mut self, from: Place, to: Place, slot: usize) {
+        let source = from.start()..from.start() + slot;
+        if from.page() == to.page() {
+            let page = &mut self.pages[to.page()].bytes;
+            page.copy_within(source, to.start());
+            return;
+        }
+        let pages = self.pages.get_disjoint_mut([from.page(), to.page()]);
+        let [from, target] = pages.expect("two pages that there are");
+        target.bytes[to.start()..][..slot].copy_from_slice(&from.bytes[source]);
+    }
+
+    /// Bytes that were taken from the allocator for pages.
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        self.pages.iter().map(|page| page.bytes.capacity()).sum()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn state(key: u64, bytes: &[u8]) -> Standing<'_> {
+        let mut digest = [7; 16];
+        digest[8..].copy_from_slice(&key.to_le_bytes());
+        Standing {
+            kind: 3,
+            key: Digest(digest),
+            position: key + 1,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn a_slot_wastes_little_and_the_classes_are_numbered_without_gaps() {
+        let (mut next, mut slot_before) = (1, UNIT);
+        for length in 0..100_000 {
+            let slot = slot_bytes(length);
+            let needed = HEADER + length;
+            let spare = slot - needed;
+            assert!(spare < UNIT.max(needed / STEPS), "{length}: {slot}");
+            assert!(slot.is_multiple_of(UNIT));
+            assert_eq!(
+                slot_bytes(slot - HEADER),
+                slot,
+                "a slot is full at its size"
+            );
+            if let Some(class) = class_of(slot)
+                && slot != slot_before
+            {
+                assert_eq!(class, next, "{slot}");
+                (next, slot_before) = (next + 1, slot);
+            }
+            assert_eq!(class_of(slot).is_none(), slot > SLOT_MAX);
+        }
+        assert_eq!(next, CLASSES);
+        for slot in [2 * UNIT, 288, 592, FINE_MAX, 2 * FINE_MAX, SLOT_MAX] {
+            let mut all = 0;
+            for pages in 0..100 {
+                let page = page_bytes(pages, slot);
+                assert!(page.is_multiple_of(slot) && (slot..=PAGE_MAX).contains(&page));
+                assert!(page <= PAGE_MIN.max(slot).max(all / 2), "{slot}: {pages}");
+                assert!(
+                    pages < 2 * PAGES_OF_A_SIZE || page <= all / 4,
+                    "{slot}: {pages}"
+                );
+                all += page;
+            }
+            assert_eq!(page_bytes(1_000_000, slot), PAGE_MAX / slot * slot);
+        }
+    }
+
+    #[test]
+    fn a_state_of_each_size_is_had_back_as_it_was_put() {
+        let mut slab = Slab::default();
+        let lengths = (0..1_100).chain((1_100..20_000).step_by(97));
+        let lengths: Vec<usize> = lengths.chain([65_535, 65_536, 1 << 20]).collect();
+        let bytes: Vec<u8> = (0..1 << 20)
+            .map(|place: u32| place.to_le_bytes()[0])
+            .collect();
+        let places: Vec<Place> = lengths
+            .iter()
+            .map(|length| slab.add(state(*length as u64, &bytes[..*length])))
+            .collect();
+        for (length, place) in lengths.iter().zip(places) {
+            let expected = state(*length as u64, &bytes[..*length]);
+            assert_eq!(slab.get(place), expected);
+            assert_eq!(slab.key(place), expected.key);
+            let shorter = Standing {
+                bytes: &bytes[1..(*length).max(1)],
+                ..expected
+            };
+            if slab.replace(place, shorter) {
+                assert_eq!(slab.get(place), shorter);
+            }
+        }
+        assert_eq!(slab.iter().count(), lengths.len());
+    }
+
+    #[test]
+    fn a_few_states_take_little_memory() {
+        let mut slab = Slab::default();
+        for key in 0..3 {
+            slab.add(state(key, &[1; 259]));
+        }
+        assert!(slab.allocated() <= PAGE_MIN);
+    }
+
+    /// Bytes that pages of so many slots of this size take.
+    fn needed(slot: usize, count: usize) -> usize {
+        if class_of(slot).is_none() {
+            return slot * count;
+        }
+        let (mut bytes, mut pages) = (0, 0);
+        while bytes < slot * count {
+            bytes += page_bytes(pages, slot);
+            pages += 1;
+        }
+        bytes
+    }
+
+    #[test]
+    fn after_random_changes_all_states_are_there_and_nothing_is_left_behind() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut slab = Slab::default();
+        let mut model: HashMap<u64, (Place, Vec<u8>)> = HashMap::new();
+        let mut largest = 64;
+        for round in 0..40_000 {
+            // The sizes drift, so that classes fill and are left again.
+            if round % 5_000 == 0 {
+                largest = [64, 300, 1_200, 9_000, 30_000][random.random_range(0..5)];
+            }
+            let key = random.random_range(0..3_000);
+            let length = random.random_range(0..=largest);
+            let bytes = vec![random.random::<u8>(); length];
+            let before = model.get(&key).map(|(place, _)| *place);
+            let goes = random.random_ratio(1, 8);
+            let mut moved = None;
+            match before {
+                None => {
+                    let place = slab.add(state(key, &bytes));
+                    model.insert(key, (place, bytes));
+                }
+                Some(place) if goes => {
+                    moved = slab.remove(place).map(|moved| (moved, place));
+                    model.remove(&key);
+                }
+                Some(place) if slab.replace(place, state(key, &bytes)) => {
+                    model.insert(key, (place, bytes));
+                }
+                Some(place) => {
+                    let new = slab.add(state(key, &bytes));
+                    model.insert(key, (new, bytes));
+                    moved = slab.remove(place).map(|moved| (moved, place));
+                }
+            }
+            if let Some(((key, from), to)) = moved {
+                let (_, number) = key.0.split_at(8);
+                let number = u64::from_le_bytes(number.try_into().unwrap());
+                let entry = model.get_mut(&number).unwrap();
+                assert_eq!(entry.0, from, "SEED={seed}");
+                entry.0 = to;
+            }
+            if round % 1_000 == 999 {
+                let mut slots = HashMap::new();
+                for (key, (place, bytes)) in &model {
+                    assert_eq!(slab.get(*place), state(*key, bytes), "SEED={seed}");
+                    *slots.entry(slot_bytes(bytes.len())).or_default() += 1;
+                }
+                assert_eq!(slab.iter().count(), model.len(), "SEED={seed}");
+                let mut seen: Vec<_> = slab.iter().map(|state| state.key).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                assert_eq!(seen.len(), model.len(), "SEED={seed}");
+                let needed = slots.iter().map(|(slot, count)| needed(*slot, *count));
+                assert_eq!(slab.allocated(), needed.sum::<usize>(), "SEED={seed}");
+            }
+        }
+        let full = |page: &Page| !page.bytes.is_empty();
+        while let Some(first) = slab.pages.iter().position(full) {
+            slab.remove(Place::new(u32::try_from(first).unwrap(), 0));
+        }
+        assert_eq!(
+            (slab.iter().count(), slab.allocated()),
+            (0, 0),
+            "SEED={seed}"
+        );
+        assert!(slab.pages.len() < 10_000, "numbers of pages are used again");
+    }
+}

@@ -1,0 +1,159 @@
+//! A shard of the table of states: where they stand, and an index of their keys.
+
+use hashbrown::hash_table::Entry;
+
+use super::Standing;
+use super::index::Index;
+use super::slab::{Place, Slab};
+use crate::base::digest::Digest;
+
+/// States by their keys. The index has only places, of four bytes; the keys to compare, and to
+/// hash when it grows, stand with the states.
+#[derive(Default)]
+pub(super) struct States {
+    index: Index<Place>,
+    slab: Slab,
+}
+
+impl States {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The state with this key.
+    pub(super) fn get(&self, key: Digest) -> Option<Standing<'_>> {
+        let is_it = |place: &Place| self.slab.key(*place) == key;
+        let place = self.index.of(key).find(key.tail(), is_it)?;
+        Some(self.slab.get(*place))
+    }
+
+    /// All states, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
+        self.slab.iter()
+    }
+
+    /// Replaces the state with this key by what `change` makes of it; leaves it when that is
+    /// nothing.
+    ///
+    /// # Errors
+    /// That of `change`.
+    pub(super) fn amend<'n, E>(
+        &mut self,
+        position: u64,
+        kind: u16,
+        key: Digest,
+        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<&'n [u8]>, E>,
+    ) -> Result<(), E> {
+        let slab = &mut self.slab;
+        let with = |bytes| Standing {
+            kind,
+            key,
+            position,
+            bytes,
+        };
+        let entry = self.index.of_mut(key).entry(
+            key.tail(),
+            |place| slab.key(*place) == key,
+            |place| slab.key(*place).tail(),
+        );
+        match entry {
+            Entry::Vacant(entry) => {
+                if let Some(bytes) = change(None)? {
+                    entry.insert(slab.add(with(bytes)));
+                }
+            }
+            Entry::Occupied(mut entry) => {
+                let place = *entry.get();
+                let Some(bytes) = change(Some(slab.get(place)))? else {
+                    return Ok(());
+                };
+                if slab.replace(place, with(bytes)) {
+                    return Ok(());
+                }
+                *entry.get_mut() = slab.add(with(bytes));
+                if let Some((moved, from)) = slab.remove(place) {
+                    let part = self.index.of_mut(moved);
+                    let moved = part.find_mut(moved.tail(), |place| *place == from);
+                    *moved.expect("each state is in the index") = place;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashMap;
+    use std::convert::Infallible;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn random_changes_leave_what_a_map_would_have() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut states = States::default();
+        let mut model: HashMap<Digest, (u16, u64, Vec<u8>)> = HashMap::new();
+        for position in 1..30_000 {
+            let number = random.random_range(0..2_000_u32);
+            // Few hashes, so that keys meet in the index.
+            let mut key = Digest([0; 16]);
+            key.0[..4].copy_from_slice(&number.to_le_bytes());
+            key.0[8] = number.to_le_bytes()[0];
+            let kind = random.random();
+            let most = [40, 400, 12_000][random.random_range(0..3)];
+            let length = random.random_range(0..most);
+            let bytes = vec![random.random(); length];
+            let (leave, fail) = (random.random_ratio(1, 10), random.random_ratio(1, 10));
+            let amended = states.amend(position, kind, key, |before| {
+                let before = before.map(|it| (it.kind, it.position, it.bytes.to_vec()));
+                assert_eq!(before.as_ref(), model.get(&key), "SEED={seed}");
+                match (fail, leave) {
+                    (true, _) => Err("no"),
+                    (_, true) => Ok(None),
+                    _ => Ok(Some(bytes.as_slice())),
+                }
+            });
+            assert_eq!(amended.is_err(), fail);
+            if !leave && !fail {
+                model.insert(key, (kind, position, bytes));
+            }
+        }
+        assert_eq!(states.len(), model.len());
+        assert_eq!(states.iter().count(), model.len());
+        for state in states.iter() {
+            let it = (state.kind, state.position, state.bytes.to_vec());
+            assert_eq!(Some(&it), model.get(&state.key), "SEED={seed}");
+            assert_eq!(states.get(state.key), Some(state));
+        }
+        assert_eq!(states.get(Digest([9; 16])), None);
+    }
+
+    #[test]
+    fn a_state_that_is_put_again_takes_no_memory_anew() {
+        let mut states = States::default();
+        let mut put = |length: usize| {
+            for key in 0..200 {
+                let bytes = vec![1; length];
+                let done = states.amend(1, 2, Digest([key; 16]), |_| {
+                    Ok::<_, Infallible>(Some(&bytes))
+                });
+                assert_eq!(done, Ok(()));
+            }
+            states.slab.allocated()
+        };
+        let first = put(259);
+        for length in [260, 300, 5_000, 20_000, 259] {
+            put(length);
+        }
+        assert_eq!(put(259), first);
+    }
+}
