@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use carebook::engine::lane::Lanes;
+use carebook::engine::processors::Processors;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -55,7 +56,11 @@ pub(crate) fn serve(directory: &Path) {
         let (sender, mut receiver) = mpsc::unbounded_channel::<std::net::TcpStream>();
         senders.push(sender);
         let (lanes, appender) = (Arc::clone(&lanes), Arc::clone(&appender));
+        let processors = Processors::one_each(2);
         std::thread::spawn(move || {
+            if let Some(processors) = processors {
+                processors.bind(lane);
+            }
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();

@@ -20,6 +20,7 @@ use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;
+use crate::engine::processors::Processors;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
@@ -93,6 +94,10 @@ pub struct ServeArgs {
     /// Runtimes, each with a thread of its own; by default one for each processor.
     #[arg(long, value_name = "N")]
     runtimes: Option<usize>,
+    /// Does not bind each runtime to a processor of its own, which is done when there are as many
+    /// as processors: for a machine that other programs keep busy.
+    #[arg(long)]
+    unbound: bool,
     /// Commands in flight beyond which further ones are answered 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().commands_max)]
     commands_max: usize,
@@ -191,6 +196,9 @@ impl ServeArgs {
         let server = Server {
             service,
             internal,
+            processors: (!self.unbound)
+                .then(|| Processors::one_each(engine.lanes().count()))
+                .flatten(),
             lanes: engine.lanes(),
             tls,
             limits: FrontLimits {

@@ -25,6 +25,7 @@ pub mod directory;
 pub mod intake;
 pub mod lane;
 mod mint;
+pub mod processors;
 pub mod relay;
 mod resource;
 

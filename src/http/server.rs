@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use super::service::Service;
 use super::timed_io::{HeadLimit, TimedIo};
 use crate::engine::lane::Lanes;
+use crate::engine::processors::Processors;
 
 /// Bounds of the front.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,8 @@ pub struct Server {
     pub lanes: Arc<Lanes>,
     /// TLS, where it is on.
     pub tls: Option<TlsAcceptor>,
+    /// The processors that the lanes are bound to, where they are.
+    pub processors: Option<Processors>,
     /// Its bounds.
     pub limits: FrontLimits,
 }
@@ -159,11 +162,21 @@ impl Server {
             senders.push(sender);
             let (server, stop) = (Arc::clone(&server), stop.clone());
             let together = Arc::clone(&together);
+            let processors = server.processors.clone();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
+                // Threads that read from the disk for it.
+                .on_thread_start(move || {
+                    if let Some(processors) = &processors {
+                        processors.unbind();
+                    }
+                })
                 .build()?;
             let thread = std::thread::Builder::new().name(format!("lane-{lane}"));
             threads.push(thread.spawn(move || {
+                if let Some(processors) = &server.processors {
+                    processors.bind(lane);
+                }
                 runtime.block_on(async {
                     let gate = tokio::spawn(Arc::clone(&server.lanes).run(lane));
                     Arc::clone(&server).lane(lane, receiver, stop).await;
