@@ -6,7 +6,7 @@ use carebook::catalogue::OPERATIONS;
 use clap::{Args, Parser, Subcommand};
 
 use crate::server::Start;
-use crate::stage::Workload;
+use crate::stage::{Like, Workload};
 
 /// The workloads that are no single operation.
 const WORKLOADS: [&str; 9] = [
@@ -188,6 +188,14 @@ impl Common {
         }
     }
 
+    /// Whether anything is driven at a rate.
+    pub(crate) fn has_open_loops(&self) -> bool {
+        match self.rates() {
+            Rates::PerSecond(_) => true,
+            Rates::OfCapacity(shares) => !shares.is_empty(),
+        }
+    }
+
     /// What is wrong with the arguments, if anything.
     pub(crate) fn fault(&self) -> Option<String> {
         let known = |name: &String| {
@@ -235,6 +243,7 @@ impl Common {
             names.push("request_deposit");
         }
         let mut workloads = Vec::new();
+        let mut limit = false;
         for name in names {
             match name {
                 "none" => {}
@@ -247,7 +256,7 @@ impl Common {
                 "replays" => workloads.push(Workload::Replays),
                 "refusals" => workloads.push(Workload::Refusals),
                 "reads" => workloads.push(Workload::Reads),
-                "limit" => workloads.push(Workload::Limit),
+                "limit" => limit = true,
                 name => workloads.extend(
                     OPERATIONS
                         .iter()
@@ -256,8 +265,17 @@ impl Common {
                 ),
             }
         }
-        if self.peers.iter().any(|peer| peer == "limit") && !workloads.contains(&Workload::Limit) {
-            workloads.push(Workload::Limit);
+        limit |= self.peers.iter().any(|peer| peer == "limit");
+        if limit {
+            // Like each of those that it is compared with; like EP9 where it stands alone.
+            let charges = |one: &Workload| matches!(one, Workload::Hot(_) | Workload::Spread(_));
+            let has_charges = workloads.iter().any(charges);
+            if workloads.is_empty() || !workloads.iter().all(charges) {
+                workloads.push(Workload::Limit(Like::Deposit));
+            }
+            if has_charges {
+                workloads.push(Workload::Limit(Like::Charge));
+            }
         }
         workloads
     }

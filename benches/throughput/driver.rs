@@ -133,7 +133,7 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
         server.process().usage(),
         crate::proc::Process::this().usage(),
     );
-    let syncs = server.syncs();
+    let (syncs, written) = (server.syncs(), server.device_written());
     ready.wait();
     let started = Instant::now();
     let mut samples = Samples::default();
@@ -151,10 +151,9 @@ pub(crate) fn run(server: &Server, run: Run) -> Result<(Figures, Vec<Vec<u8>>), 
     let mut figures = Figures::new(run.load, last - started, samples);
     figures.server = after.0.since(before.0);
     figures.driver = after.1.since(before.1);
-    figures.syncs = server
-        .syncs()
-        .zip(syncs)
-        .map(|(after, before)| after - before);
+    let since = |(after, before): (u64, u64)| after.saturating_sub(before);
+    figures.syncs = server.syncs().zip(syncs).map(since);
+    figures.written = server.device_written().zip(written).map(since);
     Ok((figures, bodies))
 }
 
@@ -271,8 +270,17 @@ impl Part {
             let lag = now.saturating_duration_since(due);
             late = if lag.is_zero() { 0 } else { late + 1 };
             if self.backlog == 0 && shared.borrow().is_full(most) {
-                // Not even made: that would take longer than to find no connection.
-                shared.borrow_mut().samples.unsent += 1;
+                // Not even made: that would take longer than to find no connection. Nor would all
+                // the others that were due by now find one.
+                let others = lag.as_secs_f64() * rate;
+                shared.borrow_mut().samples.unsent += 1 + others as usize;
+                woken = now + TICK;
+                timer
+                    .until(woken)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                due = now;
+                late = 0;
             } else {
                 let Some(request) = shared.borrow_mut().source.next() else {
                     break;

@@ -20,9 +20,11 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use wal::{BoxError, Log, Options, Record, Visitor};
 
-/// Bytes of the record of an opened statement, and of its answer.
-const RECORD_BYTES: usize = 1_700;
-const ANSWER_BYTES: usize = 1_180;
+/// Bytes of a record and of its answer: of a statement opened (EP9), and of a charge finalized
+/// (EP13), whose path is another.
+const DEPOSIT: (usize, usize, StatusCode) = (1_412, 1_132, StatusCode::CREATED);
+const CHARGE: (usize, usize, StatusCode) = (525, 273, StatusCode::OK);
+const DEPOSITS: &str = "/settlement-deposit-requests";
 
 struct Nothing;
 
@@ -102,10 +104,12 @@ async fn answer(
     lanes: Arc<Lanes>,
     appender: Arc<wal::Appender>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_deposit = request.uri().path() == DEPOSITS;
+    let (record, answer, status) = if is_deposit { DEPOSIT } else { CHARGE };
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert!(parsed.is_object());
-    let mut record = vec![b'r'; RECORD_BYTES];
+    let mut record = vec![b'r'; record];
     record[..8].copy_from_slice(&body.len().to_le_bytes());
     let position = {
         let mut sequence = appender.sequence();
@@ -114,7 +118,7 @@ async fn answer(
         position
     };
     lanes.wait(position).await.unwrap();
-    let mut response = Response::new(Full::new(Bytes::from(vec![b'a'; ANSWER_BYTES])));
-    *response.status_mut() = StatusCode::CREATED;
+    let mut response = Response::new(Full::new(Bytes::from(vec![b'a'; answer])));
+    *response.status_mut() = status;
     Ok(response)
 }

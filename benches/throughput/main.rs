@@ -105,6 +105,15 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
             "drivingThreads": common.generators,
         },
     });
+    // What the latency of an open loop is held against.
+    if arguments.scenario.is_none() && common.has_open_loops() {
+        let disk = proc::fdatasync_micros(scratch.path()).map_err(|error| error.to_string())?;
+        eprintln!(
+            "one fdatasync of 4 KiB: p50 {} \u{b5}s, p99 {} \u{b5}s",
+            disk.0, disk.1
+        );
+        report["machine"]["fdatasyncMicros"] = json!({"p50": disk.0, "p99": disk.1});
+    }
     drop(scratch);
     match &arguments.scenario {
         Some(scenario) => {

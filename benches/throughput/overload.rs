@@ -66,6 +66,7 @@ fn once(common: &Common, times: f64, seed: u64) -> Result<Value, String> {
     let after = usual(&mut stage)?;
     let server = stage.server();
     let sent = during.answers() as f64;
+    let resident_after = server.process().resident();
     let resident_most = memory.iter().map(|(_, bytes)| *bytes).max();
     // The answers to what was accepted last come after the end.
     let drain = (during.elapsed.as_secs_f64() - common.seconds).max(0.0);
@@ -86,7 +87,10 @@ fn once(common: &Common, times: f64, seed: u64) -> Result<Value, String> {
         "shedP99Micros": during.shed_percentile(0.99),
         "residentBytesBefore": resident_before,
         "residentBytesDuringMost": resident_most,
-        "residentBytesAfter": server.process().resident(),
+        "residentBytesAfter": resident_after,
+        // What was accepted meanwhile stays; the load itself must not hold more than that.
+        "residentDuringOfAfter":
+            resident_most.map(|most| most as f64 / resident_after.max(1) as f64),
         "acceptedMeanwhile": during.answers() as f64 * (1.0 - during.shed_share()),
         "secondsUntilLastAnswer": drain,
         "secondsUntilAsBefore": as_before(&before, &after, common.seconds).map(|at| drain + at),

@@ -9,7 +9,7 @@ use crate::arguments::{Common, Rates};
 use crate::driver::{self, Run};
 use crate::peers::{self, Form};
 use crate::samples::{Figures, Load, median};
-use crate::stage::{Stage, Workload};
+use crate::stage::{Like, Stage, Workload};
 use crate::workload::{carry_out, sources};
 
 /// What is compared.
@@ -28,14 +28,19 @@ impl Subject {
         }
     }
 
-    /// What its rate is compared with: that of the first subject, that of a peer with ours of the
-    /// same form.
+    /// What its rate is compared with: that of the first subject; that of a peer, and of the limit,
+    /// with ours of the same form.
     fn reference(&self, subjects: &[Self]) -> usize {
-        let form = match self {
-            Self::Ours(Workload::Postgres(form)) | Self::Redis(form) => Some(*form),
-            Self::Ours(_) => None,
+        let is_like = |other: Form| match self {
+            Self::Ours(Workload::Postgres(form)) | Self::Redis(form) => *form == other,
+            Self::Ours(Workload::Limit(Like::Deposit)) => other == Form::Fresh,
+            Self::Ours(Workload::Limit(Like::Charge)) => matches!(other, Form::Spread(_)),
+            Self::Ours(_) => false,
         };
-        let same = |other: &Self| matches!(other, Self::Ours(workload) if form.is_some() && Form::of(*workload) == form);
+        let same = |other: &Self| match other {
+            Self::Ours(workload) => Form::of(*workload).is_some_and(is_like),
+            Self::Redis(_) => false,
+        };
         subjects.iter().position(same).unwrap_or(0)
     }
 }

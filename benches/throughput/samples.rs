@@ -87,6 +87,8 @@ pub(crate) struct Figures {
     pub(crate) driver: Usage,
     /// Writes of the server that waited for the storage, where it counts them.
     pub(crate) syncs: Option<u64>,
+    /// Bytes that went to the device meanwhile, of whomever.
+    pub(crate) written: Option<u64>,
 }
 
 /// What another driver tells of a run.
@@ -155,6 +157,7 @@ impl Figures {
             server: Usage::default(),
             driver: Usage::default(),
             syncs: None,
+            written: None,
         }
     }
 
@@ -275,7 +278,7 @@ impl Figures {
             "driver": processors(&self.driver),
             "serverUserMicros": self.server_micros().0,
             "serverSystemMicros": self.server_micros().1,
-            "writtenBytesPerSecond": self.server.written as f64 / seconds,
+            "writtenBytesPerSecond": self.written.map(|bytes| bytes as f64 / seconds),
             "syncsPerSecond": self.syncs.map(|syncs| syncs as f64 / seconds),
             "requestBodyBytes": per_answer(self.sent),
             "answerBodyBytes": per_answer(self.received),

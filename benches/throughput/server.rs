@@ -170,6 +170,12 @@ impl Server {
         http::get(&self.address, "/metrics").map(Metrics)
     }
 
+    /// Bytes written so far to the device of its directory, by it and by everybody else.
+    pub(crate) fn device_written(&self) -> Option<u64> {
+        let directory = self.directory.as_ref()?;
+        crate::proc::device_written(directory.path())
+    }
+
     /// How many batches it has written and synced so far, where it counts them.
     pub(crate) fn syncs(&self) -> Option<u64> {
         if self.kind != Kind::Carebook {

@@ -352,7 +352,8 @@ pub(crate) static STALE: Expected = Expected::new(409, PROBLEM).with("\"code\":\
 /// The outcome of a batch of one fact that was new.
 pub(crate) static FACT_APPLIED: Expected = Expected::new(200, &[]).with("\"applied\":1");
 /// What a bare server answers: it only has to be as long.
-pub(crate) static BARE: Expected = Expected::new(201, &[]);
+pub(crate) static BARE_DEPOSIT: Expected = Expected::new(201, &[]);
+pub(crate) static BARE_CHARGE: Expected = Expected::new(200, &[]);
 /// What the peers answer to a command on a resource of theirs.
 pub(crate) static ADVANCED: Expected = Expected::new(
     200,

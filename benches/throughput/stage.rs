@@ -30,9 +30,18 @@ pub(crate) enum Workload {
     /// Statements read, drawn uniformly.
     Reads,
     /// The least that a service with these promises has to do.
-    Limit,
+    Limit(Like),
     /// A service in front of PostgreSQL, doing as much.
     Postgres(Form),
+}
+
+/// Whose bytes the limit takes in, appends and answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Like {
+    /// EP9, a statement opened.
+    Deposit,
+    /// EP13, a charge finalized anew: what `hot` and `spread` ask for.
+    Charge,
 }
 
 impl Workload {
@@ -46,7 +55,8 @@ impl Workload {
             Self::Replays => "replays of EP9".to_owned(),
             Self::Refusals => "refusals of EP19 (409)".to_owned(),
             Self::Reads => "reads of statements".to_owned(),
-            Self::Limit => "the limit, as EP9".to_owned(),
+            Self::Limit(Like::Deposit) => "the limit, as EP9".to_owned(),
+            Self::Limit(Like::Charge) => "the limit, as EP13".to_owned(),
             Self::Postgres(form) => format!("postgres, {}", form.name()),
         }
     }
@@ -57,7 +67,7 @@ impl Workload {
     /// When it does not start.
     pub(crate) fn start(self, start: &Start) -> Result<Server, String> {
         match self {
-            Self::Limit => start.limit(),
+            Self::Limit(_) => start.limit(),
             Self::Postgres(form) => peers::start_postgres(start, form),
             _ => start.service(),
         }
@@ -169,12 +179,18 @@ impl Stage {
                 });
                 Ok(asked.collect())
             }
-            Workload::Limit => {
-                let template = Template::request_deposit(&headquarters(&self.server));
+            Workload::Limit(like) => {
+                let (template, expected) = match like {
+                    Like::Deposit => {
+                        let token = headquarters(&self.server);
+                        (Template::request_deposit(&token), &shapes::BARE_DEPOSIT)
+                    }
+                    Like::Charge => (Template::finalize_charge(), &shapes::BARE_CHARGE),
+                };
                 let numbers = self.numbers(count).into_iter();
                 let ask = |number| {
                     let mut request = template.fill(number - FIRST, 0);
-                    (request.echo, request.expected) = (0..0, &shapes::BARE);
+                    (request.echo, request.expected) = (0..0, expected);
                     request
                 };
                 Ok(numbers.map(ask).collect())

@@ -95,7 +95,10 @@ fn cells(one: &Measured, rounds: String, range: String, ratio: Option<f64>) -> V
         format!("{system:.1}"),
         format!("{server:.2}"),
         format!("{:.2}", figures.driver_share()),
-        format!("{:.1}", figures.server.written as f64 / 1e6 / seconds),
+        figures
+            .written
+            .map(|bytes| format!("{:.1}", bytes as f64 / 1e6 / seconds))
+            .unwrap_or_default(),
         figures
             .syncs
             .map(|syncs| format!("{:.0}", syncs as f64 / seconds))

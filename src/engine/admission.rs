@@ -32,6 +32,12 @@ impl Admission {
         self.max - self.free.load(Ordering::Relaxed).min(self.max)
     }
 
+    /// Whether nothing more may be in flight just now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.free.load(Ordering::Relaxed) == 0
+    }
+
     /// So much more, when it may be.
     #[must_use]
     pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
@@ -64,8 +70,9 @@ mod tests {
         let second = Admission::admit(&admission, 1);
         assert!(first.is_some() && second.is_some());
         assert!(Admission::admit(&admission, 1).is_none());
-        assert_eq!(admission.in_flight(), 2);
+        assert_eq!((admission.in_flight(), admission.is_full()), (2, true));
         drop(first);
+        assert!(!admission.is_full());
         assert_eq!(admission.in_flight(), 1);
         assert!(Admission::admit(&admission, 2).is_none());
         assert!(Admission::admit(&admission, 1).is_some());

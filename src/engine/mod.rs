@@ -247,11 +247,18 @@ impl Engine {
         self.shared.mint.id(self.now())
     }
 
+    /// Whether no command would be admitted just now.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max
+            || self.shared.admission.is_full()
+    }
+
     /// A permit for one more command; `None` when as many as may be are in flight, or too much
     /// waits for the disk.
     #[must_use]
     pub fn admit(&self) -> Option<Permit> {
-        if self.shared.journal.queued_bytes() > self.shared.limits.queued_bytes_max {
+        if self.is_full() {
             return None;
         }
         Admission::admit(&self.shared.admission, 1)

@@ -42,6 +42,8 @@ pub struct Service {
     bodies: Arc<Admission>,
 }
 
+/// How long a command waits that is refused because there are too many.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of bodies that may be in flight; beyond that, requests are shed.
 const BODIES_BYTES_MAX: usize = 256 << 20;
 
@@ -233,12 +235,16 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
+        if self.engine.is_full() {
+            return shed(manner).await;
+        }
         let (body, _share) = match json_body(headers, body, &self.bodies, manner).await {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
+        // The body may have taken its time, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
-            return manner.overloaded();
+            return shed(manner).await;
         };
         let read = match read_command(row, parameters, headers, &body, self.engine.now()) {
             Ok(read) => read,
@@ -272,6 +278,13 @@ impl Service {
             Err(reply) => manner.reply(reply, Success::Ok),
         }
     }
+}
+
+/// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
+/// often that little is left for the commands that were admitted.
+async fn shed(manner: Manner) -> Answer {
+    tokio::time::sleep(SHED_PAUSE).await;
+    manner.overloaded()
 }
 
 /// The body of a request whose body is JSON, or 415, 413, 400.
