@@ -2,6 +2,7 @@
 //! and what a decision can be.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use serde::Serialize;
@@ -331,9 +332,28 @@ impl<R: Resource> Commit<R> {
 /// When the type has no JSON form, which a test of its operation would have shown.
 #[must_use]
 pub fn to_json(body: &impl Serialize) -> Vec<u8> {
-    let mut text = Vec::with_capacity(1_536);
-    serde_json::to_writer(&mut text, body).expect("an answer has a JSON form");
-    text
+    in_scratch(|text| {
+        serde_json::to_writer(&mut *text, body).expect("an answer has a JSON form");
+        // An answer is kept for replays: in as many bytes as it has, and no more.
+        text.as_slice().to_vec()
+    })
+}
+
+/// Has `write` make a text in memory that is used again and again, so that only what becomes of the
+/// text is allocated.
+fn in_scratch<T>(write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    /// One large text must not keep its memory for good.
+    const KEPT_MAX: usize = 64 << 10;
+    thread_local! {
+        static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut text = SCRATCH.take();
+    text.clear();
+    let made = write(&mut text);
+    if text.capacity() <= KEPT_MAX {
+        SCRATCH.set(text);
+    }
+    made
 }
 
 /// Turns `"idempotentReplay":false`, the last member of `body`, into true.
@@ -544,9 +564,10 @@ pub(crate) fn erase<R: Resource>(
 /// the command in JSON.
 #[must_use]
 pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
-    let mut text = Vec::with_capacity(1_024);
-    text.extend_from_slice(operation.as_bytes());
-    text.push(b'\n');
-    serde_json::to_writer(&mut text, command).expect("a command has a JSON form");
-    Fingerprint::of(&text)
+    in_scratch(|text| {
+        text.extend_from_slice(operation.as_bytes());
+        text.push(b'\n');
+        serde_json::to_writer(&mut *text, command).expect("a command has a JSON form");
+        Fingerprint::of(text)
+    })
 }

@@ -234,4 +234,55 @@ mod tests {
         assert_eq!(lanes.wait(2).await, Ok(()));
         assert_eq!(lanes.wait(3).await, Err(LogFailed));
     }
+
+    struct Tell(Arc<Lanes>);
+
+    impl wal::Events for Tell {
+        fn durable(&mut self, position: u64) {
+            self.0.durable(position);
+        }
+
+        fn failed(&mut self, _: &wal::Error) {
+            self.0.fail();
+        }
+    }
+
+    struct Nothing;
+
+    impl wal::Visitor for Nothing {
+        fn record(&mut self, _: wal::Record<'_>) -> Result<(), wal::BoxError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_lane_appends_is_written_when_those_before_it_had_their_turn() {
+        let storage = wal::storage::sim::SimDisk::new().storage();
+        let (log, _) = wal::Log::open(storage, wal::Options::default(), &mut Nothing).unwrap();
+        let lanes = Arc::new(Lanes::new(1));
+        let log = log.start(Box::new(Tell(Arc::clone(&lanes)))).unwrap();
+        lanes.append_to(&log);
+        let append = |lanes: Arc<Lanes>, log: Arc<Appender>| {
+            let mut sequence = log.sequence();
+            let position = sequence.push(b"record").unwrap();
+            lanes.end(sequence);
+            async move { lanes.wait(position).await }
+        };
+        // Not a lane yet: the log hears of it at once. The gate is needed to be let out.
+        let early = append(Arc::clone(&lanes), Arc::clone(&log));
+        let gate = tokio::spawn(Arc::clone(&lanes).run(0));
+        assert_eq!(early.await, Ok(()));
+        for _ in 0..50 {
+            let tasks: Vec<_> = (0..5)
+                .map(|_| tokio::spawn(append(Arc::clone(&lanes), Arc::clone(&log))))
+                .collect();
+            for task in tasks {
+                assert_eq!(task.await.unwrap(), Ok(()));
+            }
+        }
+        gate.abort();
+        let _ = gate.await;
+        assert_eq!(LANE.get(), None, "without its gate a thread is no lane");
+        log.shutdown().unwrap();
+    }
 }

@@ -1,6 +1,6 @@
 //! Many callers, one journal thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -47,11 +47,13 @@ fn positions_follow_the_order_of_the_lock() {
 
 #[test]
 fn what_queues_during_a_sync_is_one_batch() {
-    struct Slow(Heard);
-    impl Events for Slow {
+    /// Holds the journal thread where it is, until it is let go for good.
+    struct Held(Heard, mpsc::Sender<()>, mpsc::Receiver<()>);
+    impl Events for Held {
         fn durable(&mut self, position: u64) {
             self.0.durable(position);
-            thread::sleep(Duration::from_millis(30));
+            let _ = self.1.send(());
+            let _ = self.2.recv();
         }
         fn failed(&mut self, error: &Error) {
             self.0.failed(error);
@@ -63,13 +65,46 @@ fn what_queues_during_a_sync_is_one_batch() {
         segment_bytes_min: 1 << 20,
         ..small()
     };
+    let (arrived, arrives) = mpsc::channel();
+    let (let_go, goes_on) = mpsc::channel();
+    let held = Held(heard.clone(), arrived, goes_on);
     let opened = open_with(SimDisk::new().storage(), options).unwrap();
-    let appender = opened.log.start(Box::new(Slow(heard.clone()))).unwrap();
+    let appender = opened.log.start(Box::new(held)).unwrap();
+    appender.sequence().push(vec![1; 100]).unwrap();
+    arrives.recv().unwrap();
     for _ in 0..100 {
         appender.sequence().push(vec![1; 100]).unwrap();
     }
+    drop(let_go);
     appender.shutdown().unwrap();
-    assert!(heard.state().calls <= 3, "{} batches", heard.state().calls);
+    assert_eq!((heard.state().calls, heard.state().durable), (2, 101));
+}
+
+#[test]
+fn what_was_appended_quietly_is_written_once_the_journal_is_woken_or_there_is_much_of_it() {
+    let disk = SimDisk::new();
+    let options = Options {
+        // Nothing else wakes it.
+        seal_after: Duration::from_secs(3_600),
+        ..small()
+    };
+    let opened = open_with(disk.storage(), options).unwrap();
+    let appender = opened.log.start(Heard::default().events()).unwrap();
+    let push = || {
+        let mut sequence = appender.sequence();
+        let position = sequence.push(b"quiet").unwrap();
+        sequence.end_quietly();
+        position
+    };
+    for _ in 0..20 {
+        let position = push();
+        appender.wake();
+        eventually("it was woken", || appender.durable() == position);
+    }
+    let last = (0..100).map(|_| push()).last().unwrap();
+    eventually("most is written", || appender.durable() + 32 > last);
+    appender.shutdown().unwrap();
+    assert_eq!(appender.durable(), last, "the shutdown leaves nothing");
 }
 
 #[test]
