@@ -24,6 +24,8 @@ pub struct HeadLimit {
 
 /// No head is waited for: a request is on its way through.
 const NOT_WAITING: u64 = u64::MAX;
+/// Nor is one yet: the answer is made and not written.
+const ANSWERING: u64 = u64::MAX - 1;
 
 impl HeadLimit {
     /// The first head is waited for from now on.
@@ -41,17 +43,25 @@ impl HeadLimit {
         self.waiting.store(NOT_WAITING, Ordering::Relaxed);
     }
 
-    /// Its answer is made: the next head is waited for.
+    /// Its answer is made: the next head is waited for once that is written.
     pub fn answered(&self) {
-        let waited = self.began.elapsed().as_millis();
-        let waited = u64::try_from(waited).unwrap_or(NOT_WAITING);
-        self.waiting.store(waited, Ordering::Relaxed);
+        self.waiting.store(ANSWERING, Ordering::Relaxed);
+    }
+
+    /// Something was written; whether that was of an answer.
+    fn written(&self) -> bool {
+        if self.waiting.load(Ordering::Relaxed) == NOT_WAITING {
+            return false;
+        }
+        let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(0);
+        self.waiting.store(since, Ordering::Relaxed);
+        true
     }
 
     /// When the head that is waited for is late.
     fn deadline(&self) -> Option<Instant> {
         match self.waiting.load(Ordering::Relaxed) {
-            NOT_WAITING => None,
+            NOT_WAITING | ANSWERING => None,
             since => Some(self.began + Duration::from_millis(since) + self.limit),
         }
     }
@@ -100,6 +110,20 @@ impl<S> TimedIo<S> {
         }
     }
 
+    /// As [`TimedIo::watch`], for bytes. hyper looks for the next head when there is something to
+    /// read, and not before: who never sends one is found by the timer that is set here.
+    fn watch_bytes(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let written = matches!(polled, Poll::Ready(Ok(1..)));
+        if written && self.head.as_ref().is_some_and(|head| head.written()) {
+            self.is_late(context);
+        }
+        self.watch(context, polled)
+    }
+
     /// Whether the head that is waited for is late; if not, the task is woken when it may be.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         let is_asleep = |late: &Pin<Box<Sleep>>| !late.is_elapsed();
@@ -142,7 +166,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, polled)
+        self.watch_bytes(context, polled)
     }
 
     fn poll_write_vectored(
@@ -151,7 +175,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.watch(context, polled)
+        self.watch_bytes(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -228,11 +252,84 @@ mod tests {
             let (_, read) = tokio::join!(body, timed.read_u8());
             read.unwrap();
             head.answered();
+            timed.write_all(&[0]).await.unwrap();
+            far.read_u8().await.unwrap();
         }
         let answered = Instant::now();
         let error = timed.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         // In whole milliseconds, rounded down.
         assert!(answered.elapsed() + Duration::from_millis(1) >= LIMIT);
+    }
+
+    /// A connection as the server has it: hyper over the limits, and a service that takes its time.
+    fn served(takes: Duration) -> tokio::io::DuplexStream {
+        use hyper::service::service_fn;
+        let (near, far) = tokio::io::duplex(4_096);
+        let head = HeadLimit::new(LIMIT);
+        let timed = TimedIo::new(near, LIMIT, Some(Arc::clone(&head)));
+        let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| {
+            let head = Arc::clone(&head);
+            async move {
+                head.arrived();
+                tokio::time::sleep(takes).await;
+                head.answered();
+                let body = http_body_util::Full::new(bytes::Bytes::from_static(b"done"));
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
+            }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .header_read_timeout(None)
+            .serve_connection(hyper_util::rt::TokioIo::new(timed), respond);
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        far
+    }
+
+    async fn answer(far: &mut tokio::io::DuplexStream) -> Vec<u8> {
+        far.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+            .await
+            .unwrap();
+        let mut text = Vec::new();
+        while !text.ends_with(b"done") {
+            text.push(far.read_u8().await.unwrap());
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn hyper_closes_what_is_silent_or_half_said_and_waits_for_an_answer_that_takes_longer() {
+        let all = tokio::time::timeout(Duration::from_secs(30), closing());
+        all.await.expect("each of them is closed");
+    }
+
+    async fn closing() {
+        let mut silent = served(Duration::ZERO);
+        assert_eq!(silent.read(&mut [0; 9]).await.unwrap(), 0);
+
+        let mut half = served(Duration::ZERO);
+        half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+        assert_eq!(half.read(&mut [0; 9]).await.unwrap(), 0);
+
+        // The second head trickles in for as long as it is let.
+        let mut trickling = served(Duration::ZERO);
+        answer(&mut trickling).await;
+        let mut byte = b"GET / HTTP/1.1\r\nhost: h"
+            .iter()
+            .chain(std::iter::repeat(&b'h'));
+        while trickling.write_all(&[*byte.next().unwrap()]).await.is_ok() {
+            let mut said = [0; 9];
+            let silence = tokio::time::timeout(LIMIT / 8, trickling.read(&mut said));
+            if silence.await.is_ok() {
+                break;
+            }
+        }
+
+        let mut slow = served(LIMIT * 3);
+        for _ in 0..2 {
+            assert!(answer(&mut slow).await.starts_with(b"HTTP/1.1 200 OK"));
+        }
+        assert_eq!(slow.read(&mut [0; 9]).await.unwrap(), 0, "idle in the end");
     }
 }
