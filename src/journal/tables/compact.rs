@@ -49,9 +49,9 @@ impl<V: Copy> CompactMap<V> {
 
     /// The value of this key.
     pub(super) fn get(&self, key: Digest) -> Option<V> {
-        let is_it = |number: &u32| at(&self.chunks, *number).0 == key;
-        let number = self.index.of(key).find(key.tail(), is_it)?;
-        Some(at(&self.chunks, *number).1)
+        let key_of = |number| at(&self.chunks, number).0;
+        let number = self.index.find(key, key_of)?;
+        Some(at(&self.chunks, number).1)
     }
 
     /// All entries, in no order that means anything.
@@ -81,12 +81,7 @@ impl<V: Copy> CompactMap<V> {
         may: impl FnOnce(Option<V>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chunks = &mut self.chunks;
-        let entry = self.index.of_mut(key).entry(
-            key.tail(),
-            |number| at(chunks, *number).0 == key,
-            |number| at(chunks, *number).0.tail(),
-        );
-        match entry {
+        match self.index.entry(key, |number| at(chunks, number).0) {
             Entry::Occupied(entry) => {
                 let (_, place) = at_mut(chunks, *entry.get());
                 may(Some(*place))?;
@@ -111,16 +106,12 @@ impl<V: Copy> CompactMap<V> {
     /// Takes this key out; its value. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
-        let is_it = |number: &u32| at(chunks, *number).0 == key;
-        let entry = self.index.of_mut(key).find_entry(key.tail(), is_it).ok()?;
-        let (number, _) = entry.remove();
+        let number = self.index.remove(key, |number| at(chunks, number).0)?;
         let (_, value) = *at(chunks, number);
         let last = self.len - 1;
         if number != last {
             let moved = *at(chunks, last);
-            let part = self.index.of_mut(moved.0);
-            let entry = part.find_mut(moved.0.tail(), |number| *number == last);
-            *entry.expect("each entry is in the index") = number;
+            self.index.moved(moved.0, last, number);
             *at_mut(chunks, number) = moved;
         }
         self.len = last;

@@ -5,6 +5,7 @@
 //! after that, and each time a whole shard to hash again under its lock. Uneven ones take turns.
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::base::digest::Digest;
 
@@ -30,15 +31,31 @@ fn part(key: Digest) -> usize {
     BEGINS.iter().filter(|begin| byte >= **begin).count()
 }
 
-impl<T> Index<T> {
-    /// The hash table that has this key, if one has.
-    pub(super) fn of(&self, key: Digest) -> &HashTable<T> {
-        &self.0[part(key)]
+impl<T: Copy + PartialEq> Index<T> {
+    /// What this key has; `key_of` says whose a thing in the index is.
+    pub(super) fn find(&self, key: Digest, key_of: impl Fn(T) -> Digest) -> Option<T> {
+        let table = &self.0[part(key)];
+        table.find(key.tail(), |it| key_of(*it) == key).copied()
     }
 
-    /// The hash table that has this key or is to have it.
-    pub(super) fn of_mut(&mut self, key: Digest) -> &mut HashTable<T> {
-        &mut self.0[part(key)]
+    /// The entry of this key, there or not.
+    pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(T) -> Digest) -> Entry<'_, T> {
+        let table = &mut self.0[part(key)];
+        table.entry(key.tail(), |it| key_of(*it) == key, |it| key_of(*it).tail())
+    }
+
+    /// Takes this key out; what it had.
+    pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(T) -> Digest) -> Option<T> {
+        let table = &mut self.0[part(key)];
+        let entry = table.find_entry(key.tail(), |it| key_of(*it) == key);
+        Some(entry.ok()?.remove().0)
+    }
+
+    /// This key, which has `from`, has `to` from here on.
+    pub(super) fn moved(&mut self, key: Digest, from: T, to: T) {
+        let table = &mut self.0[part(key)];
+        let it = table.find_mut(key.tail(), |it| *it == from);
+        *it.expect("what is moved is in the index") = to;
     }
 
     /// How many keys there are.

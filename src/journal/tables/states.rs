@@ -23,9 +23,8 @@ impl States {
 
     /// The state with this key.
     pub(super) fn get(&self, key: Digest) -> Option<Standing<'_>> {
-        let is_it = |place: &Place| self.slab.key(*place) == key;
-        let place = self.index.of(key).find(key.tail(), is_it)?;
-        Some(self.slab.get(*place))
+        let place = self.index.find(key, |place| self.slab.key(place))?;
+        Some(self.slab.get(place))
     }
 
     /// All states, in no order that means anything.
@@ -52,12 +51,7 @@ impl States {
             position,
             bytes,
         };
-        let entry = self.index.of_mut(key).entry(
-            key.tail(),
-            |place| slab.key(*place) == key,
-            |place| slab.key(*place).tail(),
-        );
-        match entry {
+        match self.index.entry(key, |place| slab.key(place)) {
             Entry::Vacant(entry) => {
                 if let Some(bytes) = change(None)? {
                     entry.insert(slab.add(with(bytes)));
@@ -73,9 +67,7 @@ impl States {
                 }
                 *entry.get_mut() = slab.add(with(bytes));
                 if let Some((moved, from)) = slab.remove(place) {
-                    let part = self.index.of_mut(moved);
-                    let moved = part.find_mut(moved.tail(), |place| *place == from);
-                    *moved.expect("each state is in the index") = place;
+                    self.index.moved(moved, from, place);
                 }
             }
         }
