@@ -22,6 +22,7 @@ const LAST_MILLIS: i64 = 253_402_300_799_999;
 /// 0001-01-01 and 9999-12-31, in days.
 const FIRST_DAY: i32 = -719_162;
 const LAST_DAY: i32 = 2_932_896;
+const DAY_MILLIS: i64 = 86_400_000;
 
 impl Instant {
     /// The point `millis` milliseconds after the epoch, held within the years 1 to 9999.
@@ -46,7 +47,6 @@ impl Instant {
     #[must_use]
     pub fn seoul_date(self) -> Date {
         const SEOUL_OFFSET_MILLIS: i64 = 9 * 3_600_000;
-        const DAY_MILLIS: i64 = 86_400_000;
         let days = (self.0 + SEOUL_OFFSET_MILLIS).div_euclid(DAY_MILLIS);
         // The last nine hours of the year 9999 are of that year in Seoul, too.
         Date(i32::try_from(days).map_or(LAST_DAY, |day| day.min(LAST_DAY)))
@@ -65,12 +65,9 @@ impl Instant {
             .contains(&millis)
             .then_some(Self(millis))
     }
-}
 
-impl Instant {
     /// `YYYY-MM-DDTHH:MM:SS.mmmZ`.
     fn written(self) -> Written<24> {
-        const DAY_MILLIS: i64 = 86_400_000;
         // Such a number of days is one of the years 1 to 9999.
         let day = Date(i32::try_from(self.0.div_euclid(DAY_MILLIS)).unwrap_or(0));
         let millis = u32::try_from(self.0.rem_euclid(DAY_MILLIS)).unwrap_or(0);
@@ -181,9 +178,7 @@ impl Date {
             number(8..10)?,
         )
     }
-}
 
-impl Date {
     /// `YYYY-MM-DD`.
     fn written(self) -> Written<10> {
         let date = NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0)));
@@ -316,5 +311,10 @@ mod tests {
         let day = |text| Instant::parse(text).unwrap().seoul_date().to_string();
         assert_eq!(day("2026-11-19T14:59:59.999Z"), "2026-11-19");
         assert_eq!(day("2026-11-19T15:00:00Z"), "2026-11-20");
+        assert_eq!(
+            day("9999-12-31T23:59:59Z"),
+            "9999-12-31",
+            "there is no later"
+        );
     }
 }
