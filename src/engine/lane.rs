@@ -235,18 +235,6 @@ mod tests {
         assert_eq!(lanes.wait(3).await, Err(LogFailed));
     }
 
-    struct Tell(Arc<Lanes>);
-
-    impl wal::Events for Tell {
-        fn durable(&mut self, position: u64) {
-            self.0.durable(position);
-        }
-
-        fn failed(&mut self, _: &wal::Error) {
-            self.0.fail();
-        }
-    }
-
     struct Nothing;
 
     impl wal::Visitor for Nothing {
@@ -260,7 +248,11 @@ mod tests {
         let storage = wal::storage::sim::SimDisk::new().storage();
         let (log, _) = wal::Log::open(storage, wal::Options::default(), &mut Nothing).unwrap();
         let lanes = Arc::new(Lanes::new(1));
-        let log = log.start(Box::new(Tell(Arc::clone(&lanes)))).unwrap();
+        let events = crate::engine::JournalEvents {
+            lanes: Arc::clone(&lanes),
+            on_fatal: None,
+        };
+        let log = log.start(Box::new(events)).unwrap();
         lanes.append_to(&log);
         let append = |lanes: Arc<Lanes>, log: Arc<Appender>| {
             let mut sequence = log.sequence();

@@ -242,6 +242,26 @@ mod tests {
         assert_eq!(read(Some(&longer)).await.err(), Some(BodyError::TooLarge));
     }
 
+    #[tokio::test]
+    async fn what_comes_at_the_first_or_second_look_or_later_is_had_and_what_does_not_come_is_given_up()
+     {
+        let none = Duration::ZERO;
+        assert_eq!(within(none, async { 1 }).await, Ok(1));
+        // Even without any time there are two looks before there is a timer.
+        let second = async {
+            tokio::task::yield_now().await;
+            2
+        };
+        assert_eq!(within(none, second).await, Ok(2));
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            3
+        };
+        assert_eq!(within(BODY_TIMEOUT, later).await, Ok(3));
+        let never = std::future::pending::<()>();
+        assert!(within(Duration::from_millis(5), never).await.is_err());
+    }
+
     #[test]
     fn media_types_are_compared_without_parameters_and_case() {
         let is_json = |value: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wal::storage::sim::SimDisk;
 use wal::{Error, Events, Failed, Options, RECORD_BYTES_MAX};
@@ -109,6 +109,27 @@ fn what_was_appended_quietly_is_written_once_the_journal_is_woken_or_there_is_mu
     eventually("most is written", || appender.durable() + 32 > last);
     appender.shutdown().unwrap();
     assert_eq!(appender.durable(), last, "the shutdown leaves nothing");
+}
+
+#[test]
+fn batches_of_several_begin_four_tenths_of_a_millisecond_apart_at_the_least() {
+    const APART: Duration = Duration::from_micros(400);
+    let appender = open(&SimDisk::new()).unwrap().log;
+    let appender = appender.start(Heard::default().events()).unwrap();
+    let began = Instant::now();
+    for batch in 1..=30 {
+        let mut sequence = appender.sequence();
+        for _ in 0..4 {
+            sequence.push(b"one of several").unwrap();
+        }
+        drop(sequence);
+        while appender.durable() < batch * 4 {
+            thread::yield_now();
+        }
+    }
+    // The first one began when it was there.
+    assert!(began.elapsed() >= 29 * APART, "{:?}", began.elapsed());
+    assert!(appender.batches().count <= 30);
 }
 
 #[test]
