@@ -989,9 +989,21 @@ fn what_is_shed_says_when_to_come_back_and_was_not_done() {
     for row in OPERATIONS {
         let headers = [("Authorization", format!("Bearer {hq}"))];
         let headers = [("Authorization", headers[0].1.as_str()), JSON];
+        let asked = std::time::Instant::now();
         let answer = client.request(method(row), &some_path(row.path), &headers, b"{}");
         assert_problem(row.problem, &answer, 429, "overloaded");
         assert_eq!(answer.position(), None);
+        let waited = asked.elapsed();
+        assert!(waited.as_millis() >= 20, "who comes back at once waits");
+        // Nobody has looked at the body, and somebody at the token.
+        let no_json = [headers[0], ("Content-Type", "text/plain")];
+        let answer = client.request(method(row), &some_path(row.path), &no_json, b"{");
+        assert_problem(row.problem, &answer, 429, "overloaded");
+        if row.bearer {
+            let path = some_path(row.path);
+            let answer = client.request(method(row), &path, &[JSON], b"{}");
+            assert_eq!(answer.status, 401, "{}", row.name);
+        }
     }
     let read = client.get(&format!("/settlement-statements/{statement}"), &hq);
     assert_eq!(read.status, 200);
