@@ -191,3 +191,46 @@ fn what_is_shed_is_counted() {
     assert_eq!(answer.status, 429);
     assert_eq!(metrics(&mut client)["carebook_requests_shed_total"], 1.0);
 }
+
+/// The processors that each lane of a server may use, and those of the server.
+fn processors(server: &Server) -> (Vec<String>, String) {
+    let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
+    let allowed = |of: &std::path::Path| {
+        let status = std::fs::read_to_string(of.join("status")).unwrap();
+        let mut lines = status.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        list.unwrap().trim().to_owned()
+    };
+    let threads = std::fs::read_dir(own.join("task")).unwrap();
+    let threads = threads.map(|thread| thread.unwrap().path());
+    let lanes = threads.filter(|thread| {
+        let name = std::fs::read_to_string(thread.join("comm"));
+        name.unwrap().starts_with("lane-")
+    });
+    (lanes.map(|lane| allowed(&lane)).collect(), allowed(&own))
+}
+
+#[test]
+fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
+    let count = std::thread::available_parallelism().unwrap().get();
+    let more = (count + 1).to_string();
+    for (arguments, are_bound) in [
+        (&[][..], true),
+        (&["--unbound"], false),
+        (&["--runtimes", &more], false),
+    ] {
+        let world = World::new();
+        let server = Server::start_with(&world, arguments);
+        assert_eq!(server.client().get("/healthz", "").status, 200);
+        let (mut lanes, all) = processors(&server);
+        if are_bound {
+            assert_eq!(lanes.len(), count);
+            assert!(lanes.iter().all(|lane| lane.parse::<usize>().is_ok()));
+            lanes.sort_unstable();
+            lanes.dedup();
+            assert_eq!(lanes.len(), count, "each has its own");
+        } else {
+            assert!(lanes.iter().all(|lane| *lane == all), "{arguments:?}");
+        }
+    }
+}

@@ -36,7 +36,9 @@ const REST: Duration = Duration::from_millis(2);
 /// queued before: while the disk could take another batch every 0.15 ms, each costs processor
 /// time for a sync and for waking all who wait, and that is what there is too little of.
 const GATHER: Duration = Duration::from_micros(400);
+/// So many records in a batch are of several who wait, and the next ones are gathered.
 const FEW: usize = 3;
+/// So many queued records are not gathered any longer.
 const MANY: usize = 16;
 /// So many queued records are worth a batch, whoever may still have some.
 const QUIET_MAX: usize = 32;
@@ -505,7 +507,7 @@ impl Drop for Appender {
 }
 
 /// The right to append next. Dropping it lets others append, and wakes the
-/// journal thread when it sleeps.
+/// journal thread when it sleeps; one that gathers a batch wakes by itself.
 pub struct Sequence<'a> {
     shared: &'a Shared,
     queue: Option<MutexGuard<'a, Queue>>,
@@ -904,5 +906,26 @@ impl Helper {
                     .wait_for(&mut depot, if low { WATCH_LOW } else { WATCH });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_segment_has_time_while_it_will_be_there_with_a_quarter_left() {
+        let room = |left: u64| Room {
+            low: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            left: AtomicU64::new(left),
+            size: AtomicU64::new(100),
+            margin: 0,
+        };
+        assert!(room(100).is_ahead(50, 200));
+        assert!(!room(100).is_ahead(49, 200));
+        assert!(room(50).is_ahead(125, 200));
+        assert!(!room(50).is_ahead(124, 200));
+        assert!(!room(0).is_ahead(199, 200) && room(0).is_ahead(200, 200));
     }
 }
