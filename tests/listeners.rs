@@ -192,15 +192,29 @@ fn what_is_shed_is_counted() {
     assert_eq!(metrics(&mut client)["carebook_requests_shed_total"], 1.0);
 }
 
+/// What the kernel tells of a process or of one of its threads.
+fn told(of: &std::path::Path, what: &str) -> Option<String> {
+    let status = std::fs::read_to_string(of.join("status")).unwrap();
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+    Some(value?.trim().to_owned())
+}
+
+#[test]
+fn a_server_is_given_memory_by_small_pages_alone() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
+    // A kernel without huge pages tells nothing of them.
+    let test = std::path::Path::new("/proc/self");
+    let expected = told(test, "THP_enabled").map(|_| "0".to_owned());
+    assert_eq!(told(&own, "THP_enabled"), expected);
+}
+
 /// The processors that each lane of a server may use, and those of the server.
 fn processors(server: &Server) -> (Vec<String>, String) {
     let own = std::path::PathBuf::from(format!("/proc/{}", server.id()));
-    let allowed = |of: &std::path::Path| {
-        let status = std::fs::read_to_string(of.join("status")).unwrap();
-        let mut lines = status.lines();
-        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        list.unwrap().trim().to_owned()
-    };
+    let allowed = |of: &std::path::Path| told(of, "Cpus_allowed_list").unwrap();
     let threads = std::fs::read_dir(own.join("task")).unwrap();
     let threads = threads.map(|thread| thread.unwrap().path());
     let lanes = threads.filter(|thread| {
