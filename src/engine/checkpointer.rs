@@ -36,8 +36,9 @@ use crate::journal::tally::{Marks, Tally};
 const LOOK: Duration = Duration::from_secs(1);
 /// How long after a failure the next attempt is made.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
-/// How long it works before it rests, while commands are in flight.
-const WORK: Duration = Duration::from_millis(2);
+/// How long it works before it rests, while commands are in flight: no longer than a command may
+/// be late.
+const WORK: Duration = Duration::from_micros(250);
 /// How many times as long as it has worked it rests then: about an eighth of a processor.
 const REST: u32 = 7;
 /// How long after the last command the service counts as busy.
@@ -537,7 +538,10 @@ impl Shared {
             },
         )?;
         let upto = bite.into_inner().upto.max(covers);
-        let info = self.journal.install(snapshot, upto)?;
+        let info = self.journal.install_gently(snapshot, upto, &mut || {
+            // Whoever ends does not wait for it to be used: installing it says so.
+            let _ = pace.breathe();
+        })?;
         Ok((info, summary.tally))
     }
 

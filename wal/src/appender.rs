@@ -378,6 +378,20 @@ impl Appender {
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
     /// log has failed or was shut down.
     pub fn install(&self, writer: SnapshotWriter, upto: u64) -> Result<SnapshotInfo, Error> {
+        self.install_gently(writer, upto, &mut || {})
+    }
+
+    /// The same, and calls `breathe` after each little piece that was read back: there, the
+    /// caller can rest to leave processors to commits.
+    ///
+    /// # Errors
+    /// Those of [`Appender::install`].
+    pub fn install_gently(
+        &self,
+        writer: SnapshotWriter,
+        upto: u64,
+        breathe: &mut dyn FnMut(),
+    ) -> Result<SnapshotInfo, Error> {
         let shared = &self.shared;
         while self.durable() < upto {
             if let Some(reason) = shared.queue.lock().closed.clone() {
@@ -386,7 +400,7 @@ impl Appender {
             thread::sleep(Duration::from_millis(1));
         }
         let _alone = shared.upkeep.lock();
-        let finished = writer.finish(upto)?;
+        let finished = writer.finish(upto, breathe)?;
         let log_bytes = finished.log_bytes;
         match self.ask(Request::Install(Box::new(finished)))? {
             Done::Installed(info) => {

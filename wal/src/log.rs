@@ -216,7 +216,7 @@ impl Log {
             upto <= self.last_position(),
             "a snapshot never holds what is not durable"
         );
-        let finished = writer.finish(upto)?;
+        let finished = writer.finish(upto, &mut || {})?;
         let log_bytes = finished.log_bytes;
         match self.maker.install(finished, &self.reader) {
             Ok(info) => {

@@ -51,8 +51,8 @@ const BLOCK_HEADER: usize = 48;
 const CHAIN: usize = 32;
 /// Bytes of payload at which a block is written.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Bytes written between two syncs: what commits wait for shares the disk.
-const SYNC_EVERY: u64 = 4 << 20;
+/// Bytes written between two syncs: what commits wait for shares the disk, and waits behind them.
+const SYNC_EVERY: u64 = 256 << 10;
 const KIND_KEPT: u8 = 1;
 const KIND_ENTRIES: u8 = 2;
 const KIND_END: u8 = 3;
@@ -288,9 +288,13 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes the end, syncs, reads all of it back and checks it. What is left
-    /// to do is to give it its name and to list it.
-    pub(crate) fn finish(mut self, upto: u64) -> Result<Finished, Error> {
+    /// Writes the end, syncs, reads all of it back and checks it; `breathe` is called after each
+    /// little piece. What is left to do is to give it its name and to list it.
+    pub(crate) fn finish(
+        mut self,
+        upto: u64,
+        breathe: &mut dyn FnMut(),
+    ) -> Result<Finished, Error> {
         self.flush()?;
         let upto = upto.max(self.covers);
         self.kind = KIND_END;
@@ -311,13 +315,12 @@ impl SnapshotWriter {
             length: self.offset,
             chain: self.chain,
         };
-        let mut nobody = Nobody;
         match show(
             self.storage.as_ref(),
             &temp,
             &self.log,
             &listed,
-            &mut nobody,
+            &mut Breathing(breathe),
         )? {
             Shown::Whole(_) => {}
             Shown::Bad { offset, what } => {
@@ -401,6 +404,29 @@ impl Visitor for Nobody {
     }
 
     fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// Sees nothing of what is checked but that another piece is.
+struct Breathing<'a>(&'a mut dyn FnMut());
+
+impl Visitor for Breathing<'_> {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        (self.0)();
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        (self.0)();
         Ok(())
     }
 }

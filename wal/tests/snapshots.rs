@@ -218,7 +218,11 @@ fn snapshots_and_compaction_go_on_beside_appends() {
                     })
                     .unwrap();
                 let upto = appender.appended();
-                appender.install(writer, upto).unwrap();
+                let mut read_back = 0;
+                appender
+                    .install_gently(writer, upto, &mut || read_back += 1)
+                    .unwrap();
+                assert_eq!(read_back, covers, "there is time to rest after each record");
                 appender.compact(None).unwrap();
                 taken += 1;
             }
