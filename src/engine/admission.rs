@@ -77,4 +77,19 @@ mod tests {
         assert!(Admission::admit(&admission, 2).is_none());
         assert!(Admission::admit(&admission, 1).is_some());
     }
+
+    #[test]
+    fn the_log_is_told_how_many_commands_are_in_flight() {
+        let admission = Arc::new(Admission::new(3));
+        let events = crate::engine::JournalEvents {
+            lanes: Arc::new(crate::engine::lane::Lanes::new(1)),
+            admission: Arc::clone(&admission),
+            on_fatal: None,
+        };
+        let permits = (0..2).map(|_| Admission::admit(&admission, 1));
+        let permits: Vec<_> = permits.collect();
+        assert_eq!(wal::Events::in_flight(&events), 2);
+        drop(permits);
+        assert_eq!(wal::Events::in_flight(&events), 0);
+    }
 }

@@ -250,6 +250,7 @@ mod tests {
         let lanes = Arc::new(Lanes::new(1));
         let events = crate::engine::JournalEvents {
             lanes: Arc::clone(&lanes),
+            admission: Arc::new(crate::engine::admission::Admission::new(1)),
             on_fatal: None,
         };
         let log = log.start(Box::new(events)).unwrap();

@@ -171,6 +171,7 @@ pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
 /// What the log's thread tells the engine.
 struct JournalEvents {
     lanes: Arc<Lanes>,
+    admission: Arc<Admission>,
     on_fatal: Option<OnFatal>,
 }
 
@@ -184,6 +185,10 @@ impl wal::Events for JournalEvents {
         if let Some(on_fatal) = self.on_fatal.take() {
             on_fatal(&error.to_string());
         }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.admission.in_flight()
     }
 }
 
@@ -202,8 +207,10 @@ impl Engine {
         on_fatal: OnFatal,
     ) -> Result<Self, wal::Error> {
         let lanes = Arc::new(Lanes::new(lanes));
+        let admission = Arc::new(Admission::new(limits.commands_max));
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
+            admission: Arc::clone(&admission),
             on_fatal: Some(on_fatal),
         };
         let journal = log.start(Box::new(events))?;
@@ -225,7 +232,7 @@ impl Engine {
             lanes,
             keys: Arc::new(Claims::new()),
             names: Arc::new(Claims::new()),
-            admission: Arc::new(Admission::new(limits.commands_max)),
+            admission,
             mint: EngineMint::new(recovered.tally.outbox_number),
             clock,
             recent,

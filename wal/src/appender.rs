@@ -3,8 +3,8 @@
 //! The journal thread takes all that is queued, writes it as one batch with one
 //! write and one sync, tells that it is durable, and takes what has queued in
 //! the meantime. Where several wait for each batch, the next one follows no sooner than 0.4 ms
-//! after the one before began, unless much is queued; whoever is alone is never kept waiting. The helper thread makes segments ahead of need, keeps the
-//! manifest, and watches the free space.
+//! after the one before began, unless enough are queued; whoever is alone is never kept waiting.
+//! The helper thread makes segments ahead of need, keeps the manifest, and watches the free space.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,13 +32,15 @@ const WATCH_LOW: Duration = Duration::from_millis(100);
 /// How long the disk is left to the batches between two pieces of the next segment.
 const REST: Duration = Duration::from_millis(2);
 
-/// From one batch of several records to the next takes so long at the least, unless many are
+/// From one batch of several records to the next takes so long at the least, unless enough are
 /// queued before: while the disk could take another batch every 0.15 ms, each costs processor
 /// time for a sync and for waking all who wait, and that is what there is too little of.
 const GATHER: Duration = Duration::from_micros(400);
+/// The same while more than twice [`MANY`] are in flight: half of them take longer to come.
+const GATHER_OF_CROWD: Duration = Duration::from_micros(600);
 /// So many records in a batch are of several who wait, and the next ones are gathered.
 const FEW: usize = 3;
-/// So many queued records are not gathered any longer.
+/// So many queued records are enough, where nobody knows how many are in flight.
 const MANY: usize = 16;
 /// So many queued records are worth a batch, whoever may still have some.
 const QUIET_MAX: usize = 32;
@@ -53,6 +55,28 @@ pub trait Events: Send {
     /// most, as the last call. What was appended and not reported durable may
     /// be found after a restart or not.
     fn failed(&mut self, error: &Error);
+
+    /// How many are in flight: they wait for what they have appended, or may append soon. By
+    /// this the journal thread knows when there is nobody worth waiting for. 0, as without an own
+    /// implementation, when that is not known.
+    fn in_flight(&self) -> usize {
+        0
+    }
+}
+
+/// What is gathered for a batch while so many are in flight: how many records are enough, and how
+/// long after the batch before it begins at the latest.
+///
+/// Nearly all of a few: of those that were just answered, each may be about to append. Half of
+/// many: they are written while the other half is worked on, and neither side waits.
+fn gathered(in_flight: usize) -> (usize, Duration) {
+    if in_flight == 0 {
+        return (MANY, GATHER);
+    }
+    let nearly_all = (in_flight - in_flight / 8).max(1);
+    let enough = nearly_all.min(MANY.max(in_flight / 2));
+    let is_crowd = in_flight > 2 * MANY;
+    (enough, if is_crowd { GATHER_OF_CROWD } else { GATHER })
 }
 
 /// Why a record was not taken.
@@ -685,7 +709,7 @@ impl Journal {
     fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {
         let mut records = Batched::default();
         loop {
-            match self.wait(&mut records)? {
+            match self.wait(&mut records, events)? {
                 Task::Write => {
                     self.write(&records, events)?;
                     // One huge batch must not keep its memory for good.
@@ -698,15 +722,16 @@ impl Journal {
     }
 
     /// Waits for something to do; takes all records that are queued.
-    fn wait(&mut self, records: &mut Batched) -> Result<Task, Error> {
+    fn wait(&mut self, records: &mut Batched, events: &dyn Events) -> Result<Task, Error> {
         let shared = Arc::clone(&self.shared);
+        let (enough, apart) = gathered(events.in_flight());
         let mut queue = shared.queue.lock();
         let seal_at = self
             .writer
             .unsealed()
             .then(|| Instant::now() + self.options.seal_after);
         // Whoever is alone is not kept waiting.
-        let mut gather_until = (self.batch_records >= FEW).then(|| self.batch_began + GATHER);
+        let mut gather_until = (self.batch_records >= FEW).then(|| self.batch_began + apart);
         loop {
             if shared.helper_failed.load(Ordering::SeqCst) {
                 drop(queue);
@@ -717,10 +742,10 @@ impl Journal {
             }
             let stopping = shared.stopping.load(Ordering::SeqCst);
             if let Some(until) = gather_until
-                && queue.records.count() < MANY
+                && queue.records.count() < enough
                 && !stopping
             {
-                queue.wake_at = Some(MANY);
+                queue.wake_at = Some(enough);
                 if shared.work.wait_until(&mut queue, until).timed_out() {
                     gather_until = None;
                 }
@@ -926,6 +951,28 @@ impl Helper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nearly_all_of_a_few_and_half_of_many_are_gathered() {
+        for (in_flight, enough) in [
+            (0, 16),
+            (1, 1),
+            (3, 3),
+            (8, 7),
+            (16, 14),
+            (18, 16),
+            (32, 16),
+        ] {
+            assert_eq!(gathered(in_flight), (enough, GATHER), "{in_flight}");
+        }
+        for (in_flight, enough) in [(33, 16), (64, 32), (256, 128)] {
+            assert_eq!(
+                gathered(in_flight),
+                (enough, GATHER_OF_CROWD),
+                "{in_flight}"
+            );
+        }
+    }
 
     #[test]
     fn the_next_segment_has_time_while_it_will_be_there_with_a_quarter_left() {
