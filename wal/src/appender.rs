@@ -67,14 +67,14 @@ pub trait Events: Send {
 /// What is gathered for a batch while so many are in flight: how many records are enough, and how
 /// long after the batch before it begins at the latest.
 ///
-/// Nearly all of a few: of those that were just answered, each may be about to append. Half of
-/// many: they are written while the other half is worked on, and neither side waits.
+/// Nearly all of a few: of those that were just answered, each may be about to append. Not quite
+/// half of many: they are written while the others are worked on, and neither side waits.
 fn gathered(in_flight: usize) -> (usize, Duration) {
     if in_flight == 0 {
         return (MANY, GATHER);
     }
     let nearly_all = (in_flight - in_flight / 8).max(1);
-    let enough = nearly_all.min(MANY.max(in_flight / 2));
+    let enough = nearly_all.min(MANY.max(in_flight * 7 / 16));
     let is_crowd = in_flight > 2 * MANY;
     (enough, if is_crowd { GATHER_OF_CROWD } else { GATHER })
 }
@@ -953,7 +953,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearly_all_of_a_few_and_half_of_many_are_gathered() {
+    fn nearly_all_of_a_few_and_not_quite_half_of_many_are_gathered() {
         for (in_flight, enough) in [
             (0, 16),
             (1, 1),
@@ -965,7 +965,7 @@ mod tests {
         ] {
             assert_eq!(gathered(in_flight), (enough, GATHER), "{in_flight}");
         }
-        for (in_flight, enough) in [(33, 16), (64, 32), (256, 128)] {
+        for (in_flight, enough) in [(33, 16), (64, 28), (256, 112)] {
             assert_eq!(
                 gathered(in_flight),
                 (enough, GATHER_OF_CROWD),
