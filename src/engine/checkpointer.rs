@@ -539,7 +539,7 @@ impl Shared {
         )?;
         let upto = bite.into_inner().upto.max(covers);
         let info = self.journal.install_gently(snapshot, upto, &mut || {
-            // Whoever ends does not wait for it to be used: installing it says so.
+            // That the service ends is heard of below, where it is installed.
             let _ = pace.breathe();
         })?;
         Ok((info, summary.tally))
