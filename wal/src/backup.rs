@@ -55,7 +55,8 @@ pub fn backup(
     let stopped = lock::share(source).ok();
     for listed in &manifest.snapshots {
         let name = format::snapshot_name(listed.number);
-        snapshot::show(&pinned, &name, &manifest.log, listed, &mut Nobody)?.whole(source, &name)?;
+        snapshot::show(&pinned, &name, &manifest.log, listed, &mut Nobody(|| {}))?
+            .whole(source, &name)?;
     }
     let (sealed, open) = divide(&manifest);
     let survey = look(&pinned, &sealed)?;
@@ -73,7 +74,7 @@ pub fn backup(
         ..manifest
     };
     let backup = write(&pinned, target.as_ref(), &copy, progress)?;
-    verify(Arc::clone(target), &mut Nobody)?;
+    verify(Arc::clone(target), &mut Nobody(|| {}))?;
     Ok(backup)
 }
 
@@ -131,7 +132,13 @@ fn divide(manifest: &Manifest) -> (Manifest, Manifest) {
 }
 
 fn look(pinned: &Pinned<'_>, manifest: &Manifest) -> Result<Survey, Error> {
-    survey::survey(pinned, manifest, u64::MAX, &mut Nobody, &mut Index::new())
+    survey::survey(
+        pinned,
+        manifest,
+        u64::MAX,
+        &mut Nobody(|| {}),
+        &mut Index::new(),
+    )
 }
 
 /// Looks at the end of a log that is being written, until everything that was

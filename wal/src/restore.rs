@@ -107,7 +107,7 @@ pub fn restore(
         return Err(unreachable_position(source, limit, &what));
     }
     builder.finish()?;
-    verify(Arc::clone(target), &mut Nobody)
+    verify(Arc::clone(target), &mut Nobody(|| {}))
 }
 
 fn unreachable_position(source: &dyn Storage, position: u64, what: &str) -> Error {

@@ -137,7 +137,7 @@ impl Salvage {
             numbers,
             storage,
         };
-        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody) {
+        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody(|| {})) {
             salvage.note(error)?;
         }
         salvage.find_snapshots(listed, &found_snapshots)?;
@@ -298,7 +298,7 @@ impl Salvage {
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))?;
         drop(lock);
-        let report = verify(storage, &mut Nobody)?;
+        let report = verify(storage, &mut Nobody(|| {}))?;
         Ok(GivenUp { report, kept })
     }
 
@@ -361,7 +361,13 @@ impl Salvage {
             self.highest = self.highest.max(listed.upto);
             let name = format::snapshot_name(listed.number);
             let storage = Arc::clone(&self.storage);
-            match snapshot::show(storage.as_ref(), &name, &self.log, &listed, &mut Nobody)? {
+            match snapshot::show(
+                storage.as_ref(),
+                &name,
+                &self.log,
+                &listed,
+                &mut Nobody(|| {}),
+            )? {
                 Shown::Whole(_) => self.snapshots.push(listed),
                 Shown::Bad { offset, what } => self.note(Error::Damaged {
                     file: storage.describe(&name),

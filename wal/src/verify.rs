@@ -39,7 +39,7 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let others = manifest.snapshots.iter();
     for listed in others.filter(|listed| Some(listed.number) != used) {
         let name = format::snapshot_name(listed.number);
-        snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody)?
+        snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody(|| {}))?
             .whole(storage, &name)?;
     }
     let (covered, index) = (begun.covered(), &mut Index::new());
