@@ -2,8 +2,9 @@
 //!
 //! The journal thread takes all that is queued, writes it as one batch with one
 //! write and one sync, tells that it is durable, and takes what has queued in
-//! the meantime. Where several wait for each batch, the next one follows no sooner than 0.4 ms
-//! after the one before began, unless enough are queued; whoever is alone is never kept waiting.
+//! the meantime. Where several wait for each batch, the next one follows no sooner than 0.4 or
+//! 0.6 ms after the one before began, unless enough are queued; whoever is alone is never kept
+//! waiting.
 //! The helper thread makes segments ahead of need, keeps the manifest, and watches the free space.
 
 use std::fmt;
@@ -73,7 +74,7 @@ fn gathered(in_flight: usize) -> (usize, Duration) {
     if in_flight == 0 {
         return (MANY, GATHER);
     }
-    let nearly_all = (in_flight - in_flight / 8).max(1);
+    let nearly_all = in_flight - in_flight / 8;
     let enough = nearly_all.min(MANY.max(in_flight * 7 / 16));
     let is_crowd = in_flight > 2 * MANY;
     (enough, if is_crowd { GATHER_OF_CROWD } else { GATHER })

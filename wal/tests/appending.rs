@@ -112,24 +112,40 @@ fn what_was_appended_quietly_is_written_once_the_journal_is_woken_or_there_is_mu
 }
 
 #[test]
-fn batches_of_several_begin_four_tenths_of_a_millisecond_apart_at_the_least() {
-    const APART: Duration = Duration::from_micros(400);
-    let appender = open(&SimDisk::new()).unwrap().log;
-    let appender = appender.start(Heard::default().events()).unwrap();
-    let began = Instant::now();
-    for batch in 1..=30 {
-        let mut sequence = appender.sequence();
-        for _ in 0..4 {
-            sequence.push(b"one of several").unwrap();
+fn batches_of_several_begin_as_far_apart_as_befits_what_is_in_flight() {
+    struct InFlight(Heard, usize);
+    impl Events for InFlight {
+        fn durable(&mut self, position: u64) {
+            self.0.durable(position);
         }
-        drop(sequence);
-        while appender.durable() < batch * 4 {
-            thread::yield_now();
+        fn failed(&mut self, error: &Error) {
+            self.0.failed(error);
+        }
+        fn in_flight(&self) -> usize {
+            self.1
         }
     }
-    // The first one began when it was there.
-    assert!(began.elapsed() >= 29 * APART, "{:?}", began.elapsed());
-    assert!(appender.batches().count <= 30);
+    // Of so many in flight, four are not enough.
+    for (in_flight, apart) in [(0, 400), (20, 400), (64, 600)] {
+        let apart = Duration::from_micros(apart);
+        let events = InFlight(Heard::default(), in_flight);
+        let appender = open(&SimDisk::new()).unwrap().log;
+        let appender = appender.start(Box::new(events)).unwrap();
+        let began = Instant::now();
+        for batch in 1..=30 {
+            let mut sequence = appender.sequence();
+            for _ in 0..4 {
+                sequence.push(b"one of several").unwrap();
+            }
+            drop(sequence);
+            while appender.durable() < batch * 4 {
+                thread::yield_now();
+            }
+        }
+        // The first one began when it was there.
+        assert!(began.elapsed() >= 29 * apart, "{:?}", began.elapsed());
+        assert!(appender.batches().count <= 30);
+    }
 }
 
 #[test]
