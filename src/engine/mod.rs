@@ -225,7 +225,7 @@ impl Engine {
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
             checkpointer: Checkpointer::new(&recovered, newest.first()),
-            relay: Relay::new(&recovered.tables),
+            relay: Relay::new(&recovered.tables, recovered.births),
             tables: recovered.tables,
             journal,
             directory: Directory::new(lanes.count()),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::archive;
 use crate::error::{BoxError, Error, UpkeepError};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
@@ -451,7 +452,7 @@ impl Appender {
         // What takes long is done here: commits may wait for the helper thread.
         let storage = shared.reader.storage();
         if let Some(archive) = archive {
-            segment::keep_in(storage, archive, &segments)?;
+            archive::keep_in(storage, shared.reader.log(), archive, &segments)?;
         }
         let Done::Forgotten(compacted) = self.ask(Request::Forget(segments.clone()))? else {
             unreachable!("each request has its own answer");

@@ -142,6 +142,10 @@ impl Reader {
         }
     }
 
+    pub(crate) fn log(&self) -> &LogId {
+        &self.log
+    }
+
     pub(crate) fn seed(&self) -> u32 {
         self.seed
     }

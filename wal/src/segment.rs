@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::archive;
 use crate::error::{Error, UpkeepError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
 use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment};
 use crate::reader::Reader;
 use crate::snapshot::{Finished, SnapshotInfo};
-use crate::storage::{File, Storage, copy_range, write_all_at};
+use crate::storage::{File, Storage, write_all_at};
 
 const ZEROS: usize = 1 << 20;
 /// Zeros written between two syncs while nobody else needs the disk, or while
@@ -322,7 +323,9 @@ impl Maker {
     ) -> Result<Compacted, UpkeepError> {
         let segments = self.removable();
         if let Some(archive) = archive {
-            keep_in(self.storage.as_ref(), archive, &segments).map_err(UpkeepError::Passing)?;
+            let log = self.manifest.log;
+            archive::keep_in(self.storage.as_ref(), &log, archive, &segments)
+                .map_err(UpkeepError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;
         remove(self.storage.as_ref(), &segments);
@@ -336,37 +339,6 @@ impl Maker {
             UpkeepError::Passing(error)
         })
     }
-}
-
-/// Copies segments to an archive, each under its own name and durable when this
-/// returns. One that is there already, from an interrupted compaction, is
-/// written again.
-pub(crate) fn keep_in(
-    storage: &dyn Storage,
-    archive: &dyn Storage,
-    segments: &[Removable],
-) -> Result<(), Error> {
-    for segment in segments {
-        let (temp, name) = (
-            format::segment_temp_name(segment.number),
-            format::segment_name(segment.number),
-        );
-        let source = storage
-            .open_read(&name)
-            .map_err(Error::io("open", storage.describe(&name)))?;
-        let kept = archive.create(&temp).and_then(|target| {
-            copy_range(source.as_ref(), 0, segment.length, target.as_ref(), 0)?;
-            target.sync()?;
-            archive.rename(&temp, &name)
-        });
-        kept.map_err(Error::io("archive", archive.describe(&name)))?;
-    }
-    if segments.is_empty() {
-        return Ok(());
-    }
-    archive
-        .sync_dir("")
-        .map_err(Error::io("sync", archive.describe("")))
 }
 
 /// Removes the files of segments that the manifest no longer lists. What stays,
