@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -88,6 +89,8 @@ struct State {
     /// The call, or the write, with this number fails.
     fault: Option<(u64, Fault)>,
     failed: Option<Call>,
+    /// No file can be made; the system's error number.
+    no_files: Option<i32>,
 }
 
 /// A file. Its bytes are shared with copies of the disk until they are changed.
@@ -349,6 +352,7 @@ impl SimDisk {
                 writes: 0,
                 fault: None,
                 failed: None,
+                no_files: None,
             })),
         }
     }
@@ -412,6 +416,7 @@ impl SimDisk {
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         let surviving = state
             .unsynced
@@ -463,6 +468,7 @@ impl SimDisk {
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         Self {
             state: Arc::new(Mutex::new(after)),
@@ -511,6 +517,11 @@ impl SimDisk {
     /// Bytes that all files together may have.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
+    }
+
+    /// From now on no file can be made, for this reason (the system's error number), or again.
+    pub fn refuse_files(&self, code: Option<i32>) {
+        self.state.lock().no_files = code;
     }
 
     /// Names of all files, with their directory.
@@ -609,6 +620,9 @@ impl Storage for SimDisk {
         let mut state = self.state.lock();
         state.call()?;
         let fault = state.ask("create", name)?;
+        if let Some(code) = state.no_files {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         if !state.directories.contains(directory_of(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -682,6 +696,14 @@ impl Storage for SimDisk {
         state.settle_or_fail(fault, |change| change.is_in_directory(directory))
     }
 
+    fn modified(&self, name: &str) -> io::Result<SystemTime> {
+        let mut state = self.state.lock();
+        state.power()?;
+        let fault = state.ask("modified", name)?;
+        state.find(name)?;
+        after(fault, SystemTime::UNIX_EPOCH)
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let mut state = self.state.lock();
         state.power()?;
@@ -699,6 +721,7 @@ impl Storage for SimDisk {
         if state.locked {
             return Ok(Locked::Busy {
                 holder: "the simulation".to_owned(),
+                lives: true,
             });
         }
         state.locked = true;
@@ -714,6 +737,7 @@ impl Storage for SimDisk {
         if state.locked {
             return Ok(Locked::Busy {
                 holder: "the simulation".to_owned(),
+                lives: true,
             });
         }
         Ok(Locked::Taken(Box::new(())))
@@ -820,6 +844,10 @@ impl File for SimFile {
         state.syncs += 1;
         if state.fail_sync == Some(number) {
             state.unsynced.retain(|change| !change.is_of_file(file));
+            state.failed = Some(Call {
+                what: "sync",
+                name: state.name_of(file),
+            });
             return Err(io::Error::other("input/output error"));
         }
         state.settle_or_fail(fault, |change| change.is_of_file(file))
