@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, UpkeepError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
+use crate::lock;
 use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
@@ -107,6 +108,7 @@ impl Maker {
         self.tails.clone_from(&found.tails);
         match done {
             Ok(manifest) => {
+                lock::tell_epoch(self.storage.as_ref(), manifest.epoch);
                 self.manifest = manifest;
                 self.unsettled = None;
                 Ok(())

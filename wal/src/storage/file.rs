@@ -1,7 +1,7 @@
 //! A real directory.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl Storage for FileStorage {
             .create(true)
             .truncate(false)
             .mode(MODE_FILE);
-        let mut file = options.open(self.path(name))?;
+        let file = options.open(self.path(name))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return self.busy(name, file),
@@ -161,9 +161,8 @@ impl Storage for FileStorage {
         // Only a help for people: that it could not be written must not keep a
         // server from starting on a full disk.
         let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()));
+            .write_all_at(holder.as_bytes(), 0)
+            .and_then(|()| file.set_len(crate::format::to_u64(holder.len())));
         Ok(Locked::Taken(Box::new(file)))
     }
 
@@ -180,6 +179,13 @@ impl Storage for FileStorage {
             Err(TryLockError::WouldBlock) => self.busy(name, file),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.path(name))?;
+        // Longer than what was there, so that nobody reads an empty file.
+        file.write_all_at(holder.as_bytes(), 0)?;
+        file.set_len(crate::format::to_u64(holder.len()))
     }
 
     fn random_id(&self) -> io::Result<[u8; 16]> {
