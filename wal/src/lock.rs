@@ -25,6 +25,43 @@ pub(crate) fn share(storage: &dyn Storage) -> Result<Lock, Error> {
     expect_free(storage, locked)
 }
 
+/// Says in the lock file that whoever holds it appends from now on. That this
+/// cannot be said harms nobody.
+pub(crate) fn tell_epoch(storage: &dyn Storage, epoch: u64) {
+    let holder = format!("process {} since {}{EPOCH}{epoch}", process::id(), now());
+    let _ = storage.tell(format::LOCK, &holder);
+}
+
+const EPOCH: &str = ", appending in epoch ";
+
+/// Who has the log open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Nobody,
+    /// A process that has not said yet that it appends: it reads the log, as a
+    /// start does, or it is of an older release.
+    Starts,
+    /// A process that appends, in this epoch.
+    Appends(u64),
+}
+
+/// Who has the log open, as far as can be said without keeping anybody out.
+pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
+    let locked = storage
+        .lock_shared(format::LOCK)
+        .map_err(Error::io("lock", storage.describe(format::LOCK)))?;
+    Ok(match locked {
+        Locked::Taken(_) => Holder::Nobody,
+        Locked::Busy { holder } => {
+            let epoch = holder.rsplit_once(EPOCH).map(|(_, epoch)| epoch.parse());
+            match epoch {
+                Some(Ok(epoch)) => Holder::Appends(epoch),
+                _ => Holder::Starts,
+            }
+        }
+    })
+}
+
 fn expect_free(storage: &dyn Storage, locked: Locked) -> Result<Lock, Error> {
     match locked {
         Locked::Taken(lock) => Ok(lock),

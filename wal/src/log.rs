@@ -121,6 +121,7 @@ impl Log {
         let segment = maker
             .prepare(0, None, &mut segment::alone)?
             .expect("without a bound on its size a segment is made");
+        lock::tell_epoch(reader.storage(), report.epoch);
         let batch = options.batch_bytes_max;
         let writer = Writer::new(
             Arc::clone(&reader),

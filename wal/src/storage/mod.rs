@@ -3,6 +3,8 @@
 
 mod file;
 #[cfg(any(test, feature = "sim"))]
+pub mod meanwhile;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 
 use std::io;
@@ -83,6 +85,12 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// What the system says; a lock that is taken is no error but [`Locked::Busy`].
     fn lock_shared(&self, name: &str) -> io::Result<Locked>;
+
+    /// Writes anew into a locked file who its holder is. Only the holder calls this.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()>;
 
     /// A new log's id.
     ///

@@ -80,7 +80,8 @@ struct State {
     syncs: u64,
     fail_sync: Option<u64>,
     short_writes: bool,
-    locked: bool,
+    /// What the holder of the lock says of itself.
+    locked: Option<String>,
     ids: u8,
     /// Calls of every kind, and writes among them.
     all_calls: u64,
@@ -343,7 +344,7 @@ impl SimDisk {
                 syncs: 0,
                 fail_sync: None,
                 short_writes: false,
-                locked: false,
+                locked: None,
                 ids: 0,
                 all_calls: 0,
                 writes: 0,
@@ -406,7 +407,7 @@ impl SimDisk {
             syncs: 0,
             fail_sync: None,
             short_writes: false,
-            locked: false,
+            locked: None,
             ids: state.ids,
             all_calls: 0,
             writes: 0,
@@ -457,7 +458,7 @@ impl SimDisk {
             syncs: 0,
             fail_sync: None,
             short_writes: false,
-            locked: false,
+            locked: None,
             ids: state.ids,
             all_calls: 0,
             writes: 0,
@@ -467,6 +468,15 @@ impl SimDisk {
         Self {
             state: Arc::new(Mutex::new(after)),
         }
+    }
+
+    /// The disk as it is now, with whoever has locked it: the same files for
+    /// somebody who looks on, and is free to damage them.
+    pub fn while_it_runs(&self) -> Self {
+        let copy = self.after_kill();
+        let locked = self.state.lock().locked.clone();
+        copy.state.lock().locked = locked;
+        copy
     }
 
     /// Fails the sync of a file with this number, counted from 0 and from now.
@@ -683,19 +693,17 @@ impl Storage for SimDisk {
         after(fault, state.capacity.saturating_sub(state.used()))
     }
 
-    fn lock(&self, name: &str, _holder: &str) -> io::Result<Locked> {
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
         let mut state = self.state.lock();
         state.power()?;
         // A lock that could not be taken is not held, whatever the error.
         if state.ask("lock", name)?.is_some() {
             return Err(io_error());
         }
-        if state.locked {
-            return Ok(Locked::Busy {
-                holder: "the simulation".to_owned(),
-            });
+        if let Some(holder) = state.locked.clone() {
+            return Ok(Locked::Busy { holder });
         }
-        state.locked = true;
+        state.locked = Some(holder.to_owned());
         Ok(Locked::Taken(Box::new(SimLock(Arc::clone(&self.state)))))
     }
 
@@ -705,12 +713,20 @@ impl Storage for SimDisk {
         if state.ask("lock", name)?.is_some() {
             return Err(io_error());
         }
-        if state.locked {
-            return Ok(Locked::Busy {
-                holder: "the simulation".to_owned(),
-            });
+        if let Some(holder) = state.locked.clone() {
+            return Ok(Locked::Busy { holder });
         }
         Ok(Locked::Taken(Box::new(())))
+    }
+
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.power()?;
+        let fault = state.ask("tell", name)?;
+        if let Some(locked) = &mut state.locked {
+            holder.clone_into(locked);
+        }
+        after(fault, ())
     }
 
     fn random_id(&self) -> io::Result<[u8; 16]> {
@@ -730,7 +746,7 @@ struct SimLock(Arc<Mutex<State>>);
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.0.lock().locked = false;
+        self.0.lock().locked = None;
     }
 }
 
