@@ -2,15 +2,19 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+
+use rustix::fs::OFlags;
 
 use super::{File, Locked, Storage};
 
 const MODE_DIRECTORY: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
+/// The right to write of the group and of everybody else.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// The files of one directory on a real disk.
 pub struct FileStorage {
@@ -20,16 +24,21 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// The storage of a directory, which is made (mode 0700) when it is missing.
+    /// The storage of a directory to write to, which is made (mode 0700) when it is
+    /// missing.
     ///
     /// # Errors
-    /// What the system says.
+    /// `PermissionDenied` with a sentence when somebody else may write to it, or it
+    /// belongs to another user; else what the system says.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
-        Self::existing(directory)
+        let storage = Self::existing(directory)?;
+        storage.expect_private()?;
+        Ok(storage)
     }
 
-    /// The storage of a directory that is there.
+    /// The storage of a directory that is there, whoever may write to it: reading it
+    /// harms nobody. [`Storage::lock`] looks at that.
     ///
     /// # Errors
     /// `NotADirectory` when it is something else; else what the system says.
@@ -49,6 +58,43 @@ impl FileStorage {
             self.directory.join(name)
         }
     }
+
+    /// Refuses a directory in which files can be put, exchanged or removed by others
+    /// than the user of this process: what is written there would not be this
+    /// process's alone. One of another user is refused to root, too, whose files that
+    /// user could not read afterwards.
+    fn expect_private(&self) -> io::Result<()> {
+        let found = fs::metadata(&self.directory)?;
+        let me = rustix::process::geteuid().as_raw();
+        match not_private(found.mode(), found.uid(), me) {
+            Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a directory of this mode and owner is not the user `me`'s alone.
+fn not_private(mode: u32, owner: u32, me: u32) -> Option<String> {
+    let another =
+        "or name a directory below it that is not there yet, which is made with mode 0700";
+    if owner != me {
+        return Some(format!(
+            "the directory belongs to user {owner}, and this process runs as user {me}: run it as \
+             that user, {another}"
+        ));
+    }
+    (mode & OTHERS_WRITE != 0).then(|| {
+        format!(
+            "others than user {me} may write to the directory (mode {:04o}): take that from them \
+             (chmod go-w), {another}",
+            mode & 0o7777
+        )
+    })
+}
+
+/// Flags of an open that does not follow a link in the place of the file.
+fn no_follow() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -95,19 +141,29 @@ impl Storage for FileStorage {
             OpenOptions::new()
                 .read(true)
                 .write(true)
+                .custom_flags(no_follow())
                 .open(self.path(name))?,
         ))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.path(name);
         let mut options = OpenOptions::new();
+        // Made here and now or not at all: never what a link of that name leads to, nor
+        // a file that somebody else has open.
         options
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(MODE_FILE);
-        Ok(Arc::new(options.open(self.path(name))?))
+        let made = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                options.open(&path)
+            }
+            made => made,
+        };
+        Ok(Arc::new(made?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -123,7 +179,12 @@ impl Storage for FileStorage {
             .mode(MODE_DIRECTORY)
             .create(self.path(directory))
         {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match fs::symlink_metadata(self.path(directory))?.is_dir() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::NotADirectory.into()),
+                }
+            }
             other => other,
         }
     }
@@ -145,12 +206,14 @@ impl Storage for FileStorage {
     }
 
     fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
+        self.expect_private()?;
         let mut options = OpenOptions::new();
         options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .custom_flags(no_follow())
             .mode(MODE_FILE);
         let file = options.open(self.path(name))?;
         match file.try_lock() {
@@ -289,8 +352,22 @@ impl File for fs::File {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::is_dying;
+    use super::*;
+
+    #[test]
+    fn a_directory_is_private_when_it_is_its_user_s_and_nobody_else_writes() {
+        for mode in [0o700, 0o750, 0o755, 0o2750, 0o500, 0o4711] {
+            assert_eq!(not_private(mode, 1_000, 1_000), None, "{mode:o}");
+            assert!(not_private(mode, 1_000, 0).unwrap().contains("user 1000"));
+            assert!(not_private(mode, 0, 1_000).unwrap().contains("user 0"));
+        }
+        for mode in [0o770, 0o702, 0o775, 0o777, 0o1777, 0o2775] {
+            let why = not_private(mode, 1_000, 1_000).unwrap();
+            assert!(why.contains(&format!("{mode:04o}")), "{why}");
+        }
+    }
 
     #[test]
     fn who_is_dead_ending_or_killed_is_told_from_who_lives() {

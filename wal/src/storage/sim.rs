@@ -636,23 +636,17 @@ impl Storage for SimDisk {
         if !state.directories.contains(directory_of(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let file = match state.names.get(name).copied() {
-            Some(file) => {
-                state.files[file].bytes = Arc::default();
-                state.unsynced.push(Change::Length { file, length: 0 });
-                file
-            }
-            None => {
-                let file = state.files.len();
-                state.files.push(Inode::default());
-                state.names.insert(name.to_owned(), file);
-                state.unsynced.push(Change::Link {
-                    name: name.to_owned(),
-                    file,
-                });
-                file
-            }
-        };
+        let file = state.files.len();
+        state.files.push(Inode::default());
+        if state.names.insert(name.to_owned(), file).is_some() {
+            state.unsynced.push(Change::Unlink {
+                name: name.to_owned(),
+            });
+        }
+        state.unsynced.push(Change::Link {
+            name: name.to_owned(),
+            file,
+        });
         let made: Arc<dyn File> = Arc::new(SimFile {
             state: Arc::clone(&self.state),
             file,
