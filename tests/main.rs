@@ -9,6 +9,7 @@ mod contract;
 mod demo;
 mod docs;
 mod durability;
+mod facts_load;
 mod floors;
 mod fuzzed;
 mod http;

@@ -50,7 +50,7 @@ answered; SIGHUP reads the key set and the certificate again; SIGUSR1 has a snap
 Exit codes:
   0  it was told to stop, and all is durable
   1  failed, or the data directory is held by another process
-  2  the arguments are wrong
+  2  the arguments are wrong, or --demo is reached from other machines without --demo-public
   3  the log is damaged: file, offset and position are named")]
 pub struct ServeArgs {
     /// The data directory; made when it is missing.
@@ -89,6 +89,12 @@ pub struct ServeArgs {
     /// kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
     demo: bool,
+    /// Lets --demo listen beyond this machine: whoever sees what it prints can act as anybody.
+    #[arg(long, requires = "demo", conflicts_with = "jwks")]
+    demo_public: bool,
+    /// Lets --demo use a directory that was made without it, and put sample facts into it.
+    #[arg(long, requires = "demo", conflicts_with = "jwks")]
+    demo_over_existing: bool,
     /// The certificate chain for TLS, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -148,10 +154,14 @@ impl ServeArgs {
     /// When it cannot start, or its log fails.
     pub fn run(self) -> Result<(), Failure> {
         log_to_stderr();
+        self.expect_demo_inside()?;
         self.keeps_inside()?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
-            true => Some(Demo::prepare(self.data.as_deref()).map_err(Failure::other)?),
+            true => Some(
+                Demo::prepare(self.data.as_deref(), self.demo_over_existing)
+                    .map_err(Failure::other)?,
+            ),
             false => None,
         };
         let data = match (&demo, &self.data) {
@@ -234,6 +244,23 @@ impl ServeArgs {
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// Refuses a demonstration, whose tokens are printed, where other machines reach it, unless
+    /// that is wanted.
+    fn expect_demo_inside(&self) -> Result<(), Failure> {
+        let listeners = [Some(self.listen), self.internal_listen];
+        let beyond = listeners
+            .into_iter()
+            .flatten()
+            .find(|address| !address.ip().to_canonical().is_loopback());
+        match beyond {
+            Some(address) if self.demo && !self.demo_public => Err(Failure::Arguments(format!(
+                "--demo prints tokens for everything, and {address} is not only for this machine: \
+                 listen on 127.0.0.1, or say --demo-public"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn checkpoint_policy(&self) -> Result<CheckpointPolicy, Failure> {

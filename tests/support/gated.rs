@@ -102,6 +102,10 @@ impl Storage for Disk {
         self.storage.lock_shared(name)
     }
 
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+        self.storage.tell(name, holder)
+    }
+
     fn random_id(&self) -> io::Result<[u8; 16]> {
         self.storage.random_id()
     }

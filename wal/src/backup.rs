@@ -1,4 +1,22 @@
 //! Copies a log while its process runs, without disturbing it.
+//!
+//! The files change while they are read: frames come, segments are changed, a
+//! compaction removes some, the process ends and another one takes over. So the
+//! log is *looked at* until one look has everything:
+//!
+//! - What was durable when the backup began is established by the first looks:
+//!   what sealed segments, snapshots and the marks of frames prove, and every
+//!   batch that can be read; where a batch begins that cannot be read, that one
+//!   too. A later look that has less than this is no end.
+//! - Each look begins with the manifest that is in force then. What a restart or
+//!   a compaction has changed meanwhile is looked at anew, with its new owner.
+//! - What is found damaged is damage when look after look finds it in the same
+//!   place. What only waits for its proof is waited for.
+//! - Bytes of an unfinished write are nobody's loss where no process appends: the
+//!   next start sets them aside. Where one does ([`lock::Holder::Appends`]), it
+//!   finishes what it writes, so that bytes which stand still were altered.
+//!
+//! In the end the copy is read again and compared with what the looks found.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,19 +25,24 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::format::{self, FIRST_FRAME};
-use crate::lock;
-use crate::manifest::{Manifest, Seal, Segment};
+use crate::format::{self, FIRST_FRAME, LogId};
+use crate::lock::{self, Holder};
+use crate::manifest::{Manifest, Seal, Segment, Snapshot};
 use crate::reader::Index;
-use crate::recovery;
+use crate::recovery::{self, After, Hole};
 use crate::restore::expect_empty;
 use crate::snapshot::{self, Nobody};
 use crate::storage::{COPY, File, Locked, Storage, copy_range};
 use crate::survey::{self, Survey};
 use crate::verify::{no_manifest, verify};
 
-/// How often the end of a running log is looked at before it is given up.
+/// In how many looks, one after the other, damage is found in the same place
+/// before it is told.
+const STILL: u32 = 4;
+/// How many looks find the end of a log unproved, and unchanged, before it is
+/// given up.
 const LOOKS: u32 = 200;
+/// From one look to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// What a backup holds.
@@ -39,148 +62,379 @@ pub struct Backup {
 
 /// Copies the log in `source`, which may be in use, into a `target` that is
 /// empty: everything that was durable when it was called, and nothing that is
-/// not; then verifies the copy. Interrupted, it leaves no log.
+/// not; then reads the copy and compares it with what was found in the source.
+/// Interrupted, it leaves no log.
 ///
 /// # Errors
-/// [`Error::Damaged`] and [`Error::Unsupported`] when the source cannot be read,
-/// [`Error::NoLog`], [`Error::Io`], also for a target that is not empty.
+/// [`Error::Damaged`] when something in the source stays unreadable, with its
+/// place, and when the copy is not what was read; [`Error::Unsupported`],
+/// [`Error::NoLog`]; [`Error::Stopped`] when another log takes the place of this
+/// one meanwhile; [`Error::Io`], also for a target that is not empty, and when
+/// what was appended does not become durable.
 pub fn backup(
     source: &dyn Storage,
     target: &Arc<dyn Storage>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Backup, Error> {
-    expect_empty(target.as_ref())?;
-    let (manifest, pinned) = pin(source)?;
-    // Held to the end: a process that starts meanwhile would change the end.
-    let stopped = lock::share(source).ok();
-    for listed in &manifest.snapshots {
-        let name = format::snapshot_name(listed.number);
-        snapshot::show(&pinned, &name, &manifest.log, listed, &mut Nobody(|| {}))?
-            .whole(source, &name)?;
-    }
-    let (sealed, open) = divide(&manifest);
-    let survey = look(&pinned, &sealed)?;
-    recovery::judge(&survey)?;
-    let end = match stopped {
-        Some(_) => {
-            let survey = look(&pinned, &open)?;
-            recovery::judge(&survey)?;
-            (survey, u64::MAX)
-        }
-        None => settled_end(&pinned, &open)?,
-    };
-    let copy = Manifest {
-        segments: sealed.segments.iter().copied().chain(ends(&end)).collect(),
-        ..manifest
-    };
-    let backup = write(&pinned, target.as_ref(), &copy, progress)?;
-    verify(Arc::clone(target), &mut Nobody(|| {}))?;
-    Ok(backup)
+    with_pause(source, target, PAUSE, progress)
 }
 
-/// The manifest, and every file that it lists, open: what a compaction removes
-/// from now on can still be read.
-fn pin(source: &dyn Storage) -> Result<(Manifest, Pinned<'_>), Error> {
-    let mut before = None;
-    loop {
-        let Some(manifest) = Manifest::load(source)? else {
-            return Err(no_manifest(source)?);
+fn with_pause(
+    source: &dyn Storage,
+    target: &Arc<dyn Storage>,
+    pause: Duration,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Backup, Error> {
+    expect_empty(target.as_ref())?;
+    let mut looking = Looking::new(source, pause);
+    let copy = looking.settled()?;
+    let made = write(&looking.pinned(), target.as_ref(), &copy, progress)
+        .and_then(|backup| compare(target, &copy).map(|()| backup));
+    let is_altered = match &made {
+        Err(Error::Damaged { .. }) => true,
+        Err(Error::Io { source, .. }) => is_cut_off(source),
+        _ => false,
+    };
+    if is_altered {
+        // Where the source was altered after it was looked at, that is what is to be told.
+        Looking::new(source, pause).settled()?;
+    }
+    made
+}
+
+fn is_cut_off(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+}
+
+/// Looks at the source until all that was durable is read.
+struct Looking<'a> {
+    source: &'a dyn Storage,
+    pause: Duration,
+    log: Option<LogId>,
+    /// The highest position that was there when the backup began: the end has
+    /// to reach it, and a mark has to prove it.
+    wanted: u64,
+    /// The position of a batch that had begun by then and could not be read, and
+    /// the epoch. Whoever began it finishes it; the next start sets it aside.
+    begun: Option<(u64, u64)>,
+    /// Whether a look has found the end of the log.
+    has_end: bool,
+    /// Sealed segments and snapshots that were read: they do not change.
+    segments: HashMap<u64, Segment>,
+    snapshots: Vec<Snapshot>,
+    /// Files that were opened: what a compaction removes can still be read.
+    files: HashMap<String, Arc<dyn File>>,
+}
+
+/// What a look has found.
+enum Look {
+    /// Everything that was wanted, and what proves it: the manifest of a copy.
+    Whole(Manifest),
+    /// An end that lacks something, or its proof.
+    Open(Box<Found>),
+    Damaged(Error),
+}
+
+/// A log that was read to its end.
+struct Found {
+    /// The manifest without the segments at its end that are open.
+    sealed: Manifest,
+    survey: Survey,
+}
+
+impl Found {
+    /// The manifest of a copy that ends where a mark proves the last frame.
+    fn copy(self, mark: u64) -> Manifest {
+        let mut copy = self.sealed;
+        copy.segments.extend(ends(&self.survey, mark));
+        copy
+    }
+}
+
+impl Look {
+    /// Whether nothing has changed since the look before.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Open(one), Self::Open(other)) => {
+                (one.survey.next, one.survey.mark) == (other.survey.next, other.survey.mark)
+                    && one.sealed.generation == other.sealed.generation
+            }
+            (
+                Self::Damaged(Error::Damaged { file, offset, .. }),
+                Self::Damaged(Error::Damaged {
+                    file: before,
+                    offset: at,
+                    ..
+                }),
+            ) => file == before && offset == at,
+            _ => false,
+        }
+    }
+}
+
+impl<'a> Looking<'a> {
+    fn new(source: &'a dyn Storage, pause: Duration) -> Self {
+        Self {
+            source,
+            pause,
+            log: None,
+            wanted: 0,
+            begun: None,
+            has_end: false,
+            segments: HashMap::new(),
+            snapshots: Vec::new(),
+            files: HashMap::new(),
+        }
+    }
+
+    fn pinned(&self) -> Pinned<'_> {
+        Pinned {
+            source: self.source,
+            files: &self.files,
+        }
+    }
+
+    /// The manifest of a copy that has everything.
+    fn settled(&mut self) -> Result<Manifest, Error> {
+        let mut before = None;
+        let mut alike = 0;
+        loop {
+            let look = match self.look()? {
+                Look::Whole(copy) => return Ok(copy),
+                look => look,
+            };
+            alike = match &before {
+                Some(before) if look.is_like(before) => alike + 1,
+                _ => 1,
+            };
+            match look {
+                Look::Damaged(error) if alike >= STILL => return Err(error),
+                Look::Open(found) if alike >= LOOKS => return self.verdict(*found),
+                Look::Open(_) if self.is_free()? => {
+                    if let Some(copy) = self.stopped()? {
+                        return Ok(copy);
+                    }
+                }
+                _ => {}
+            }
+            before = Some(look);
+            thread::sleep(self.pause);
+        }
+    }
+
+    fn is_free(&self) -> Result<bool, Error> {
+        Ok(matches!(lock::holder(self.source)?, Holder::Nobody))
+    }
+
+    /// One more look at a log that nobody has open: what is whole in it is what the
+    /// next start keeps. Nothing when that is no longer so.
+    fn stopped(&mut self) -> Result<Option<Manifest>, Error> {
+        Ok(match self.look()? {
+            Look::Whole(copy) => Some(copy),
+            Look::Open(found) if found.survey.next > self.wanted && self.is_free()? => {
+                Some(found.copy(u64::MAX))
+            }
+            _ => None,
+        })
+    }
+
+    /// What it means that the end of a log stands still, and lacks something.
+    fn verdict(&self, found: Found) -> Result<Manifest, Error> {
+        let survey = &found.survey;
+        let damaged = |what: String| Error::Damaged {
+            file: survey.spot.file.clone(),
+            offset: survey.spot.offset,
+            position: Some(survey.next),
+            what,
         };
-        let segments = manifest.segments.iter();
-        let segments = segments.map(|segment| format::segment_name(segment.number));
-        let snapshots = manifest.snapshots.iter();
-        let snapshots = snapshots.map(|snapshot| format::snapshot_name(snapshot.number));
-        let mut files = HashMap::new();
-        let mut missing = false;
-        for name in segments.chain(snapshots) {
-            match source.open_read(&name) {
-                Ok(file) => drop(files.insert(name, file)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing = true,
-                Err(error) => return Err(Error::io("open", source.describe(&name))(error)),
+        if survey.next <= self.wanted {
+            return Err(damaged(format!(
+                "{}; the records up to position {} were there when the backup began",
+                survey.spot.what, self.wanted
+            )));
+        }
+        let seen = survey.observation;
+        let is_blank = (seen.hole, seen.after) == (Hole::Blank, After::Zeros);
+        match lock::holder(self.source)? {
+            Holder::Appends(epoch) if epoch == found.sealed.epoch && !is_blank => {
+                Err(damaged(format!(
+                    "{}; whoever appends to the log would have finished it by now",
+                    survey.spot.what
+                )))
+            }
+            // A start only reads as yet, and will keep what is whole.
+            Holder::Starts | Holder::Nobody => Ok(found.copy(u64::MAX)),
+            Holder::Appends(_) => {
+                let source = io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the end of the log does not become durable",
+                );
+                Err(Error::io("back up", self.source.describe(""))(source))
             }
         }
-        // What is missing while the manifest stands will be said where it is read.
-        if !missing || before == Some(manifest.generation) {
-            let pinned = Pinned { source, files };
-            return Ok((manifest, pinned));
+    }
+
+    /// Reads what was not read before, and the end.
+    fn look(&mut self) -> Result<Look, Error> {
+        match self.try_look() {
+            Err(error @ Error::Damaged { .. }) => Ok(Look::Damaged(error)),
+            Err(Error::Io { file, source, .. }) if is_cut_off(&source) => {
+                Ok(Look::Damaged(Error::Damaged {
+                    file,
+                    offset: 0,
+                    position: None,
+                    what: "the file has become shorter while it was read".to_owned(),
+                }))
+            }
+            look => look,
         }
-        before = Some(manifest.generation);
+    }
+
+    fn try_look(&mut self) -> Result<Look, Error> {
+        let manifest = self.pin()?;
+        for listed in &manifest.snapshots {
+            if !self.snapshots.contains(listed) {
+                let name = format::snapshot_name(listed.number);
+                snapshot::show(
+                    &self.pinned(),
+                    &name,
+                    &manifest.log,
+                    listed,
+                    &mut Nobody(|| {}),
+                )?
+                .whole(self.source, &name)?;
+                self.snapshots.push(*listed);
+            }
+        }
+        let sealed = sealed_at_the_beginning(&manifest);
+        let read = sealed.iter().take_while(|one| self.is_read(one));
+        let (read, unread) = sealed.split_at(read.count());
+        if !unread.is_empty() {
+            let part = Manifest {
+                // They prove what is in the segments behind these.
+                snapshots: Vec::new(),
+                ..part(&manifest, read, unread)
+            };
+            let survey = self.survey(&part)?;
+            self.wanted = self.wanted.max(survey.mark);
+            recovery::judge(&survey)?;
+            let unread = unread.iter().map(|one| (one.number, *one));
+            self.segments.extend(unread);
+        }
+        let open = &manifest.segments[sealed.len()..];
+        let survey = self.survey(&part(&manifest, sealed, open))?;
+        // What a mark proves was durable, whatever else is found.
+        if !self.has_end {
+            self.wanted = self.wanted.max(survey.mark);
+        }
+        recovery::judge(&survey)?;
+        if !std::mem::replace(&mut self.has_end, true) {
+            let seen = survey.observation;
+            let is_blank = (seen.hole, seen.after) == (Hole::Blank, After::Zeros);
+            self.wanted = self.wanted.max(survey.next - 1);
+            // What begins where reading ends may have been whole a moment ago.
+            self.begun = (!is_blank).then_some((survey.next, manifest.epoch));
+        }
+        let proved = (survey.next - 1).min(survey.mark);
+        let is_settled = |(position, epoch)| proved >= position || manifest.epoch != epoch;
+        let is_whole = proved >= self.wanted && self.begun.is_none_or(is_settled);
+        let sealed = Manifest {
+            segments: sealed.to_vec(),
+            ..manifest
+        };
+        let found = Found { sealed, survey };
+        Ok(if is_whole {
+            Look::Whole(found.copy(proved))
+        } else {
+            Look::Open(Box::new(found))
+        })
+    }
+
+    fn is_read(&self, segment: &Segment) -> bool {
+        self.segments.get(&segment.number) == Some(segment)
+    }
+
+    fn survey(&self, manifest: &Manifest) -> Result<Survey, Error> {
+        survey::survey(
+            &self.pinned(),
+            manifest,
+            u64::MAX,
+            &mut Nobody(|| {}),
+            &mut Index::new(),
+        )
+    }
+
+    /// The manifest in force, with every file that it lists open.
+    fn pin(&mut self) -> Result<Manifest, Error> {
+        let mut before = None;
+        loop {
+            let Some(manifest) = Manifest::load(self.source)? else {
+                return Err(no_manifest(self.source)?);
+            };
+            if *self.log.get_or_insert(manifest.log) != manifest.log {
+                return Err(Error::Stopped {
+                    reason: "another log has taken its place".into(),
+                });
+            }
+            let segments = manifest.segments.iter();
+            let segments =
+                segments.map(|one| (format::segment_name(one.number), self.is_read(one)));
+            let snapshots = manifest.snapshots.iter();
+            let snapshots = snapshots.map(|one| {
+                (
+                    format::snapshot_name(one.number),
+                    self.snapshots.contains(one),
+                )
+            });
+            let mut missing = false;
+            for (name, is_read) in segments.chain(snapshots).collect::<Vec<_>>() {
+                if is_read && self.files.contains_key(&name) {
+                    continue;
+                }
+                match self.source.open_read(&name) {
+                    Ok(file) => drop(self.files.insert(name, file)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        self.files.remove(&name);
+                        missing = true;
+                    }
+                    Err(error) => {
+                        return Err(Error::io("open", self.source.describe(&name))(error));
+                    }
+                }
+            }
+            // What is missing while the manifest stands will be said where it is read.
+            if !missing || before == Some(manifest.generation) {
+                return Ok(manifest);
+            }
+            before = Some(manifest.generation);
+        }
     }
 }
 
-/// The sealed segments at the beginning, and the rest.
-fn divide(manifest: &Manifest) -> (Manifest, Manifest) {
+fn sealed_at_the_beginning(manifest: &Manifest) -> &[Segment] {
     let segments = &manifest.segments;
-    let count = segments.iter().take_while(|segment| segment.seal.is_some());
-    let (sealed, rest) = segments.split_at(count.count());
-    let mut open = Manifest {
-        segments: rest.to_vec(),
+    let count = segments.iter().take_while(|one| one.seal.is_some()).count();
+    &segments[..count]
+}
+
+/// The manifest of some segments, and of those before them alone.
+fn part(manifest: &Manifest, before: &[Segment], segments: &[Segment]) -> Manifest {
+    let mut part = Manifest {
+        segments: segments.to_vec(),
         ..manifest.clone()
     };
-    if let Some(seal) = sealed.last().and_then(|last| last.seal) {
-        open.first_position = seal.last + 1;
-        open.first_chain = seal.chain;
+    if let Some(seal) = before.last().and_then(|last| last.seal) {
+        part.first_position = seal.last + 1;
+        part.first_chain = seal.chain;
     }
-    // That the log reaches them is asked once the whole copy is verified.
-    open.snapshots.clear();
-    let sealed = Manifest {
-        segments: sealed.to_vec(),
-        snapshots: Vec::new(),
-        ..manifest.clone()
-    };
-    (sealed, open)
-}
-
-fn look(pinned: &Pinned<'_>, manifest: &Manifest) -> Result<Survey, Error> {
-    survey::survey(
-        pinned,
-        manifest,
-        u64::MAX,
-        &mut Nobody(|| {}),
-        &mut Index::new(),
-    )
-}
-
-/// Looks at the end of a log that is being written, until everything that was
-/// there at the first look, read or only proved, is both read and proved durable.
-/// A hole that is damage stays, and is never taken for the end.
-fn settled_end(pinned: &Pinned<'_>, open: &Manifest) -> Result<(Survey, u64), Error> {
-    let mut wanted = None;
-    for _ in 0..LOOKS {
-        let survey = look(pinned, open)?;
-        let read = survey.next - 1;
-        // What proves the end of the last segment that was listed may be in one
-        // that is listed only by now.
-        let mark = survey.mark.max(sealed_by_now(pinned.source)?);
-        let wanted = *wanted.get_or_insert(read.max(survey.mark));
-        if read >= wanted && mark >= wanted {
-            return Ok((survey, read.min(mark)));
-        }
-        // A frame is being written, or its proof is; or something is damaged.
-        thread::sleep(PAUSE);
-    }
-    let survey = look(pinned, open)?;
-    recovery::judge(&survey)?;
-    let source = io::Error::new(
-        io::ErrorKind::TimedOut,
-        "the end of the log does not become durable",
-    );
-    Err(Error::io("back up", pinned.describe(""))(source))
-}
-
-/// The last position of the segments that are sealed by now.
-fn sealed_by_now(source: &dyn Storage) -> Result<u64, Error> {
-    let manifest = Manifest::load(source)?;
-    let segments = manifest.iter().flat_map(|manifest| &manifest.segments);
-    let seals = segments.filter_map(|segment| segment.seal);
-    Ok(seals.map(|seal| seal.last).max().unwrap_or(0))
+    part
 }
 
 /// The segments that were open, each sealed where its last proved frame ends.
-fn ends((survey, mark): &(Survey, u64)) -> Vec<Segment> {
+fn ends(survey: &Survey, mark: u64) -> Vec<Segment> {
     let mut segments = Vec::new();
     for open in &survey.open {
-        let Some(end) = open.proved(*mark) else {
+        let Some(end) = open.proved(mark) else {
             break;
         };
         segments.push(Segment {
@@ -198,6 +452,28 @@ fn ends((survey, mark): &(Survey, u64)) -> Vec<Segment> {
         }
     }
     segments
+}
+
+/// Reads the copy, and compares it with what was found in the source.
+fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
+    let report = verify(Arc::clone(target), &mut Nobody(|| {}))?;
+    let listed = Manifest::load(target.as_ref())?;
+    // Its digests are those that were found in the source, and every byte was held to them.
+    if listed.as_ref() != Some(copy) || report.last_position != last_position(copy) {
+        return Err(Error::Damaged {
+            file: target.describe(format::MANIFEST),
+            offset: 0,
+            position: None,
+            what: "the copy is not what was read".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn last_position(manifest: &Manifest) -> u64 {
+    let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
+    let last = seals.map(|seal| seal.last).max();
+    last.unwrap_or(manifest.first_position - 1)
 }
 
 fn write(
@@ -237,14 +513,10 @@ fn write(
         .sync_dir("")
         .map_err(Error::io("sync", target.describe("")))?;
     manifest.store(target)?;
-    let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
     Ok(Backup {
         log_id: manifest.log,
         first_position: manifest.first_position,
-        last_position: seals
-            .map(|seal| seal.last)
-            .max()
-            .unwrap_or(manifest.first_position - 1),
+        last_position: last_position(manifest),
         files: crate::format::to_u64(files.len()) + 1,
         bytes: total,
     })
@@ -253,7 +525,7 @@ fn write(
 /// The files of a manifest, as they were opened.
 struct Pinned<'a> {
     source: &'a dyn Storage,
-    files: HashMap<String, Arc<dyn File>>,
+    files: &'a HashMap<String, Arc<dyn File>>,
 }
 
 fn only_reads() -> io::Error {
@@ -307,11 +579,303 @@ impl Storage for Pinned<'_> {
         Err(only_reads())
     }
 
+    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
     fn random_id(&self) -> io::Result<[u8; 16]> {
         Err(only_reads())
     }
 
     fn describe(&self, name: &str) -> String {
         self.source.describe(name)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::error::BoxError;
+    use crate::storage::meanwhile::Meanwhile;
+    use crate::storage::sim::SimDisk;
+    use crate::{Log, Options, Record, SnapshotInfo, Visitor};
+
+    /// Keeps the records of a whole log.
+    #[derive(Default)]
+    struct Keep(Vec<Vec<u8>>);
+
+    impl Visitor for Keep {
+        fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+            self.0.push(record.payload.to_vec());
+            Ok(())
+        }
+
+        fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+            self.0.clear();
+            Ok(())
+        }
+
+        fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+            self.record(record)
+        }
+
+        fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+            Ok(())
+        }
+    }
+
+    fn options() -> Options {
+        Options {
+            segment_bytes_min: 8 << 10,
+            segment_bytes_max: 8 << 10,
+            reserve_bytes: 0,
+            ..Options::default()
+        }
+    }
+
+    fn open(disk: &SimDisk) -> Log {
+        Log::open(disk.storage(), options(), &mut Keep::default())
+            .unwrap()
+            .0
+    }
+
+    fn payload(number: u8) -> Vec<u8> {
+        vec![number; 400 + usize::from(number)]
+    }
+
+    /// A log with two snapshots, sealed segments and open ones, in its second epoch, open and
+    /// at rest; how many records it has.
+    fn running(disk: &SimDisk) -> (Log, u64) {
+        let mut log = open(disk);
+        for number in 1..=20 {
+            log.append(&[payload(number)]).unwrap();
+        }
+        drop(log);
+        let mut log = open(disk);
+        for number in 21..=50 {
+            log.append(&[payload(number)]).unwrap();
+            if matches!(number, 30 | 40) {
+                let covers = u64::from(number) - 25;
+                let mut writer = log.begin_snapshot(covers).unwrap();
+                for position in 1..=covers {
+                    let kept = log.read(position).unwrap().unwrap();
+                    writer.keep(position, &kept).unwrap();
+                }
+                writer.entry(b"an entry").unwrap();
+                let upto = log.last_position();
+                log.install(writer, upto).unwrap();
+            }
+        }
+        log.seal().unwrap();
+        (log, 50)
+    }
+
+    fn copied(disk: &SimDisk) -> Result<(Backup, Vec<Vec<u8>>), Error> {
+        let target: Arc<dyn Storage> = SimDisk::new().storage();
+        let source = disk.storage();
+        let backup = with_pause(source.as_ref(), &target, Duration::ZERO, &mut |_, _| {})?;
+        let mut keep = Keep::default();
+        verify(target, &mut keep)?;
+        Ok((backup, keep.0))
+    }
+
+    fn is_whole((backup, records): &(Backup, Vec<Vec<u8>>), last: u64) -> bool {
+        let expected: Vec<_> = (1..=50).map(payload).take(records.len()).collect();
+        backup.last_position == last
+            && format::to_u64(records.len()) == last
+            && *records == expected
+    }
+
+    fn env(name: &str, default: u64) -> u64 {
+        std::env::var(name).map_or(default, |text| text.replace('_', "").parse().unwrap())
+    }
+
+    /// Who is there while bytes are altered.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Owner {
+        Appends,
+        Starts,
+        Nobody,
+    }
+
+    fn with_owner(disk: &SimDisk, owner: Owner) -> SimDisk {
+        match owner {
+            Owner::Appends => disk.while_it_runs(),
+            Owner::Starts => {
+                let disk = disk.while_it_runs();
+                disk.storage().tell(format::LOCK, "somebody").unwrap();
+                disk
+            }
+            Owner::Nobody => disk.after_kill(),
+        }
+    }
+
+    /// Flips a bit of every byte of every file, or of a share of them, under each kind of owner.
+    #[test]
+    fn whatever_byte_is_altered_a_backup_is_whole_or_damage_is_told() {
+        let disk = SimDisk::new();
+        let (_log, last) = running(&disk);
+        assert!(is_whole(&copied(&disk.while_it_runs()).unwrap(), last));
+        let places: Vec<_> = disk
+            .names()
+            .into_iter()
+            .flat_map(|name| {
+                let bytes = disk.bytes(&name).unwrap().len();
+                (0..bytes).map(move |at| (name.clone(), at))
+            })
+            .collect();
+        let all = format::to_u64(places.len()) * 3;
+        let (seed, size) = (env("SEED", 17), env("SIZE", 12_000));
+        let step = format::to_usize((all / size.max(1)).max(1));
+        println!("SEED={seed}: every {step}th of {all}");
+        let told = AtomicU64::new(0);
+        let places = &places;
+        thread::scope(|scope| {
+            for half in 0..2_usize {
+                let (disk, told) = (&disk, &told);
+                scope.spawn(move || {
+                    let owners = [Owner::Appends, Owner::Starts, Owner::Nobody];
+                    let cases = places
+                        .iter()
+                        .flat_map(|place| owners.map(|owner| (place, owner)));
+                    let from = format::to_usize(seed) % step;
+                    for (number, ((name, at), owner)) in cases.enumerate().skip(from).step_by(step)
+                    {
+                        if number / step % 2 != half {
+                            continue;
+                        }
+                        let case = format!("SEED={seed}: {name}, byte {at}, {owner:?}");
+                        let damaged = with_owner(disk, owner);
+                        damaged.flip(name, *at, 1 << (number % 8));
+                        match copied(&damaged) {
+                            Ok(copy) => {
+                                assert!(is_whole(&copy, last), "{case}: short or wrong");
+                                // Whoever appends has nothing unfinished, and nothing to spare.
+                                assert!(owner != Owner::Appends, "{case}: not told");
+                            }
+                            Err(Error::Damaged { file, .. }) => {
+                                assert!(file.ends_with(name.as_str()), "{case}: told of {file}");
+                                told.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(error) => panic!("{case}: {error}"),
+                        }
+                    }
+                });
+            }
+        });
+        println!("{} times damage was told", told.into_inner());
+    }
+
+    /// The owner changes before each call of the backup in turn: it ends, or is killed with a
+    /// batch half written, and another one has started, appended, compacted and perhaps ended.
+    #[test]
+    fn a_backup_goes_on_with_the_new_owner_wherever_the_old_one_ends() {
+        for is_killed in [false, true] {
+            for goes_on in [false, true] {
+                let mut at = 0;
+                loop {
+                    let disk = SimDisk::new();
+                    let (log, last) = running(&disk);
+                    let owner = parking_lot::Mutex::new(Some(log));
+                    let source = Meanwhile::new(&disk, at, move |disk| {
+                        let mut owner = owner.lock();
+                        let mut log = owner.take().unwrap();
+                        if is_killed {
+                            // No seal proves this one.
+                            log.append(&[payload(51)]).unwrap();
+                        }
+                        drop(log);
+                        let mut log = open(disk);
+                        log.compact(None).unwrap();
+                        log.append(&[payload(52)]).unwrap();
+                        log.seal().unwrap();
+                        if goes_on {
+                            *owner = Some(log);
+                        }
+                    });
+                    let target: Arc<dyn Storage> = SimDisk::new().storage();
+                    let case = format!("before call {at}, killed {is_killed}, goes on {goes_on}");
+                    let made = with_pause(&source, &target, Duration::ZERO, &mut |_, _| {});
+                    let backup = made.unwrap_or_else(|error| panic!("{case}: {error}"));
+                    assert!(backup.last_position >= last, "{case}: {backup:?}");
+                    let mut keep = Keep::default();
+                    verify(target, &mut keep).unwrap();
+                    assert!(
+                        format::to_u64(keep.0.len()) == backup.last_position,
+                        "{case}"
+                    );
+                    if source.calls() <= at {
+                        break;
+                    }
+                    at += 1;
+                }
+                println!("{at} places");
+                assert!(at > 40, "{at} places");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_there_when_a_backup_began_and_is_gone_is_damage() {
+        let disk = SimDisk::new();
+        let mut log = open(&disk);
+        for number in 1..=2 {
+            log.append(&[payload(number)]).unwrap();
+        }
+        log.seal().unwrap();
+        let name = format::segment_name(1);
+        let older = disk.bytes(&name).unwrap();
+        for number in 3..=4 {
+            log.append(&[payload(number)]).unwrap();
+        }
+        // Not sealed: the first look waits for the proof, and then the file is an older one.
+        let named = name.clone();
+        let source = Meanwhile::new(&disk, 10, move |disk| disk.put(&named, &older));
+        let target: Arc<dyn Storage> = SimDisk::new().storage();
+        let made = with_pause(&source, &target, Duration::ZERO, &mut |_, _| {});
+        match made {
+            Err(Error::Damaged {
+                file,
+                position,
+                what,
+                ..
+            }) => {
+                assert!(file.ends_with(&name), "{file}");
+                assert_eq!(position, Some(3));
+                assert!(what.contains("up to position 4 were there"), "{what}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn progress_rises_to_the_bytes_of_the_files_that_are_counted() {
+        let disk = SimDisk::new();
+        let (_log, _) = running(&disk);
+        let copy = SimDisk::new();
+        let target: Arc<dyn Storage> = copy.storage();
+        let mut told = Vec::new();
+        let source = disk.storage();
+        let backup = with_pause(
+            source.as_ref(),
+            &target,
+            Duration::ZERO,
+            &mut |done, total| {
+                told.push((done, total));
+            },
+        )
+        .unwrap();
+        let names = copy.names();
+        assert_eq!(backup.files, format::to_u64(names.len()), "{names:?}");
+        let bytes = names.iter().filter(|name| *name != format::MANIFEST);
+        let bytes = bytes.map(|name| format::to_u64(copy.bytes(name).unwrap().len()));
+        assert_eq!(backup.bytes, bytes.sum::<u64>());
+        assert_eq!(told.last(), Some(&(backup.bytes, backup.bytes)));
+        assert_eq!(told.len() + 1, names.len(), "once for each of these files");
+        assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(told.iter().all(|(_, total)| *total == backup.bytes));
     }
 }

@@ -603,6 +603,9 @@ impl<'a> Walk<'a> {
         let mut at = first / 8 * 8;
         while at < end {
             let piece = window.get(at, WINDOW.min(to_usize(length - at)))?;
+            if piece.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             match frame::find_sound(piece, self.seed) {
                 Some((found, header)) => {
                     self.mark = self.mark.max(header.durable);
@@ -770,7 +773,12 @@ pub(crate) fn step(
             Step::End(End::Unfinished("the frame is cut off"))
         });
     }
-    let header = match FrameHeader::parse(window.get(offset, HEADER)?, expected.seed) {
+    let head = window.get(offset, HEADER)?;
+    if head.len() < HEADER {
+        // Whoever has the log open has cut the file off since its length was asked for.
+        return Ok(Step::End(End::Unfinished("the file has become shorter")));
+    }
+    let header = match FrameHeader::parse(head, expected.seed) {
         frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
         frame::HeaderFound::Unsound => {
             return Ok(Step::End(End::Unfinished(

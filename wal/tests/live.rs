@@ -9,11 +9,13 @@ use std::time::Duration;
 use rand::Rng;
 use wal::live::{LiveEnd, LiveReader};
 use wal::storage::Storage;
+use wal::storage::meanwhile::Meanwhile;
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{BoxError, Error, Options, Record, SnapshotInfo, Visitor};
 
 use crate::support::{
-    Heard, campaign, eventually, frames, open, open_with, random, record, seed, segments, small,
+    Heard, campaign, eventually, frames, open, open_with, random, record, seed, segments, size,
+    small,
 };
 
 /// Records with their positions.
@@ -535,4 +537,98 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
         }
     });
     appender.shutdown().unwrap();
+}
+
+/// A bit of a byte of every file, a share of them, under a reader beside a log that is open and
+/// at rest: everything is shown, or damage is named. What a seal alone has proved may be held back.
+#[test]
+fn whatever_byte_is_altered_a_reader_shows_everything_or_names_the_damage() {
+    let seed = seed(12);
+    let disk = SimDisk::new();
+    let records = numbered(&closed(&disk, seed, 12));
+    let mut opened = open(&disk).unwrap();
+    let last = opened.log.append(&[vec![1; 300]]).unwrap();
+    opened.log.seal().unwrap();
+    let places: Vec<_> = disk
+        .names()
+        .into_iter()
+        .flat_map(|name| {
+            let bytes = disk.bytes(&name).unwrap().len();
+            (0..bytes).map(move |at| (name.clone(), at))
+        })
+        .collect();
+    let step = (places.len() / usize::try_from(size(6_000)).unwrap()).max(1);
+    let (mut told, mut whole) = (0, 0);
+    for (name, at) in places
+        .iter()
+        .skip(usize::try_from(seed).unwrap() % step)
+        .step_by(step)
+    {
+        let damaged = disk.while_it_runs();
+        damaged.flip(name, *at, 1 << (at % 8));
+        match all(&damaged, 1) {
+            Ok(seen) => {
+                whole += 1;
+                assert!(
+                    seen.len() as u64 + 1 >= last,
+                    "SEED={seed}: {name}, byte {at}: short"
+                );
+                assert!(
+                    seen[..records.len()] == records,
+                    "SEED={seed}: {name}, byte {at}"
+                );
+            }
+            Err(Error::Damaged { file, .. }) => {
+                told += 1;
+                assert!(
+                    file.ends_with(name.as_str()),
+                    "SEED={seed}: {name}, byte {at}: {file}"
+                );
+            }
+            Err(error) => panic!("SEED={seed}: {name}, byte {at}: {error}"),
+        }
+    }
+    println!("{told} times damage was named, {whole} times everything was shown");
+    assert!(told > whole);
+}
+
+/// The owner changes before each call of the reader in turn.
+#[test]
+fn a_reader_goes_on_wherever_the_owner_changes_while_it_reads() {
+    for (is_killed, goes_on) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut at = 0;
+        loop {
+            let disk = SimDisk::new();
+            let records = numbered(&closed(&disk, 13, 6));
+            let mut log = open(&disk).unwrap().log;
+            log.append(&[vec![1; 300]]).unwrap();
+            log.seal().unwrap();
+            let owner = parking_lot::Mutex::new(Some(log));
+            let source = Meanwhile::new(&disk, at, move |disk| {
+                let mut owner = owner.lock();
+                let mut log = owner.take().unwrap();
+                if is_killed {
+                    log.append(&[vec![2; 300]]).unwrap();
+                }
+                drop(log);
+                let mut log = open(disk).unwrap().log;
+                log.append(&[vec![3; 300]]).unwrap();
+                if goes_on {
+                    *owner = Some(log);
+                }
+            });
+            let source = Arc::new(source);
+            let storage: Arc<dyn Storage> = Arc::clone(&source) as _;
+            let read = LiveReader::open(storage, 1).and_then(|mut reader| read_on(&mut reader));
+            let case = format!("before call {at}, killed {is_killed}, goes on {goes_on}");
+            let seen = read.unwrap_or_else(|error| panic!("{case}: {error}")).0;
+            assert!(seen.len() > records.len(), "{case}: {} shown", seen.len());
+            assert!(seen[..records.len()] == records, "{case}");
+            if source.calls() <= at {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 40, "{at} places");
+    }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod appending;
+mod backup;
 mod bits;
 mod corruption;
 mod crash;

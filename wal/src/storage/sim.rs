@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -80,7 +81,8 @@ struct State {
     syncs: u64,
     fail_sync: Option<u64>,
     short_writes: bool,
-    locked: bool,
+    /// What the holder of the lock says of itself.
+    locked: Option<String>,
     ids: u8,
     /// Calls of every kind, and writes among them.
     all_calls: u64,
@@ -88,6 +90,8 @@ struct State {
     /// The call, or the write, with this number fails.
     fault: Option<(u64, Fault)>,
     failed: Option<Call>,
+    /// No file can be made; the system's error number.
+    no_files: Option<i32>,
 }
 
 /// A file. Its bytes are shared with copies of the disk until they are changed.
@@ -343,12 +347,13 @@ impl SimDisk {
                 syncs: 0,
                 fail_sync: None,
                 short_writes: false,
-                locked: false,
+                locked: None,
                 ids: 0,
                 all_calls: 0,
                 writes: 0,
                 fault: None,
                 failed: None,
+                no_files: None,
             })),
         }
     }
@@ -406,12 +411,13 @@ impl SimDisk {
             syncs: 0,
             fail_sync: None,
             short_writes: false,
-            locked: false,
+            locked: None,
             ids: state.ids,
             all_calls: 0,
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         let surviving = state
             .unsynced
@@ -457,16 +463,26 @@ impl SimDisk {
             syncs: 0,
             fail_sync: None,
             short_writes: false,
-            locked: false,
+            locked: None,
             ids: state.ids,
             all_calls: 0,
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         Self {
             state: Arc::new(Mutex::new(after)),
         }
+    }
+
+    /// The disk as it is now, with whoever has locked it: the same files for
+    /// somebody who looks on, and is free to damage them.
+    pub fn while_it_runs(&self) -> Self {
+        let copy = self.after_kill();
+        let locked = self.state.lock().locked.clone();
+        copy.state.lock().locked = locked;
+        copy
     }
 
     /// Fails the sync of a file with this number, counted from 0 and from now.
@@ -511,6 +527,11 @@ impl SimDisk {
     /// Bytes that all files together may have.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
+    }
+
+    /// From now on no file can be made, for this reason (the system's error number), or again.
+    pub fn refuse_files(&self, code: Option<i32>) {
+        self.state.lock().no_files = code;
     }
 
     /// Names of all files, with their directory.
@@ -609,26 +630,23 @@ impl Storage for SimDisk {
         let mut state = self.state.lock();
         state.call()?;
         let fault = state.ask("create", name)?;
+        if let Some(code) = state.no_files {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         if !state.directories.contains(directory_of(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let file = match state.names.get(name).copied() {
-            Some(file) => {
-                state.files[file].bytes = Arc::default();
-                state.unsynced.push(Change::Length { file, length: 0 });
-                file
-            }
-            None => {
-                let file = state.files.len();
-                state.files.push(Inode::default());
-                state.names.insert(name.to_owned(), file);
-                state.unsynced.push(Change::Link {
-                    name: name.to_owned(),
-                    file,
-                });
-                file
-            }
-        };
+        let file = state.files.len();
+        state.files.push(Inode::default());
+        if state.names.insert(name.to_owned(), file).is_some() {
+            state.unsynced.push(Change::Unlink {
+                name: name.to_owned(),
+            });
+        }
+        state.unsynced.push(Change::Link {
+            name: name.to_owned(),
+            file,
+        });
         let made: Arc<dyn File> = Arc::new(SimFile {
             state: Arc::clone(&self.state),
             file,
@@ -682,6 +700,14 @@ impl Storage for SimDisk {
         state.settle_or_fail(fault, |change| change.is_in_directory(directory))
     }
 
+    fn modified(&self, name: &str) -> io::Result<SystemTime> {
+        let mut state = self.state.lock();
+        state.power()?;
+        let fault = state.ask("modified", name)?;
+        state.find(name)?;
+        after(fault, SystemTime::UNIX_EPOCH)
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let mut state = self.state.lock();
         state.power()?;
@@ -689,19 +715,20 @@ impl Storage for SimDisk {
         after(fault, state.capacity.saturating_sub(state.used()))
     }
 
-    fn lock(&self, name: &str, _holder: &str) -> io::Result<Locked> {
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
         let mut state = self.state.lock();
         state.power()?;
         // A lock that could not be taken is not held, whatever the error.
         if state.ask("lock", name)?.is_some() {
             return Err(io_error());
         }
-        if state.locked {
+        if let Some(holder) = state.locked.clone() {
             return Ok(Locked::Busy {
-                holder: "the simulation".to_owned(),
+                holder,
+                lives: true,
             });
         }
-        state.locked = true;
+        state.locked = Some(holder.to_owned());
         Ok(Locked::Taken(Box::new(SimLock(Arc::clone(&self.state)))))
     }
 
@@ -711,12 +738,23 @@ impl Storage for SimDisk {
         if state.ask("lock", name)?.is_some() {
             return Err(io_error());
         }
-        if state.locked {
+        if let Some(holder) = state.locked.clone() {
             return Ok(Locked::Busy {
-                holder: "the simulation".to_owned(),
+                holder,
+                lives: true,
             });
         }
         Ok(Locked::Taken(Box::new(())))
+    }
+
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.power()?;
+        let fault = state.ask("tell", name)?;
+        if let Some(locked) = &mut state.locked {
+            holder.clone_into(locked);
+        }
+        after(fault, ())
     }
 
     fn random_id(&self) -> io::Result<[u8; 16]> {
@@ -736,7 +774,7 @@ struct SimLock(Arc<Mutex<State>>);
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.0.lock().locked = false;
+        self.0.lock().locked = None;
     }
 }
 
@@ -820,6 +858,10 @@ impl File for SimFile {
         state.syncs += 1;
         if state.fail_sync == Some(number) {
             state.unsynced.retain(|change| !change.is_of_file(file));
+            state.failed = Some(Call {
+                what: "sync",
+                name: state.name_of(file),
+            });
             return Err(io::Error::other("input/output error"));
         }
         state.settle_or_fail(fault, |change| change.is_of_file(file))

@@ -1,0 +1,154 @@
+//! Something happens while somebody reads, for tests.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::sim::SimDisk;
+use super::{File, Locked, Storage};
+
+/// A simulated disk for somebody who only reads, to which something is done
+/// before one of the calls of the reader: everything that can happen while a log
+/// is looked at happens between two of them.
+pub struct Meanwhile {
+    disk: SimDisk,
+    turn: Arc<Turn>,
+}
+
+struct Turn {
+    disk: SimDisk,
+    calls: AtomicU64,
+    at: u64,
+    then: Box<dyn Fn(&SimDisk) + Send + Sync>,
+}
+
+impl Turn {
+    fn call(&self) {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == self.at {
+            (self.then)(&self.disk);
+        }
+    }
+}
+
+impl Meanwhile {
+    /// A disk to which `then` is done before the reader's call with this number,
+    /// counted from 0.
+    pub fn new(disk: &SimDisk, at: u64, then: impl Fn(&SimDisk) + Send + Sync + 'static) -> Self {
+        let turn = Turn {
+            disk: disk.clone(),
+            calls: AtomicU64::new(0),
+            at,
+            then: Box::new(then),
+        };
+        Self {
+            disk: disk.clone(),
+            turn: Arc::new(turn),
+        }
+    }
+
+    /// How many calls the reader has made.
+    pub fn calls(&self) -> u64 {
+        self.turn.calls.load(Ordering::Relaxed)
+    }
+
+    fn call(&self) {
+        self.turn.call();
+    }
+}
+
+fn only_reads() -> io::Error {
+    io::ErrorKind::Unsupported.into()
+}
+
+/// A file that is read while its log changes.
+struct Read {
+    file: Arc<dyn File>,
+    turn: Arc<Turn>,
+}
+
+impl File for Read {
+    fn length(&self) -> io::Result<u64> {
+        self.turn.call();
+        self.file.length()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.turn.call();
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(only_reads())
+    }
+
+    fn set_length(&self, _: u64) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(only_reads())
+    }
+}
+
+impl Storage for Meanwhile {
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.call();
+        self.disk.list(directory)
+    }
+
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.call();
+        let file = self.disk.open_read(name)?;
+        let turn = Arc::clone(&self.turn);
+        Ok(Arc::new(Read { file, turn }))
+    }
+
+    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn create_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn sync_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Err(only_reads())
+    }
+
+    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
+        Err(only_reads())
+    }
+
+    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
+        self.call();
+        self.disk.lock_shared(name)
+    }
+
+    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        Err(only_reads())
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.disk.describe(name)
+    }
+}
