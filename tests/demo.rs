@@ -1,11 +1,11 @@
 //! The demonstration: what it prints works as it stands.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Client, carebook};
+use crate::support::{Client, Server, World, carebook, files};
 
 /// A demonstration that runs; killed when dropped.
 struct Running {
@@ -83,4 +83,110 @@ fn the_sample_facts_can_be_read_with_the_tokens_that_are_printed() {
     let mother = demo.between("export MOTHER='", "'");
     let answer = Client::connect(&demo.address).get("/mother/profile", mother);
     assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// Runs a server that has to end before it listens; its exit code and what it says.
+#[track_caller]
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut child = carebook()
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut out).unwrap();
+    if !out.is_empty() {
+        child.kill().unwrap();
+    }
+    let code = child.wait().unwrap().code();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut err).unwrap();
+    assert_eq!(out, "", "{arguments:?}: it listens");
+    (code, err)
+}
+
+#[test]
+fn a_demonstration_is_for_this_machine_unless_it_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("demo");
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+        for listener in ["--listen", "--internal-listen"] {
+            let mut arguments = vec!["serve", "--demo", listener, address];
+            if listener == "--internal-listen" {
+                arguments.extend(["--listen", "127.0.0.1:0"]);
+            }
+            arguments.extend(["--data", data.to_str().unwrap()]);
+            let (code, err) = refused(&arguments);
+            assert_eq!(code, Some(2), "{arguments:?}: {err}");
+            assert!(err.contains("--demo-public"), "{err}");
+            assert!(!data.exists());
+        }
+    }
+    let mut command = carebook();
+    command
+        .args(["serve", "--demo", "--demo-public", "--listen", "0.0.0.0:0"])
+        .args(["--internal-listen", "127.0.0.1:0", "--data"])
+        .arg(&data);
+    assert_eq!(Server::spawn(command).stop(), Some(0));
+    // What is allowed to a demonstration is nothing that a server takes.
+    for flag in ["--demo-public", "--demo-over-existing"] {
+        let (code, err) = refused(&["serve", flag, "--data", "d", "--jwks", "j"]);
+        assert_eq!(code, Some(2), "{err}");
+    }
+}
+
+#[test]
+fn a_directory_that_was_made_for_something_else_is_no_demonstration_unless_it_is_said() {
+    let world = World::new();
+    assert_eq!(Server::start(&world).stop(), Some(0));
+    let contents = || {
+        let read = |path: std::path::PathBuf| (std::fs::read(&path).unwrap(), path);
+        files(&world.data())
+            .into_iter()
+            .map(read)
+            .collect::<Vec<_>>()
+    };
+    let before = contents();
+    let data = world.data();
+    let data = data.to_str().unwrap();
+    let demo = ["serve", "--demo", "--listen", "127.0.0.1:0", "--data", data];
+    let (code, err) = refused(&demo);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("--demo-over-existing"), "{err}");
+    assert!(contents() == before, "nothing was changed");
+    let started = |arguments: &[&str]| {
+        let mut command = carebook();
+        command.args(arguments);
+        Server::spawn(command).stop()
+    };
+    assert_eq!(
+        started(&[&demo[..], &["--demo-over-existing"]].concat()),
+        Some(0)
+    );
+    // From then on it is one.
+    assert_eq!(started(&demo), Some(0));
+}
+
+#[test]
+fn a_demonstration_writes_to_its_own_directory_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("demo");
+    let victim = directory.path().join("victim");
+    std::fs::create_dir(&data).unwrap();
+    let demo = ["serve", "--demo", "--listen", "127.0.0.1:0", "--data"];
+    let demo = [&demo[..], &[data.to_str().unwrap()]].concat();
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o777)).unwrap();
+    let (code, err) = refused(&demo);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("chmod go-w") && err.contains("0777"), "{err}");
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
+    // Its key is never written where a link leads.
+    std::os::unix::fs::symlink(&victim, data.join("demo-key.pem")).unwrap();
+    let (code, err) = refused(&demo);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("demo-key.pem"), "{err}");
+    assert!(!victim.exists());
 }

@@ -1,12 +1,14 @@
 //! The demonstration: a world of sample facts, a signing key of its own, a token for each kind of
 //! actor, a line to paste, and a walk through all operations.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use wal::storage::{FileStorage, Storage as _};
 
 use super::facts::load_lines;
 use super::serve::on_lane;
@@ -35,18 +37,32 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 impl Demo {
     /// A demonstration in `data`, or in a new directory under the system's temporary one.
     ///
+    /// Sample facts, and a key whose tokens are printed, have no business in a log that was made
+    /// for something else: such a directory is taken only when `over_existing` says so.
+    ///
     /// # Errors
-    /// When the directory or the key cannot be made or read.
-    pub fn prepare(data: Option<&Path>) -> Result<Self, BoxError> {
+    /// When the directory was made without a demonstration, is not this user's alone, or cannot
+    /// be made or read.
+    pub fn prepare(data: Option<&Path>, over_existing: bool) -> Result<Self, BoxError> {
         let is_temporary = data.is_none();
         let data = match data {
             Some(data) => data.to_owned(),
-            None => std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4())),
+            None => temporary()?,
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&data)?;
+        let storage = FileStorage::create(&data)
+            .map_err(|error| format!("{} cannot be used: {error}", data.display()))?;
+        let names = storage.list("")?;
+        let has_key = names.iter().any(|name| name == KEY_FILE);
+        // The key is made before the log, so a log without one was not made by a demonstration.
+        let is_anothers = !has_key && !names.is_empty();
+        if is_anothers && !over_existing {
+            return Err(format!(
+                "{} was not made by --demo, which would put sample facts into it and print tokens \
+                 for it: name a directory of its own, or say --demo-over-existing",
+                data.display()
+            )
+            .into());
+        }
         let key = key_in(&data)?;
         Ok(Self {
             data,
@@ -175,13 +191,32 @@ fn deposit_request(actor: &Actor, number: &str) -> String {
     .to_string()
 }
 
-/// The directory's signing key, made when there is none.
+/// A new directory under the system's temporary one, with a name that nobody can know before.
+fn temporary() -> io::Result<PathBuf> {
+    let data = std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4()));
+    DirBuilder::new().mode(0o700).create(&data)?;
+    Ok(data)
+}
+
+/// The directory's signing key, made when there is none. A link in its place is not followed.
 fn key_in(data: &Path) -> Result<SigningKey, BoxError> {
     let file = data.join(KEY_FILE);
-    if let Ok(mut found) = File::open(&file) {
-        let mut pem = String::new();
-        found.read_to_string(&mut pem)?;
-        return Ok(SigningKey::from_pem(&pem)?);
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let found = OpenOptions::new()
+        .read(true)
+        .custom_flags(no_follow)
+        .open(&file);
+    match found {
+        Ok(mut found) => {
+            let mut pem = String::new();
+            found.read_to_string(&mut pem)?;
+            return Ok(SigningKey::from_pem(&pem)
+                .map_err(|error| format!("the key file {} {error}", file.display()))?);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(format!("the key file {} cannot be read: {error}", file.display()).into());
+        }
     }
     let key = SigningKey::generate(SigningAlgorithm::Es256)?;
     let mut made = OpenOptions::new()

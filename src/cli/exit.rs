@@ -10,6 +10,8 @@ use crate::journal::replay::ReplayError;
 pub enum Failure {
     /// Anything that has no code of its own: 1.
     Other(String),
+    /// The arguments cannot go together: 2.
+    Arguments(String),
     /// The data directory is held by another process: 1.
     Held(String),
     /// The log is damaged: 3.
@@ -63,6 +65,7 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         let (code, sentence) = match self {
             Self::Other(sentence) | Self::Held(sentence) => (1, sentence),
+            Self::Arguments(sentence) => (2, sentence),
             Self::Damaged(sentence) => (3, sentence),
             Self::Busy(sentence) => (4, sentence),
             Self::NobodyReads => return ExitCode::SUCCESS,

@@ -3,23 +3,17 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
-use http_body_util::BodyExt as _;
-use http_body_util::channel::Channel;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Request, StatusCode, Uri};
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
 use super::serve::on_lane;
+use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::catalogue::FACTS;
 use crate::domain::operation::to_json;
@@ -27,9 +21,10 @@ use crate::domain::reference::intake::{Incoming, Lines, Summary};
 use crate::domain::reference::samples;
 use crate::engine::intake::Batch;
 use crate::engine::{Engine, Limits};
+use crate::http::token::TOKEN_BYTES_MAX;
 
-/// How much is read, and sent, at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// Where the token is taken from when no argument has it.
+const TOKEN_VARIABLE: &str = "CAREBOOK_TOKEN";
 /// Free space below which loading into a directory stops.
 const RESERVE_BYTES: u64 = 256 << 20;
 
@@ -38,7 +33,7 @@ const RESERVE_BYTES: u64 = 256 << 20;
 #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"")]
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token")]
 pub struct FactsArgs {
     #[command(subcommand)]
     command: FactsCommand,
@@ -61,7 +56,10 @@ Examples:
 #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
+  CAREBOOK_TOKEN=$TOKEN carebook facts load facts.ndjson --url https://care.example.com
+  carebook facts load facts.ndjson --url https://localhost:8443 --ca-file cert.pem \\
+      --token-file token
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
 Sending the same facts again is safe: those that stand are unchanged.
@@ -75,23 +73,25 @@ struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// A running server, http://HOST:PORT.
+    /// A running server, http://HOST:PORT or https://HOST:PORT.
     #[arg(
         long,
         value_name = "URL",
         conflicts_with = "data",
-        required_unless_present = "data",
-        requires = "token"
+        required_unless_present = "data"
     )]
-    url: Option<Uri>,
-    /// The token of a system_workflow with the permission facts:write.
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "CAREBOOK_TOKEN",
-        hide_env_values = true
-    )]
+    url: Option<ServerUrl>,
+    /// Trusts the certificates in this file (PEM), in the place of those that the system trusts.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca_file: Option<PathBuf>,
+    /// The token of a system_workflow with the permission facts:write. Who may list processes
+    /// sees it: a file or the environment keeps it to itself.
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
+    /// A file that holds the token, and nothing else. Without this and --token it is taken from
+    /// the environment: CAREBOOK_TOKEN.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// A stopped server's data directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -120,6 +120,17 @@ impl FactsArgs {
 
 impl LoadArgs {
     fn run(self) -> Result<(), Failure> {
+        let token = match &self.url {
+            Some(url) => {
+                if self.ca_file.is_some() && !url.is_https {
+                    return Err(Failure::Arguments(
+                        "--ca-file is for an https:// address".to_owned(),
+                    ));
+                }
+                Some(self.token()?)
+            }
+            None => None,
+        };
         let unreadable =
             |error: io::Error| Failure::other(format!("{}: {error}", self.file.display()));
         let (input, bytes): (Box<dyn Read + Send>, u64) = if self.file.as_os_str() == "-" {
@@ -131,10 +142,15 @@ impl LoadArgs {
         };
         let bar = progress_bar(bytes, "loading facts");
         let input = bar.wrap_read(input);
-        let answer = match (&self.url, &self.token, &self.data) {
-            (Some(url), Some(token), _) => send(url, token, input)?,
-            (_, _, Some(data)) => load_into(data, input)?,
-            _ => return Err(Failure::other("--url with --token, or --data, is required")),
+        let answer = match (&self.url, &self.data) {
+            (Some(url), _) => {
+                let token = token.expect("it was looked for where there is a URL");
+                send(url, self.ca_file.as_deref(), &token, input)?
+            }
+            (None, Some(data)) => load_into(data, input)?,
+            (None, None) => {
+                return Err(Failure::Arguments("--url or --data is required".to_owned()));
+            }
         };
         bar.finish_and_clear();
         report(&answer, self.json);
@@ -144,6 +160,45 @@ impl LoadArgs {
             some => Err(Failure::other(format!("{some} facts are not in place"))),
         }
     }
+}
+
+impl LoadArgs {
+    /// The token, from where the arguments say it is, or from the environment.
+    fn token(&self) -> Result<String, Failure> {
+        if let Some(token) = &self.token {
+            return Ok(token.clone());
+        }
+        if let Some(file) = &self.token_file {
+            return token_in(file);
+        }
+        match std::env::var(TOKEN_VARIABLE) {
+            Ok(token) if !token.trim().is_empty() => Ok(token.trim().to_owned()),
+            _ => Err(Failure::Arguments(format!(
+                "--url needs a token: --token-file FILE, {TOKEN_VARIABLE} in the environment, or \
+                 --token TOKEN"
+            ))),
+        }
+    }
+}
+
+/// The token that a file holds, without the space around it.
+fn token_in(file: &Path) -> Result<String, Failure> {
+    let unfit = |why: &dyn std::fmt::Display| {
+        Failure::other(format!("no token in {}: {why}", file.display()))
+    };
+    // More than a token and the ends of a few lines is no token.
+    let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX) + 16;
+    let mut text = String::new();
+    File::open(file)
+        .and_then(|file| file.take(most).read_to_string(&mut text))
+        .map_err(|error| unfit(&error))?;
+    let token = text.trim();
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+        return Err(unfit(&format_args!(
+            "it has to hold one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
+        )));
+    }
+    Ok(token.to_owned())
 }
 
 fn report(answer: &Value, as_json: bool) {
@@ -166,7 +221,7 @@ fn report(answer: &Value, as_json: bool) {
     }
 }
 
-fn load_into(data: &std::path::Path, input: impl Read) -> Result<Value, Failure> {
+fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
     let opening = Opening {
         lanes: 1,
         limits: Limits::default(),
@@ -223,71 +278,4 @@ pub async fn load_lines(
     let finished = batch.finish().await;
     let (summary, _) = finished.map_err(|reply| format!("the engine did not go on: {reply:?}"))?;
     Ok(summary)
-}
-
-/// Sends the facts to a running server as a stream; its answer.
-fn send(url: &Uri, token: &str, input: impl Read + Send + 'static) -> Result<Value, Failure> {
-    if url.scheme_str() != Some("http") {
-        return Err(Failure::other(format!(
-            "{url}: only http:// is spoken here; load through the listener inside"
-        )));
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(Failure::from_error)?;
-    let (status, body) = runtime
-        .block_on(post(url, token, input))
-        .map_err(|error| Failure::other(format!("{url}: {error}")))?;
-    let text = String::from_utf8_lossy(&body);
-    if status != StatusCode::OK {
-        return Err(Failure::other(format!("{url} answered {status}: {text}")));
-    }
-    serde_json::from_slice(&body).map_err(|error| Failure::other(format!("{url}: {error}: {text}")))
-}
-
-async fn post(
-    url: &Uri,
-    token: &str,
-    mut input: impl Read + Send + 'static,
-) -> Result<(StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
-    let host = url.host().ok_or("the URL has no host")?;
-    let port = url.port_u16().unwrap_or(80);
-    let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
-    stream.set_nodelay(true)?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let (mut chunks, body) = Channel::<Bytes, io::Error>::new(4);
-    // Reading may block, so it has a thread of its own.
-    let reading = tokio::task::spawn_blocking(move || {
-        let handle = tokio::runtime::Handle::current();
-        loop {
-            let mut chunk = vec![0; CHUNK_BYTES];
-            match input.read(&mut chunk) {
-                Ok(0) => return Ok(()),
-                Ok(read) => {
-                    chunk.truncate(read);
-                    // The server has answered already, and reads no more.
-                    if handle.block_on(chunks.send_data(chunk.into())).is_err() {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    });
-    let request = Request::post("/reference-facts")
-        .header(
-            HOST,
-            url.authority().map_or(host, |authority| authority.as_str()),
-        )
-        .header(AUTHORIZATION, format!("Bearer {token}"))
-        .header(CONTENT_TYPE, "application/x-ndjson")
-        .body(body)?;
-    let answer = sender.send_request(request).await?;
-    let status = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
-    reading.await??;
-    Ok((status, body))
 }

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod compact;
 pub mod demo;
+pub mod descriptors;
 pub mod exit;
 pub mod facts;
 pub mod inspect;
@@ -13,6 +14,7 @@ pub mod restore;
 pub mod serve;
 pub mod signing;
 pub mod token;
+pub mod upload;
 pub mod verify;
 pub mod walk;
 
@@ -32,7 +34,7 @@ Examples:
   carebook serve --demo
   carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --jwks jwks.json \\
       --issuer https://id.example.com --audience carebook
-  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token \"$TOKEN\"
+  carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20

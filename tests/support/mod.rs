@@ -200,7 +200,9 @@ impl Server {
         if command.get_args().any(|arg| arg == "--internal-listen") {
             out.read_line(&mut second).unwrap();
         }
-        let Some(address) = line.trim().strip_prefix("listening on http://") else {
+        let line = line.trim();
+        let heard = line.strip_prefix("listening on http://");
+        let Some(address) = heard.or(line.strip_prefix("listening on https://")) else {
             let status = child.wait().unwrap();
             eprintln!("the server does not listen: {line:?}, {status}");
             return Err(status.code());

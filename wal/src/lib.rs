@@ -77,7 +77,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Batches, Events, Failed, Sequence};
+pub use appender::{Appender, Batches, Events, Failed, Lack, Sequence};
 pub use backup::{Backup, backup};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
@@ -97,10 +97,12 @@ use storage::Storage;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The storage of a directory; makes the directory (mode 0700) when it is missing.
+/// The storage of a directory to write to; makes the directory (mode 0700) when it is
+/// missing.
 ///
 /// # Errors
-/// What the system says when the directory can be neither found nor made.
+/// `PermissionDenied` when others may write to it, or it is another user's; else what the
+/// system says when the directory can be neither found nor made.
 pub fn open_dir(path: &Path) -> io::Result<Arc<dyn Storage>> {
     Ok(Arc::new(storage::FileStorage::create(path)?))
 }

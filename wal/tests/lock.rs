@@ -1,8 +1,12 @@
 //! One process at a time, and files that only their owner reads.
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::ErrorKind;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::sync::Arc;
 
 use wal::Error;
+use wal::storage::{FileStorage, Storage};
 
 use crate::support::{Collect, Heard, open_with, small};
 
@@ -24,6 +28,35 @@ fn a_log_that_is_open_cannot_be_opened_or_verified() {
     appender.shutdown().unwrap();
     wal::verify(storage(), &mut Collect::default()).unwrap();
     open_with(storage(), small()).unwrap();
+}
+
+#[test]
+fn a_lock_of_who_is_gone_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = || wal::open_dir(directory.path()).unwrap();
+    drop(open_with(storage(), small()).unwrap());
+    let file = std::fs::File::options()
+        .write(true)
+        .open(directory.path().join("lock"))
+        .unwrap();
+    file.lock().unwrap();
+    // No process has this number: the one that had the lock is dead, and its files linger.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"process 4294967294 since then", 0).unwrap();
+    file.set_len(29).unwrap();
+    let (refused, waited) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let opened = open_with(storage(), small()).map(|opened| opened.records.len());
+            drop(refused);
+            opened
+        });
+        // Without a wait it is refused long before this; with one it ends only once it is let in.
+        let early = waited.recv_timeout(std::time::Duration::from_millis(300));
+        let early: Result<(), _> = early;
+        assert_eq!(early, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+        drop(file);
+        assert_eq!(opening.join().unwrap().unwrap(), 0);
+    });
 }
 
 #[test]
@@ -94,4 +127,90 @@ fn verify_writes_nothing() {
         (1, 1, 0)
     );
     assert!(before == list());
+}
+
+/// The storage of a directory that is there, and the refusal to write to it.
+fn refused_to_write(path: &Path) -> String {
+    let refused = wal::open_dir(path).map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    // Reading harms nobody, and a way to write that came by reading is refused all the same.
+    let storage: Arc<dyn Storage> = Arc::new(FileStorage::existing(path).unwrap());
+    wal::verify(Arc::clone(&storage), &mut Collect::default()).unwrap();
+    let error = open_with(storage, small()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains(&refused.to_string()), "{error}");
+    refused.to_string()
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_or_own_is_read_and_never_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    drop(open_with(wal::open_dir(&path).unwrap(), small()).unwrap());
+    let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    for shared in [0o720, 0o702, 0o775, 0o777, 0o1777, 0o2770] {
+        mode(shared);
+        let why = refused_to_write(&path);
+        assert!(
+            why.contains(&format!("{shared:04o}")) && why.contains("chmod go-w"),
+            "{why}"
+        );
+    }
+    // Others may look at it, and one with the group's bit stays usable.
+    for ours in [0o755, 0o2750, 0o700] {
+        mode(ours);
+        drop(open_with(wal::open_dir(&path).unwrap(), small()).unwrap());
+    }
+    // Below one that everybody writes to, with the bit that keeps others from exchanging it.
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    drop(open_with(wal::open_dir(&path).unwrap(), small()).unwrap());
+    match chown(&path, Some(54_321), None) {
+        Ok(()) => {
+            let why = refused_to_write(&path);
+            assert!(why.contains("user 54321"), "{why}");
+        }
+        // Only root gives a directory away; anybody else finds one of root's.
+        Err(_) => {
+            let refused = wal::open_dir(Path::new("/")).map(|_| ()).unwrap_err();
+            assert!(refused.to_string().contains("user 0"), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_a_file_is_never_written_through() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, victim) = (
+        directory.path().join("log"),
+        directory.path().join("victim"),
+    );
+    let storage = || wal::open_dir(&path).unwrap();
+    drop(open_with(storage(), small()).unwrap());
+    std::fs::write(&victim, "precious").unwrap();
+    let untouched = || assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    // What a start writes.
+    symlink(&victim, path.join("manifest.new")).unwrap();
+    drop(open_with(storage(), small()).unwrap());
+    untouched();
+    assert!(
+        std::fs::symlink_metadata(path.join("manifest"))
+            .unwrap()
+            .is_file()
+    );
+    // Any other file.
+    symlink(&victim, path.join("made")).unwrap();
+    drop(storage().create("made").unwrap());
+    untouched();
+    assert!(
+        std::fs::symlink_metadata(path.join("made"))
+            .unwrap()
+            .is_file()
+    );
+    assert!(storage().lock("a-link", "somebody").is_ok());
+    std::fs::remove_file(path.join("a-link")).unwrap();
+    symlink(&victim, path.join("a-link")).unwrap();
+    assert!(storage().lock("a-link", "somebody").is_err());
+    assert!(storage().open_write("a-link").is_err());
+    symlink(directory.path(), path.join("a-directory")).unwrap();
+    assert!(storage().create_dir("a-directory").is_err());
+    untouched();
 }

@@ -1,32 +1,44 @@
 //! A real directory.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
 
 use super::{File, Locked, Storage};
 
 const MODE_DIRECTORY: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
+/// The right to write of the group and of everybody else.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// The files of one directory on a real disk.
 pub struct FileStorage {
     directory: PathBuf,
+    /// The directory, open: what was renamed in it can be made durable without a descriptor more.
+    handle: fs::File,
 }
 
 impl FileStorage {
-    /// The storage of a directory, which is made (mode 0700) when it is missing.
+    /// The storage of a directory to write to, which is made (mode 0700) when it is
+    /// missing.
     ///
     /// # Errors
-    /// What the system says.
+    /// `PermissionDenied` with a sentence when somebody else may write to it, or it
+    /// belongs to another user; else what the system says.
     pub fn create(directory: &Path) -> io::Result<Self> {
         make_directory(directory)?;
-        Self::existing(directory)
+        let storage = Self::existing(directory)?;
+        storage.expect_private()?;
+        Ok(storage)
     }
 
-    /// The storage of a directory that is there.
+    /// The storage of a directory that is there, whoever may write to it: reading it
+    /// harms nobody. [`Storage::lock`] looks at that.
     ///
     /// # Errors
     /// `NotADirectory` when it is something else; else what the system says.
@@ -35,7 +47,8 @@ impl FileStorage {
         if !directory.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { directory })
+        let handle = fs::File::open(&directory)?;
+        Ok(Self { directory, handle })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -45,6 +58,43 @@ impl FileStorage {
             self.directory.join(name)
         }
     }
+
+    /// Refuses a directory in which files can be put, exchanged or removed by others
+    /// than the user of this process: what is written there would not be this
+    /// process's alone. One of another user is refused to root, too, whose files that
+    /// user could not read afterwards.
+    fn expect_private(&self) -> io::Result<()> {
+        let found = fs::metadata(&self.directory)?;
+        let me = rustix::process::geteuid().as_raw();
+        match not_private(found.mode(), found.uid(), me) {
+            Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a directory of this mode and owner is not the user `me`'s alone.
+fn not_private(mode: u32, owner: u32, me: u32) -> Option<String> {
+    let another =
+        "or name a directory below it that is not there yet, which is made with mode 0700";
+    if owner != me {
+        return Some(format!(
+            "the directory belongs to user {owner}, and this process runs as user {me}: run it as \
+             that user, {another}"
+        ));
+    }
+    (mode & OTHERS_WRITE != 0).then(|| {
+        format!(
+            "others than user {me} may write to the directory (mode {:04o}): take that from them \
+             (chmod go-w), {another}",
+            mode & 0o7777
+        )
+    })
+}
+
+/// Flags of an open that does not follow a link in the place of the file.
+fn no_follow() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -91,19 +141,29 @@ impl Storage for FileStorage {
             OpenOptions::new()
                 .read(true)
                 .write(true)
+                .custom_flags(no_follow())
                 .open(self.path(name))?,
         ))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.path(name);
         let mut options = OpenOptions::new();
+        // Made here and now or not at all: never what a link of that name leads to, nor
+        // a file that somebody else has open.
         options
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(MODE_FILE);
-        Ok(Arc::new(options.open(self.path(name))?))
+        let made = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path)?;
+                options.open(&path)
+            }
+            made => made,
+        };
+        Ok(Arc::new(made?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -119,13 +179,25 @@ impl Storage for FileStorage {
             .mode(MODE_DIRECTORY)
             .create(self.path(directory))
         {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                match fs::symlink_metadata(self.path(directory))?.is_dir() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::NotADirectory.into()),
+                }
+            }
             other => other,
         }
     }
 
     fn sync_dir(&self, directory: &str) -> io::Result<()> {
-        fs::File::open(self.path(directory))?.sync_all()
+        match directory {
+            "" => self.handle.sync_all(),
+            other => fs::File::open(self.path(other))?.sync_all(),
+        }
+    }
+
+    fn modified(&self, name: &str) -> io::Result<SystemTime> {
+        fs::metadata(self.path(name))?.modified()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -134,25 +206,26 @@ impl Storage for FileStorage {
     }
 
     fn lock(&self, name: &str, holder: &str) -> io::Result<Locked> {
+        self.expect_private()?;
         let mut options = OpenOptions::new();
         options
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .custom_flags(no_follow())
             .mode(MODE_FILE);
-        let mut file = options.open(self.path(name))?;
+        let file = options.open(self.path(name))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return busy(file),
+            Err(TryLockError::WouldBlock) => return self.busy(name, file),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         // Only a help for people: that it could not be written must not keep a
         // server from starting on a full disk.
         let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()));
+            .write_all_at(holder.as_bytes(), 0)
+            .and_then(|()| file.set_len(crate::format::to_u64(holder.len())));
         Ok(Locked::Taken(Box::new(file)))
     }
 
@@ -166,7 +239,7 @@ impl Storage for FileStorage {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(Locked::Taken(Box::new(file))),
-            Err(TryLockError::WouldBlock) => busy(file),
+            Err(TryLockError::WouldBlock) => self.busy(name, file),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -189,12 +262,61 @@ impl Storage for FileStorage {
     }
 }
 
-fn busy(mut file: fs::File) -> io::Result<Locked> {
-    let mut text = Vec::new();
-    (&mut file).take(200).read_to_end(&mut text)?;
-    Ok(Locked::Busy {
-        holder: String::from_utf8_lossy(&text).trim().to_owned(),
-    })
+impl FileStorage {
+    fn busy(&self, name: &str, mut file: fs::File) -> io::Result<Locked> {
+        let mut text = Vec::new();
+        (&mut file).take(200).read_to_end(&mut text)?;
+        let holder = String::from_utf8_lossy(&text).trim().to_owned();
+        let lives = crate::lock::process_of(&holder)
+            .is_some_and(|process| lives_with(process, &self.path(name)));
+        Ok(Locked::Busy { holder, lives })
+    }
+}
+
+/// Whether a process can be seen to live, and to have this file open. One that was killed is as
+/// good as dead, though it may take a moment to let go of its files.
+fn lives_with(process: u32, file: &Path) -> bool {
+    let directory = PathBuf::from(format!("/proc/{process}"));
+    let Ok(status) = fs::read_to_string(directory.join("status")) else {
+        return false;
+    };
+    let Ok(stat) = fs::read_to_string(directory.join("stat")) else {
+        return false;
+    };
+    if is_dying(&status, &stat) {
+        return false;
+    }
+    let Ok(descriptors) = fs::read_dir(directory.join("fd")) else {
+        return false;
+    };
+    descriptors
+        .flatten()
+        .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
+}
+
+/// Whether `/proc/…/status` and `/proc/…/stat` (proc(5)) are those of a process that is dead, is
+/// ending, or has been told to by SIGKILL.
+fn is_dying(status: &str, stat: &str) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    const EXITING: u64 = 4;
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+    };
+    let is_killed = ["SigPnd", "ShdPnd"].iter().any(|name| {
+        let pending = field(name).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        pending.is_some_and(|pending| pending & SIGKILL != 0)
+    });
+    // Behind the name, which may hold anything: state, and five fields on the flags.
+    let mut behind = stat
+        .rsplit_once(')')
+        .map_or("", |(_, behind)| behind)
+        .split_whitespace();
+    let state = behind.next().unwrap_or("X");
+    let flags = behind.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    is_killed || matches!(state, "Z" | "X" | "x") || flags.is_none_or(|flags| flags & EXITING != 0)
 }
 
 impl File for fs::File {
@@ -226,5 +348,47 @@ impl File for fs::File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_private_when_it_is_its_user_s_and_nobody_else_writes() {
+        for mode in [0o700, 0o750, 0o755, 0o2750, 0o500, 0o4711] {
+            assert_eq!(not_private(mode, 1_000, 1_000), None, "{mode:o}");
+            assert!(not_private(mode, 1_000, 0).unwrap().contains("user 1000"));
+            assert!(not_private(mode, 0, 1_000).unwrap().contains("user 0"));
+        }
+        for mode in [0o770, 0o702, 0o775, 0o777, 0o1777, 0o2775] {
+            let why = not_private(mode, 1_000, 1_000).unwrap();
+            assert!(why.contains(&format!("{mode:04o}")), "{why}");
+        }
+    }
+
+    #[test]
+    fn who_is_dead_ending_or_killed_is_told_from_who_lives() {
+        let status =
+            |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        let stat =
+            |state: &str, flags: u32| format!("12 (a) b c) {state} 1 12 12 0 -1 {flags} 7 0");
+        let none = "0000000000000000";
+        let (kill, other) = ("0000000000000100", "0000000000004000");
+        let living = status(none, other);
+        assert!(!is_dying(&living, &stat("S", 0x40_0000)));
+        assert!(!is_dying(&living, &stat("D", 0)));
+        for (status, stat) in [
+            (living.clone(), stat("Z", 0)),
+            (living.clone(), stat("X", 0)),
+            (living.clone(), stat("R", 0x40_0004)),
+            (status(kill, none), stat("R", 0)),
+            (status(none, kill), stat("R", 0)),
+            (living.clone(), String::new()),
+        ] {
+            assert!(is_dying(&status, &stat), "{status}{stat}");
+        }
     }
 }

@@ -9,6 +9,7 @@ pub mod sim;
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 pub use file::FileStorage;
 
@@ -28,13 +29,14 @@ pub trait Storage: Send + Sync {
     /// `NotFound` when there is none; else what the system says.
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a file to read and write.
+    /// Opens a file to read and write. A link of that name is not followed.
     ///
     /// # Errors
     /// `NotFound` when there is none; else what the system says.
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
-    /// Makes an empty file, mode 0600, or empties the one there is.
+    /// Makes an empty file, mode 0600. One that has the name loses it first: who has it
+    /// open goes on to see what it held. A link of that name is not followed.
     ///
     /// # Errors
     /// What the system says.
@@ -64,6 +66,14 @@ pub trait Storage: Send + Sync {
     /// What the system says.
     fn sync_dir(&self, directory: &str) -> io::Result<()>;
 
+    /// When a file was last written.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Unsupported` where nobody knows; else what the system says.
+    fn modified(&self, _name: &str) -> io::Result<SystemTime> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Bytes that this process may still write to the file system.
     ///
     /// # Errors
@@ -71,10 +81,11 @@ pub trait Storage: Send + Sync {
     fn free_bytes(&self) -> io::Result<u64>;
 
     /// Locks a file, made when missing, for this holder alone, and writes into
-    /// it who that is.
+    /// it who that is. Whoever is going to write to the directory does so.
     ///
     /// # Errors
-    /// What the system says; a lock that is taken is no error but [`Locked::Busy`].
+    /// `PermissionDenied` when others than this holder's user may write to the directory;
+    /// else what the system says; a lock that is taken is no error but [`Locked::Busy`].
     fn lock(&self, name: &str, holder: &str) -> io::Result<Locked>;
 
     /// Locks a file against [`Storage::lock`] without writing. A missing file
@@ -145,6 +156,9 @@ pub enum Locked {
     Busy {
         /// What the holder wrote.
         holder: String,
+        /// Whether that is a process which can be seen to live and to have the file open. Where it
+        /// is none, the holder is about to end, or nobody knows who it is.
+        lives: bool,
     },
 }
 
