@@ -18,14 +18,18 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use crate::support::{World, carebook, serve_arguments};
 
 /// A server that speaks TLS with a certificate of its own; killed when dropped.
-struct Secure {
+pub struct Secure {
     child: Child,
-    address: String,
-    certificate: CertificateDer<'static>,
+    pub address: String,
+    pub certificate: CertificateDer<'static>,
 }
 
 impl Secure {
     fn start(world: &World) -> Self {
+        Self::start_with(world, &[])
+    }
+
+    pub fn start_with(world: &World, arguments: &[&str]) -> Self {
         let certificate = certify(world);
         let mut command = carebook();
         serve_arguments(&mut command, world)
@@ -33,6 +37,7 @@ impl Secure {
             .arg(world.path("cert.pem"))
             .arg("--tls-key")
             .arg(world.path("key.pem"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -46,6 +51,10 @@ impl Secure {
             child,
             certificate,
         }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn hang_up(&self) {
@@ -70,7 +79,7 @@ fn certify(world: &World) -> CertificateDer<'static> {
     certified.cert.der().clone()
 }
 
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(work)
 }
@@ -174,7 +183,7 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
 }
 
 /// A connection with TLS to a server with this certificate.
-async fn secured(
+pub async fn secured(
     stream: TcpStream,
     certificate: CertificateDer<'static>,
     protocol: &str,

@@ -60,7 +60,7 @@ impl Default for FrontLimits {
             idle_timeout: Duration::from_secs(75),
             head_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_millis(1_500),
+            drain_timeout: Duration::from_millis(1_250),
         }
     }
 }

@@ -31,7 +31,7 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
             std::thread::sleep(Duration::from_millis(150));
             let told = Instant::now();
             assert_eq!(server.stop(), Some(0));
-            // The drain's limit is 1.5 s, and nothing here takes long.
+            // The drain's limit is 1.25 s, and nothing here takes long.
             assert!(
                 told.elapsed() < Duration::from_secs(8),
                 "{:?}",
