@@ -287,7 +287,7 @@ impl Job {
     /// Gives the commit its place in the log and makes it visible, both in one step.
     fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
         let shared = &*self.shared;
-        if !shared.journal.has_room() {
+        if !shared.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
         let to_deliver = self.to_deliver(&decided);
@@ -375,7 +375,7 @@ impl Job {
                 return Attempt::Final(Verdict::Unavailable);
             }
         }
-        if !shared.journal.has_room() {
+        if !shared.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
         let record = NewRecord {

@@ -28,6 +28,7 @@ mod io_errors;
 mod kill;
 mod kill_all;
 mod load;
+mod room;
 mod snapshots;
 mod start;
 mod stop;

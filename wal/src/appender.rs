@@ -143,6 +143,28 @@ impl fmt::Display for Lack {
     }
 }
 
+/// What the disk of a log has free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes of the reserve.
+    pub reserve: u64,
+    /// Bytes of the segment that will be made next.
+    pub next_segment: u64,
+}
+
+impl Space {
+    /// Bytes that may be written beside the log without keeping from it its reserve, nor its next
+    /// segment.
+    #[must_use]
+    pub fn spare(&self) -> u64 {
+        self.free
+            .saturating_sub(self.reserve)
+            .saturating_sub(self.next_segment)
+    }
+}
+
 /// Batches that were written and synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
@@ -418,18 +440,20 @@ impl Appender {
         })
     }
 
-    /// Bytes that may be written beside the log without keeping from it its reserve and its next
-    /// segment.
+    /// What the disk has free now, and what of it is the log's.
     ///
     /// # Errors
     /// [`Error::Io`] when the system does not tell the free space.
-    pub fn spare_bytes(&self) -> Result<u64, Error> {
+    pub fn space(&self) -> Result<Space, Error> {
         let (room, storage) = (&self.shared.room, self.shared.reader.storage());
         let free = storage.free_bytes().map_err(|source| {
             Error::io("ask for the free space of", storage.describe(""))(source)
         })?;
-        let next = room.next.load(Ordering::Relaxed);
-        Ok(free.saturating_sub(room.reserve.saturating_add(next)))
+        Ok(Space {
+            free,
+            reserve: room.reserve,
+            next_segment: room.next.load(Ordering::Relaxed),
+        })
     }
 
     /// Bytes that the newest snapshot keeps of records; 0 when there is none.
