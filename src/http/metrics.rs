@@ -171,6 +171,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         relay_failures,
         checkpoints,
         has_room,
+        commits_ahead,
     } = figures;
     let gauge = "gauge";
     let counter = "counter";
@@ -236,6 +237,12 @@ fn engine(page: &mut Page, figures: &Figures) {
         gauge,
         "1 while the log has room for commands; 0 while they are refused for want of it.",
         u8::from(*has_room),
+    );
+    page.one(
+        "carebook_commits_ahead_seconds",
+        gauge,
+        "How far the time of the last commit lies ahead of the system's clock.",
+        commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
 }

@@ -64,6 +64,9 @@ rejections! {
         /// The code stands.
         StatementCodeConflict = Conflict "statement_code_conflict" ["statementCode"]
             "A statement with this code stands with other facts.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under a key that is forgotten by now: read what stands.",
     }
 }
 
@@ -125,7 +128,7 @@ impl Operation for RequestDeposit {
             fingerprint: context.fingerprint,
             audit_id: context.mint.id(),
         }));
-        let commit = Commit::new(None, event, context.now);
+        let commit = Commit::new(None, event, context.at);
         let body = to_json(&StatementView::new(&commit.next, actor));
         commit.answer(body)
     }
