@@ -273,6 +273,7 @@ impl ServeArgs {
             interval: self.snapshot_interval,
             retention: self.idempotency_retention,
             archive,
+            ..CheckpointPolicy::default()
         })
     }
 

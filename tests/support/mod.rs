@@ -7,6 +7,7 @@
 pub mod gated;
 pub mod good;
 pub mod stage;
+pub mod watched;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
