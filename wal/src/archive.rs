@@ -21,6 +21,7 @@ use crate::format::{
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::segment::Removable;
+use crate::snapshot::Breathe;
 use crate::storage::{COPY, File, Locked, Storage, copy_range};
 use crate::survey::Window;
 
@@ -34,12 +35,14 @@ fn folder(log: &LogId) -> String {
 
 /// Copies segments to an archive, each under its own name and durable when this
 /// returns. One that is there already, from an interrupted compaction, is left as
-/// it is; when it holds anything else, that is an error.
+/// it is; when it holds anything else, that is an error. `breathe` is called before
+/// each piece that is copied.
 pub(crate) fn keep_in(
     storage: &dyn Storage,
     log: &LogId,
     archive: &dyn Storage,
     segments: &[Removable],
+    breathe: Breathe<'_>,
 ) -> Result<(), Error> {
     if segments.is_empty() {
         return Ok(());
@@ -72,11 +75,15 @@ pub(crate) fn keep_in(
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }
-        let kept = archive.create(&temp).and_then(|target| {
-            copy_range(source.as_ref(), 0, segment.length, target.as_ref(), 0)?;
-            target.sync()?;
-            archive.rename(&temp, &name)
-        });
+        let target = archive.create(&temp).map_err(failed)?;
+        let mut at = 0;
+        while at < segment.length {
+            breathe()?;
+            let end = segment.length.min(at + COPY);
+            copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
+            at = end;
+        }
+        let kept = target.sync().and_then(|()| archive.rename(&temp, &name));
         kept.map_err(failed)?;
     }
     archive

@@ -116,7 +116,7 @@ impl Builder {
         let Some((writer, upto)) = self.snapshot.take() else {
             return Ok(());
         };
-        let mut finished = writer.finish(upto, &mut || {})?;
+        let mut finished = writer.finish(upto, &mut || Ok(()))?;
         finished.rename()?;
         self.manifest.snapshots.push(finished.listed);
         self.numbers.snapshot += 1;

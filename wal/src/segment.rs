@@ -371,8 +371,10 @@ impl Maker {
         let segments = self.removable();
         if let Some(archive) = archive {
             let log = self.manifest.log;
-            archive::keep_in(self.storage.as_ref(), &log, archive, &segments)
-                .map_err(UpkeepError::Passing)?;
+            archive::keep_in(self.storage.as_ref(), &log, archive, &segments, &mut || {
+                Ok(())
+            })
+            .map_err(UpkeepError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;
         remove(self.storage.as_ref(), &segments);
