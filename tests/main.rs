@@ -17,6 +17,7 @@ mod inspect;
 mod listeners;
 mod model;
 mod operations;
+mod raw_http;
 mod service;
 mod support;
 mod tls;

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod compact;
 pub mod demo;
+pub mod descriptors;
 pub mod exit;
 pub mod facts;
 pub mod inspect;

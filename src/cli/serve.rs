@@ -9,12 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::demo::Demo;
+use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
@@ -25,10 +22,13 @@ use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
+use crate::http::tls::Tls;
 use crate::http::token::{Reload, TokenVerifier};
 
 /// How often the key set's file is looked at again.
 const KEY_SET_INTERVAL: Duration = Duration::from_secs(30);
+/// How often the files of the certificate are.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long answers may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -38,14 +38,14 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 Examples:
   carebook serve --demo
   carebook serve --demo --data ./demo --listen 127.0.0.1:0
-  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --jwks jwks.json \\
-      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
+      --jwks jwks.json --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
 
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
 --internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
 error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
-answered; SIGHUP reads the key set again; SIGUSR1 has a snapshot taken.
+answered; SIGHUP reads the key set and the certificate again; SIGUSR1 has a snapshot taken.
 
 Exit codes:
   0  it was told to stop, and all is durable
@@ -63,6 +63,10 @@ pub struct ServeArgs {
     /// can be kept inside; without this it is offered where everything is. Without TLS.
     #[arg(long, value_name = "ADDR")]
     internal_listen: Option<SocketAddr>,
+    /// Offers what needs no token to everybody who reaches --listen, though that is beyond the
+    /// loopback: whoever does can finalize charges.
+    #[arg(long, conflicts_with = "internal_listen")]
+    internal_public: bool,
     /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without
     /// it the embedded one carries out at once what there is to do.
     #[arg(long, value_name = "URL", value_parser = HttpDirectory::new)]
@@ -107,10 +111,11 @@ pub struct ServeArgs {
     /// Commands in flight beyond which further ones are answered 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().commands_max)]
     commands_max: usize,
-    /// Open connections beyond which further ones are closed.
+    /// Open connections, to both listeners together, beyond which further ones are closed; no
+    /// more than the limit of file descriptors leaves.
     #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_max)]
     connections_max: usize,
-    /// Open connections from one address beyond which further ones are closed.
+    /// Open connections from one address (of IPv6, one /64) beyond which further ones are closed.
     #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_per_address_max)]
     connections_per_address_max: usize,
     /// Free bytes on the disk below which commands are answered 503; reads go on.
@@ -150,6 +155,8 @@ impl ServeArgs {
     pub fn run(self) -> Result<(), Failure> {
         log_to_stderr();
         self.expect_demo_inside()?;
+        self.keeps_inside()?;
+        let room = room_for_connections(self.lanes());
         let demo = match self.demo {
             true => Some(
                 Demo::prepare(self.data.as_deref(), self.demo_over_existing)
@@ -203,6 +210,9 @@ impl ServeArgs {
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (service, internal, inside) = self.services(&engine, &verifier)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        if let Some(tls) = &tls {
+            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
+        }
         let server = Server {
             service,
             internal,
@@ -212,7 +222,7 @@ impl ServeArgs {
             lanes: engine.lanes(),
             tls,
             limits: FrontLimits {
-                connections_max: self.connections_max,
+                connections_max: self.connections_within(room),
                 connections_per_address_max: self.connections_per_address_max,
                 ..FrontLimits::default()
             },
@@ -263,10 +273,39 @@ impl ServeArgs {
         })
     }
 
-    fn opening(&self) -> Opening {
+    fn lanes(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.runtimes.unwrap_or(processors).max(1)
+    }
+
+    /// Refuses to offer to others what needs no token, unless told to.
+    fn keeps_inside(&self) -> Result<(), Failure> {
+        let is_near = self.listen.ip().to_canonical().is_loopback();
+        if is_near || self.internal_listen.is_some() || self.internal_public {
+            return Ok(());
+        }
+        Err(Failure::Arguments(format!(
+            "--listen {} would offer the finalizing of charges and /metrics, which need no token, \
+             beyond this machine: give them --internal-listen ADDR, or say --internal-public",
+            self.listen
+        )))
+    }
+
+    /// How many connections may be open, when descriptors have room for so many.
+    fn connections_within(&self, room: usize) -> usize {
+        if room < self.connections_max {
+            tracing::warn!(
+                wanted = self.connections_max,
+                room,
+                "the limit of file descriptors lets fewer connections be open"
+            );
+        }
+        self.connections_max.min(room)
+    }
+
+    fn opening(&self) -> Opening {
         Opening {
-            lanes: self.runtimes.unwrap_or(processors).max(1),
+            lanes: self.lanes(),
             limits: Limits {
                 commands_max: self.commands_max,
                 ..Limits::default()
@@ -327,27 +366,12 @@ impl ServeArgs {
         bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
     }
 
-    fn tls(&self) -> Result<Option<TlsAcceptor>, Failure> {
+    fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             return Ok(None);
         };
-        let unfit = |file: &Path, why: &dyn std::fmt::Display| {
-            Failure::other(format!("{} is not fit for TLS: {why}", file.display()))
-        };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert)
-            .map_err(|error| unfit(cert, &error))?
-            .collect();
-        let chain = chain.map_err(|error| unfit(cert, &error))?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unfit(key, &error))?;
-        let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(Failure::from_error)?
-            .with_no_client_auth()
-            .with_single_cert(chain, private)
-            .map_err(|error| unfit(cert, &error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Some(TlsAcceptor::from(Arc::new(config))))
+        let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
+        Ok(Some(Arc::new(tls)))
     }
 }
 
@@ -463,6 +487,38 @@ fn reload(verifier: &TokenVerifier, file: &Path) {
             "the key set cannot be read again: the last good one stays"
         ),
     }
+}
+
+/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:
+/// a disk that hangs must hold up nothing else.
+fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut hang_up = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup())?
+    };
+    let thread = std::thread::Builder::new().name("certificate".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = hang_up.recv() => {}
+                    () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
+                }
+                match tls.reload() {
+                    Ok(false) => {}
+                    Ok(true) => tracing::info!("the certificate was replaced"),
+                    Err(error) => tracing::warn!(
+                        %error,
+                        "the certificate cannot be read again: the last good one stays"
+                    ),
+                }
+            }
+        });
+    })?;
+    Ok(())
 }
 
 /// The runtime for work of a command before, or without, a server; the thread is lane 0.

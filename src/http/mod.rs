@@ -1,12 +1,18 @@
 //! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
 
+pub mod authority;
+pub mod connections;
 pub mod directory_client;
 pub mod facts;
+pub mod frames;
+pub mod framing;
 pub mod metrics;
+pub mod portions;
 pub mod request;
 pub mod response;
 pub mod route;
 pub mod server;
 pub mod service;
 pub mod timed_io;
+pub mod tls;
 pub mod token;

@@ -24,7 +24,8 @@ pub enum Offer {
     All,
     /// What is for everybody.
     Public,
-    /// What needs no token and is for inside: operations without one, and the metrics.
+    /// What needs no token and is for inside: operations without one, and the metrics. Whether
+    /// the service lives and is ready is told on both.
     Internal,
 }
 
@@ -135,7 +136,8 @@ impl Routes {
             }
         }
         for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
-            if offer.has(special == Special::Metrics) {
+            let is_everywhere = matches!(special, Special::Health | Special::Ready);
+            if is_everywhere || offer.has(special == Special::Metrics) {
                 let place = places.entry(path).or_default();
                 place.special.push((method, series, special));
             }
@@ -290,9 +292,13 @@ mod tests {
             assert!(!is_there(&internal, &path, &Method::GET));
         }
         for (path, method, special, _) in Special::ALL {
+            let is_on_both = matches!(special, Special::Health | Special::Ready);
             let is_internal = special == Special::Metrics;
             assert_eq!(is_there(&public, path, &method), !is_internal);
-            assert_eq!(is_there(&internal, path, &method), is_internal);
+            assert_eq!(
+                is_there(&internal, path, &method),
+                is_internal || is_on_both
+            );
         }
     }
 }

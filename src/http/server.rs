@@ -5,36 +5,46 @@
 //! command is decided, waits and is answered where its connection lives, and most wake-ups stay
 //! on one thread.
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hyper::body::Incoming;
+use hyper::header::HOST;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::graceful::GracefulShutdown;
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Barrier, mpsc, watch};
-use tokio_rustls::TlsAcceptor;
+use tokio::time::Instant;
 
+use super::authority::{Authority, Scheme};
+use super::connections::{Connections, Counted};
+use super::frames::{Frames, Patience};
+use super::portions::Held;
+use super::response::Manner;
 use super::service::Service;
 use super::timed_io::{HeadLimit, TimedIo};
+use super::tls::Tls;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;
 
 /// Bounds of the front.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontLimits {
-    /// Connections that may be open at once.
+    /// Connections that may be open at once, over all listeners.
     pub connections_max: usize,
-    /// Connections that may be open from one address.
+    /// Connections that may be open from one address, or one /64 of IPv6.
     pub connections_per_address_max: usize,
-    /// How long the head of a request may take to arrive, and a connection may be idle.
+    /// How long a connection may be idle: without the first byte of a request, or over HTTP/2
+    /// without a whole head.
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take to arrive, from its first byte.
     pub head_timeout: Duration,
     /// How long an answer may wait for its reader.
     pub write_timeout: Duration,
@@ -46,10 +56,11 @@ impl Default for FrontLimits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
-            connections_per_address_max: 20_000,
-            head_timeout: Duration::from_secs(75),
+            connections_per_address_max: 1_024,
+            idle_timeout: Duration::from_secs(75),
+            head_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(10),
+            drain_timeout: Duration::from_millis(1_250),
         }
     }
 }
@@ -59,6 +70,11 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEAD_FIELDS_MAX: usize = 64;
 /// Streams that a connection of HTTP/2 may have open.
 const STREAMS_MAX: u32 = 100;
+/// What a peer may send on a stream of HTTP/2, and on all of its connection, before it is read.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+/// What the library may hold of a stream's answer beside the portion that it was given.
+const SEND_BYTES_MAX: usize = 64 * 1024;
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when the process has no file descriptor for another connection.
@@ -73,7 +89,7 @@ pub struct Server {
     /// The engine's lanes, one for each runtime.
     pub lanes: Arc<Lanes>,
     /// TLS, where it is on.
-    pub tls: Option<TlsAcceptor>,
+    pub tls: Option<Arc<Tls>>,
     /// The processors that the lanes are bound to, where they are.
     pub processors: Option<Processors>,
     /// Its bounds.
@@ -91,51 +107,8 @@ pub struct Internal {
 /// What is done with the connections of one listener.
 struct Front {
     service: Arc<Service>,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
     limits: FrontLimits,
-}
-
-/// Counts open connections, all and by address.
-#[derive(Default)]
-struct Connections {
-    open: AtomicUsize,
-    by_address: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// One open connection; dropping it counts it out.
-struct Counted {
-    connections: Arc<Connections>,
-    address: IpAddr,
-}
-
-impl Connections {
-    fn count(self: &Arc<Self>, address: IpAddr, limits: &FrontLimits) -> Option<Counted> {
-        let mut by_address = self.by_address.lock();
-        let here = by_address.entry(address).or_default();
-        let open = self.open.load(Ordering::Relaxed);
-        if open >= limits.connections_max || *here >= limits.connections_per_address_max {
-            return None;
-        }
-        *here += 1;
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Some(Counted {
-            connections: Arc::clone(self),
-            address,
-        })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut by_address = self.connections.by_address.lock();
-        self.connections.open.fetch_sub(1, Ordering::Relaxed);
-        if let Some(here) = by_address.get_mut(&self.address) {
-            *here -= 1;
-            if *here == 0 {
-                by_address.remove(&self.address);
-            }
-        }
-    }
 }
 
 /// A connection on its way to its lane.
@@ -179,11 +152,10 @@ impl Server {
                 }
                 runtime.block_on(async {
                     let gate = tokio::spawn(Arc::clone(&server.lanes).run(lane));
-                    Arc::clone(&server).lane(lane, receiver, stop).await;
+                    let until = Arc::clone(&server).lane(lane, receiver, stop).await;
                     // A resource's actor may live here and have work of another lane's: all lanes
                     // go together, or when the time is up.
-                    let all = tokio::time::timeout(server.limits.drain_timeout, together.wait());
-                    let _ = all.await;
+                    let _ = tokio::time::timeout_at(until, together.wait()).await;
                     gate.abort();
                 });
                 // What did not end in time is not waited for.
@@ -198,6 +170,9 @@ impl Server {
             tls: server.tls.clone(),
             limits: server.limits,
         };
+        let limits = &server.limits;
+        let connections =
+            Connections::new(limits.connections_max, limits.connections_per_address_max);
         let accepted = runtime.block_on(async {
             let inside = async {
                 let Some(Internal { listener, service }) = internal else {
@@ -208,9 +183,9 @@ impl Server {
                     tls: None,
                     limits: server.limits,
                 };
-                accept(front, listener, senders.clone(), stop.clone()).await
+                accept(front, listener, &connections, &senders, stop.clone()).await
             };
-            let public = accept(public, listener, senders.clone(), stop.clone());
+            let public = accept(public, listener, &connections, &senders, stop.clone());
             tokio::try_join!(public, inside).map(|_| ())
         });
         drop(senders);
@@ -222,12 +197,14 @@ impl Server {
         accepted
     }
 
+    /// Serves connections until told to stop, and answers what is in flight; until when all of
+    /// that has to be over.
     async fn lane(
         self: Arc<Self>,
         lane: usize,
         mut connections: mpsc::UnboundedReceiver<Handed>,
         mut stop: watch::Receiver<bool>,
-    ) {
+    ) -> Instant {
         if lane == 0 {
             self.service.engine().resume_deliveries();
         }
@@ -242,13 +219,15 @@ impl Server {
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
+        let until = Instant::now() + self.limits.drain_timeout;
         // Handshakes hold the value too; what has not begun to speak by now is let go.
         if let Some(graceful) = Arc::into_inner(graceful) {
-            let drained = tokio::time::timeout(self.limits.drain_timeout, graceful.shutdown());
+            let drained = tokio::time::timeout_at(until, graceful.shutdown());
             if drained.await.is_err() {
-                tracing::warn!(lane, "requests in flight did not end in time");
+                tracing::warn!(lane, "some connections did not end in time, and are closed");
             }
         }
+        until
     }
 }
 
@@ -269,7 +248,8 @@ impl Handed {
         };
         let graceful = Arc::downgrade(graceful);
         tokio::spawn(async move {
-            let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+            let handshake = tls.acceptor().accept(stream);
+            let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
             let Ok(Ok(stream)) = handshake.await else {
                 return tracing::debug!("a TLS handshake failed");
             };
@@ -291,22 +271,24 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
-        let head = HeadLimit::new(self.limits.head_timeout);
-        let stream = TimedIo::new(stream, self.limits.write_timeout, Some(Arc::clone(&head)));
+        let limits = &self.limits;
+        let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
+        let stream = TimedIo::new(stream, limits.write_timeout).http1(Arc::clone(&head));
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
             async move {
                 head.arrived();
                 let answer = service.handle(request).await;
                 head.answered();
-                Ok::<_, std::convert::Infallible>(answer)
+                Ok::<_, Infallible>(answer)
             }
         });
         let connection = http1::Builder::new()
             .header_read_timeout(None)
+            // Who has said everything may still wait for the answer.
+            .half_close(true)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEAD_FIELDS_MAX)
-            .pipeline_flush(true)
             .serve_connection(TokioIo::new(stream), respond);
         let watched = graceful.watch(connection);
         tokio::spawn(async move {
@@ -322,16 +304,37 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
-        let respond = service_fn(move |request| {
-            let service = Arc::clone(&service);
-            async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+        let held = Held::default();
+        let respond = service_fn(move |request: Request<Incoming>| {
+            let (service, held) = (Arc::clone(&service), held.clone());
+            async move {
+                let room = held.room().await;
+                let answer = if has_host(&request) {
+                    service.handle(request).await
+                } else {
+                    Manner::PLAIN.trouble(
+                        StatusCode::BAD_REQUEST,
+                        "request_invalid",
+                        "A request names one host, and that once or the same each time.",
+                    )
+                };
+                Ok::<_, Infallible>(answer.map(|body| held.portioned(body, room)))
+            }
         });
-        let stream = TimedIo::new(stream, self.limits.write_timeout, None);
+        let limits = &self.limits;
+        let patience = Patience {
+            idle: limits.idle_timeout,
+            head: limits.head_timeout,
+            answer: limits.write_timeout,
+        };
+        let frames = Frames::new(patience, Instant::now());
+        let stream = TimedIo::new(stream, limits.write_timeout).http2(frames);
         let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(16 * 1024)
-            .keep_alive_interval(self.limits.head_timeout)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), respond);
         let watched = graceful.watch(connection);
         tokio::spawn(async move {
@@ -343,31 +346,59 @@ impl Front {
     }
 }
 
+/// Whether a request over HTTP/2 names one host: by its authority, by `Host`, or by both when they
+/// agree (RFC 9113 8.3.1).
+fn has_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return false,
+        (host, None) => host.map(|host| Authority::parse(host.as_bytes())),
+    };
+    let uri = request.uri();
+    let named = uri
+        .authority()
+        .map(|named| Authority::parse(named.as_str().as_bytes()));
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::Http,
+        _ => Scheme::Https,
+    };
+    match (named, host) {
+        (Some(Some(named)), Some(Some(host))) => named.agrees(&host, scheme),
+        (Some(Some(_)), None) | (None, Some(Some(_))) => true,
+        _ => false,
+    }
+}
+
 /// Takes connections in and hands them to the lanes in turn, until told to stop.
 async fn accept(
     front: Front,
     listener: TcpListener,
-    lanes: Vec<mpsc::UnboundedSender<Handed>>,
+    connections: &Arc<Connections>,
+    lanes: &[mpsc::UnboundedSender<Handed>],
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let connections = Arc::new(Connections::default());
     let front = Arc::new(front);
     let mut turn = 0;
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, address)) => {
-                let Some(handed) = prepared(stream, address, &connections, &front) else {
+                let Some(handed) = prepared(stream, address, connections, &front) else {
                     continue;
                 };
                 turn = (turn + 1) % lanes.len();
                 if lanes[turn].send(handed).is_err() {
-                    return Err(io::Error::other("a lane has ended"));
+                    // A lane that was told to stop may have gone since.
+                    return match *stop.borrow() {
+                        true => Ok(()),
+                        false => Err(io::Error::other("a lane has ended")),
+                    };
                 }
             }
             // Most likely there are no more file descriptors: connections that end free some.
@@ -386,7 +417,7 @@ fn prepared(
     front: &Arc<Front>,
 ) -> Option<Handed> {
     // Beyond the bound a connection is closed at once: it cost nothing yet.
-    let counted = connections.count(address.ip(), &front.limits)?;
+    let counted = connections.count(address.ip())?;
     // Without this, the kernel holds an answer back for 40 ms to send more with it.
     stream.set_nodelay(true).ok()?;
     Some(Handed {

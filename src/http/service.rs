@@ -147,6 +147,13 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // Of the server as a whole (RFC 9110 9.3.7).
+        if *method == Method::OPTIONS && path == "*" {
+            return response::allowing(
+                response::empty(StatusCode::NO_CONTENT),
+                "GET, HEAD, POST, PATCH, OPTIONS",
+            );
+        }
         let Some(RouteFound { place, parameters }) = self.routes.find(path) else {
             return Manner::PLAIN.trouble(
                 StatusCode::NOT_FOUND,

@@ -1,25 +1,37 @@
-//! A connection that is given up when its peer takes too long: to take bytes of an answer, or to
-//! send the head of a request. hyper has no limit for the first. It has one for the second, which
-//! sets up a timer for every request and wakes its own thread by a system call for most of them;
-//! this one sets up a timer when a connection begins to wait, and looks at it when it is over.
+//! The bytes of a connection, between the socket and hyper. It gives a connection up whose peer
+//! takes too long: to take bytes of an answer, to send the head of a request, to send any. It has
+//! the framing of HTTP/1 looked at before hyper sees it, and gathers small answers to requests
+//! that came together, without holding one back for another.
+//!
+//! hyper has no limit for readers. It has one for heads, which sets up a timer for every request
+//! and wakes its own thread by a system call for most of them; here a timer is set up when a
+//! connection begins to wait, and looked at when it is over. It gathers answers, too, but without
+//! bound, and keeps them back for as long as a byte of the next request is there.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long the heads of a connection's requests may take: each from the answer before it, so
-/// that it bounds how long the connection may be idle, too.
+use super::frames::Frames;
+use super::framing::{Fault, Framing, REFUSED};
+
+/// How long the heads of a connection's requests are waited for.
 pub struct HeadLimit {
-    limit: Duration,
+    /// For the first byte, from the answer before: so long may the connection be idle.
+    idle: Duration,
+    /// For the rest, from the first byte.
+    head: Duration,
     began: Instant,
     /// Since when a head is waited for, in milliseconds after `began`.
     waiting: AtomicU64,
+    /// Heads that have arrived.
+    arrived: AtomicU64,
 }
 
 /// No head is waited for: a request is on its way through.
@@ -30,17 +42,20 @@ const ANSWERING: u64 = u64::MAX - 1;
 impl HeadLimit {
     /// The first head is waited for from now on.
     #[must_use]
-    pub fn new(limit: Duration) -> Arc<Self> {
+    pub fn new(idle: Duration, head: Duration) -> Arc<Self> {
         Arc::new(Self {
-            limit,
+            idle,
+            head,
             began: Instant::now(),
             waiting: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
         })
     }
 
     /// A head has arrived: from here on the request has limits of its own.
     pub fn arrived(&self) {
         self.waiting.store(NOT_WAITING, Ordering::Relaxed);
+        self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Its answer is made: the next head is waited for once that is written.
@@ -58,37 +73,142 @@ impl HeadLimit {
         true
     }
 
-    /// When the head that is waited for is late.
-    fn deadline(&self) -> Option<Instant> {
+    /// When the head that is waited for is late; its first byte has come at `begun`.
+    fn deadline(&self, begun: Option<Instant>) -> Option<Instant> {
         match self.waiting.load(Ordering::Relaxed) {
             NOT_WAITING | ANSWERING => None,
-            since => Some(self.began + Duration::from_millis(since) + self.limit),
+            since => {
+                let since = self.began + Duration::from_millis(since);
+                // It may have come while the request before it was answered.
+                let whole = begun.map(|begun| begun.max(since) + self.head);
+                let idle = since + self.idle;
+                Some(whole.map_or(idle, |whole| whole.min(idle)))
+            }
         }
     }
 }
 
-/// Wraps a stream; a write that makes no progress for `limit`, and a read that waits for a head
-/// for longer than it may, fail with `TimedOut`. It is polled by one task.
+/// What is known of a connection beyond its bytes.
+enum Protocol {
+    /// Nothing is looked at.
+    None,
+    Http1(Box<Http1>),
+    Http2(Box<Frames>),
+}
+
+struct Http1 {
+    limit: Arc<HeadLimit>,
+    framing: Framing,
+    /// When the first byte of an unfinished head came.
+    begun: Option<Instant>,
+    /// What hyper still has to read in the place of a head that was refused; from then on nothing
+    /// that comes is passed on.
+    ended: Option<&'static [u8]>,
+    /// Answers to requests whose successor is there already.
+    gathered: Vec<u8>,
+    /// Whether something was added to them since hyper flushed last.
+    is_added_to: bool,
+}
+
+/// The most bytes of answers that are gathered.
+const GATHERED_BYTES_MAX: usize = 16 * 1024;
+/// What is still taken of a peer that goes on sending while its connection is being closed, in
+/// bytes, and how long for: if it were not, the system would reset the connection, and the last
+/// answer may be lost on its way.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Wraps a stream; a write that makes no progress for `limit`, and a read that waits for longer
+/// than it may, fail with `TimedOut`. It is polled by one task.
 pub struct TimedIo<S> {
     stream: S,
     limit: Duration,
+    protocol: Protocol,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
-    head: Option<Arc<HeadLimit>>,
-    /// Ends when a head that was waited for at some time would have been late.
+    /// Ends when something that was waited for at some time would have been late.
     late: Option<Pin<Box<Sleep>>>,
+    closing: Closing,
+}
+
+enum Closing {
+    Not,
+    /// Nothing is sent any more; so many bytes were taken since, until when at most.
+    Lingering(usize, Pin<Box<Sleep>>),
+}
+
+impl Http1 {
+    /// Whether an answer may wait for the next one: the head of that request is whole, and hyper
+    /// has it.
+    fn may_gather(&self) -> bool {
+        self.framing.heads() > self.limit.arrived.load(Ordering::Relaxed)
+            // hyper forgets to flush what it hands over.
+            && !self.framing.asks_for_upgrade()
+    }
+
+    /// Looks at what was read into `buffer` after its first `before` bytes.
+    fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+        match self.framing.follow(&buffer.filled()[before..]) {
+            Ok(()) => {}
+            Err(Fault::Body(at)) => {
+                buffer.set_filled(before + at);
+                self.ended = Some(&[]);
+            }
+            Err(Fault::Head(at)) => {
+                buffer.set_filled(before + at);
+                self.ended = Some(REFUSED);
+                self.give_end(buffer);
+            }
+        }
+        if !self.framing.is_within_head() {
+            self.begun = None;
+        } else if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+        }
+    }
+
+    /// What is read in the place of what comes after a fault, and then nothing.
+    fn give_end(&mut self, buffer: &mut ReadBuf<'_>) {
+        if let Some(end) = &mut self.ended {
+            let (now, later) = end.split_at(end.len().min(buffer.remaining()));
+            buffer.put_slice(now);
+            *end = later;
+        }
+    }
 }
 
 impl<S> TimedIo<S> {
-    /// The stream, with a limit on how long a write may wait, and perhaps one on heads.
-    pub fn new(stream: S, limit: Duration, head: Option<Arc<HeadLimit>>) -> Self {
+    /// The stream, with a limit on how long a write may wait.
+    pub fn new(stream: S, limit: Duration) -> Self {
         Self {
             stream,
             limit,
+            protocol: Protocol::None,
             stalled: None,
-            head,
             late: None,
+            closing: Closing::Not,
         }
+    }
+
+    /// A stream that speaks HTTP/1.
+    #[must_use]
+    pub fn http1(mut self, limit: Arc<HeadLimit>) -> Self {
+        self.protocol = Protocol::Http1(Box::new(Http1 {
+            limit,
+            framing: Framing::default(),
+            begun: None,
+            ended: None,
+            gathered: Vec::new(),
+            is_added_to: false,
+        }));
+        self
+    }
+
+    /// A stream that speaks HTTP/2.
+    #[must_use]
+    pub fn http2(mut self, frames: Frames) -> Self {
+        self.protocol = Protocol::Http2(Box::new(frames));
+        self
     }
 
     fn watch<T>(
@@ -110,30 +230,42 @@ impl<S> TimedIo<S> {
         }
     }
 
-    /// As [`TimedIo::watch`], for bytes. hyper looks for the next head when there is something to
-    /// read, and not before: who never sends one is found by the timer that is set here.
+    /// As [`TimedIo::watch`], after so many bytes were written. hyper looks for the next head when
+    /// there is something to read, and not before: who never sends one is found by the timer that
+    /// is set here.
     fn watch_bytes(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let written = matches!(polled, Poll::Ready(Ok(1..)));
-        if written && self.head.as_ref().is_some_and(|head| head.written()) {
+        if let (Poll::Ready(Ok(1..)), Protocol::Http1(http1)) = (&polled, &self.protocol)
+            && http1.limit.written()
+        {
             self.is_late(context);
         }
         self.watch(context, polled)
     }
 
-    /// Whether the head that is waited for is late; if not, the task is woken when it may be.
+    /// Whether what is waited for is late; if not, the task is woken when it may be.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
-        let is_asleep = |late: &Pin<Box<Sleep>>| !late.is_elapsed();
-        if self.late.as_ref().is_some_and(is_asleep) {
-            return false;
-        }
-        let Some(deadline) = self.head.as_ref().and_then(|head| head.deadline()) else {
+        let earliest = match &self.protocol {
+            Protocol::None => return false,
+            Protocol::Http1(http1) => http1.limit.deadline(http1.begun),
+            Protocol::Http2(frames) => Some(frames.earliest()),
+        };
+        let Some(earliest) = earliest else {
             return false;
         };
-        if deadline <= Instant::now() {
+        let is_in_time = |late: &Pin<Box<Sleep>>| !late.is_elapsed() && late.deadline() <= earliest;
+        if self.late.as_ref().is_some_and(is_in_time) {
+            return false;
+        }
+        let now = Instant::now();
+        let deadline = match &mut self.protocol {
+            Protocol::Http2(frames) => frames.deadline(now),
+            _ => earliest,
+        };
+        if deadline <= now {
             return true;
         }
         match &mut self.late {
@@ -145,13 +277,104 @@ impl<S> TimedIo<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> TimedIo<S> {
+    /// Takes what the peer still sends, until it has seen the end, or for long enough.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Closing::Lingering(taken, until) = &mut self.closing else {
+            return Poll::Ready(());
+        };
+        let is_mute = match &self.protocol {
+            Protocol::Http1(http1) => http1.ended.is_none() && http1.framing.is_between_messages(),
+            _ => true,
+        };
+        loop {
+            let mut room = [std::mem::MaybeUninit::uninit(); 4_096];
+            let mut buffer = ReadBuf::uninit(&mut room);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    *taken += buffer.filled().len();
+                    if *taken > LINGER_BYTES_MAX {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                // It was in the middle of nothing.
+                Poll::Pending if is_mute && *taken == 0 => return Poll::Ready(()),
+                Poll::Pending => return until.as_mut().poll(context),
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> TimedIo<S> {
+    /// Writes what was gathered.
+    fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let Protocol::Http1(http1) = &mut self.protocol else {
+                return Poll::Ready(Ok(()));
+            };
+            if http1.gathered.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let polled = Pin::new(&mut self.stream).poll_write(context, &http1.gathered);
+            if let Poll::Ready(Ok(written)) = &polled {
+                if *written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                http1.gathered.drain(..*written);
+                if http1.gathered.is_empty() {
+                    // An idle connection holds none.
+                    http1.gathered = Vec::new();
+                }
+            }
+            ready!(self.watch_bytes(context, polled))?;
+        }
+    }
+
+    /// Whether these bytes of an answer were gathered, which is when the next answer can be made
+    /// at once, or some are gathered already.
+    fn gathers(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
+        let Protocol::Http1(http1) = &mut self.protocol else {
+            return None;
+        };
+        if http1.gathered.is_empty() && !http1.may_gather() {
+            return None;
+        }
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if http1.gathered.len() + length > GATHERED_BYTES_MAX {
+            return None;
+        }
+        for slice in slices {
+            http1.gathered.extend_from_slice(slice);
+        }
+        http1.is_added_to = true;
+        Some(length)
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Protocol::Http1(http1) = &mut self.protocol
+            && http1.ended.is_some()
+        {
+            http1.give_end(buffer);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Poll::Ready(Ok(())) = &polled {
+            match &mut self.protocol {
+                Protocol::None => {}
+                Protocol::Http1(http1) => http1.read(buffer, before),
+                Protocol::Http2(frames) => {
+                    frames.received(&buffer.filled()[before..], Instant::now());
+                }
+            }
+        }
         if polled.is_pending() && self.is_late(context) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -159,14 +382,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedIo<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch_bytes(context, polled)
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -174,7 +396,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        if let Some(gathered) = self.gathers(slices) {
+            return Poll::Ready(Ok(gathered));
+        }
+        ready!(self.poll_gathered(context))?;
+        let polled = match slices {
+            [bytes] => Pin::new(&mut self.stream).poll_write(context, bytes),
+            _ => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
+        };
+        if let (Poll::Ready(Ok(written)), Protocol::Http2(frames)) = (&polled, &mut self.protocol) {
+            let now = Instant::now();
+            let mut left = *written;
+            for slice in slices {
+                let taken = left.min(slice.len());
+                frames.written(&slice[..taken], now);
+                left -= taken;
+            }
+        }
         self.watch_bytes(context, polled)
     }
 
@@ -183,13 +421,29 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Protocol::Http1(http1) = &mut self.protocol
+            && std::mem::take(&mut http1.is_added_to)
+            && http1.may_gather()
+        {
+            // hyper turns to the next request, or it is reminded: if there is no answer to that by
+            // then, nothing is added to what was gathered, and it is written.
+            context.waker().wake_by_ref();
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_gathered(context))?;
         let polled = Pin::new(&mut self.stream).poll_flush(context);
         self.watch(context, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, polled)
+        if let Closing::Not = self.closing {
+            ready!(self.poll_gathered(context))?;
+            let polled = Pin::new(&mut self.stream).poll_shutdown(context);
+            ready!(self.watch(context, polled))?;
+            let until = Box::pin(tokio::time::sleep(LINGER_TIMEOUT));
+            self.closing = Closing::Lingering(0, until);
+        }
+        self.poll_linger(context).map(Ok)
     }
 }
 
@@ -205,7 +459,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut timed = TimedIo::new(near, LIMIT, None);
+        let mut timed = TimedIo::new(near, LIMIT);
         timed.write_all(&[0; 16]).await.unwrap();
         let error = timed.write_all(&[0]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -215,7 +469,7 @@ mod tests {
     async fn a_head_that_trickles_in_does_not_put_its_end_off() {
         let (near, mut far) = tokio::io::duplex(16);
         let began = Instant::now();
-        let mut timed = TimedIo::new(near, LIMIT, Some(HeadLimit::new(LIMIT)));
+        let mut timed = TimedIo::new(near, LIMIT).http1(HeadLimit::new(LIMIT, LIMIT));
         let trickle = async {
             while far.write_all(&[0]).await.is_ok() {
                 tokio::time::sleep(LIMIT / 8).await;
@@ -238,8 +492,8 @@ mod tests {
     #[tokio::test]
     async fn a_request_on_its_way_is_not_ended_and_the_next_head_has_all_the_time_again() {
         let (near, mut far) = tokio::io::duplex(16);
-        let head = HeadLimit::new(LIMIT);
-        let mut timed = TimedIo::new(near, LIMIT, Some(Arc::clone(&head)));
+        let head = HeadLimit::new(LIMIT, LIMIT);
+        let mut timed = TimedIo::new(near, LIMIT).http1(Arc::clone(&head));
         for _ in 0..3 {
             // What is there is taken, whatever the time.
             far.write_all(&[0]).await.unwrap();
@@ -266,8 +520,8 @@ mod tests {
     fn served(takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(4_096);
-        let head = HeadLimit::new(LIMIT);
-        let timed = TimedIo::new(near, LIMIT, Some(Arc::clone(&head)));
+        let head = HeadLimit::new(LIMIT, LIMIT);
+        let timed = TimedIo::new(near, LIMIT).http1(Arc::clone(&head));
         let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| {
             let head = Arc::clone(&head);
             async move {

@@ -25,7 +25,7 @@ use crate::segment::{self, Compacted, Maker, Prepared, Removable, Retired};
 use crate::snapshot::{Finished, SnapshotInfo, SnapshotWriter};
 use crate::storage::{Lock, Storage};
 use crate::survey::Record;
-use crate::writer::Writer;
+use crate::writer::{Before, Writer};
 
 /// How often the free space is looked at, and again when it was too little.
 const WATCH: Duration = Duration::from_millis(500);
@@ -108,6 +108,41 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
+/// Why nothing new should be appended just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The disk has less free space than is to be kept.
+    Space {
+        /// Free bytes; `None` when the system does not tell.
+        free: Option<u64>,
+        /// The reserve.
+        reserve: u64,
+    },
+    /// The current segment is nearly full, and there is no other.
+    Segment {
+        /// Why none could be made.
+        why: Arc<str>,
+    },
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Space {
+                free: Some(free),
+                reserve,
+            } => write!(
+                f,
+                "{free} bytes are free on the disk of the log, and {reserve} are the reserve"
+            ),
+            Self::Space { free: None, .. } => {
+                f.write_str("the system does not tell how much space the disk of the log has")
+            }
+            Self::Segment { why } => write!(f, "the log has no other segment: {why}"),
+        }
+    }
+}
+
 /// Batches that were written and synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
@@ -166,8 +201,8 @@ struct Depot {
     wanted: Option<u64>,
     retired: Vec<Retired>,
     unused: Vec<Prepared>,
-    /// The disk has no space for another segment.
-    blocked: bool,
+    /// Why no other segment could be made. It is tried again.
+    blocked: Option<Arc<str>>,
     failure: Option<Error>,
     /// What the helper thread is asked to do with the manifest.
     request: Option<Request>,
@@ -194,6 +229,11 @@ enum Done {
 struct Room {
     /// Free space is below the reserve.
     low: AtomicBool,
+    /// Free bytes; the largest number when nobody knows.
+    free: AtomicU64,
+    reserve: u64,
+    /// Bytes of the next segment.
+    next: AtomicU64,
     /// No segment could be made.
     blocked: AtomicBool,
     /// Bytes left in the current segment.
@@ -248,7 +288,7 @@ impl Appender {
                 wanted: None,
                 retired: Vec::new(),
                 unused: Vec::new(),
-                blocked: false,
+                blocked: None,
                 failure: None,
                 request: None,
                 done: None,
@@ -267,7 +307,11 @@ impl Appender {
             helper_failed: AtomicBool::new(false),
             room: Room {
                 low: AtomicBool::new(false),
-                blocked: AtomicBool::new(false),
+                free: AtomicU64::new(u64::MAX),
+                reserve: options.reserve_bytes,
+                next: AtomicU64::new(maker.next_bytes()),
+                // Until the helper thread knows better.
+                blocked: AtomicBool::new(writer.segment_bytes() == 0),
                 left: AtomicU64::new(writer.left()),
                 size: AtomicU64::new(writer.segment_bytes()),
                 margin: to_u64(batch_bytes_max).saturating_mul(2),
@@ -275,11 +319,10 @@ impl Appender {
             reader,
             lock: Mutex::new(Some(lock)),
         });
-        shared.look_at_free_space(options.reserve_bytes)?;
+        shared.look_at_free_space()?;
         let helper = Helper {
             shared: Arc::clone(&shared),
             maker,
-            reserve: options.reserve_bytes,
         };
         let journal = Journal {
             shared: Arc::clone(&shared),
@@ -355,6 +398,35 @@ impl Appender {
     /// by itself.
     pub fn has_room(&self) -> bool {
         self.shared.room.available()
+    }
+
+    /// Why [`Appender::has_room`] says no; `None` when it says yes.
+    pub fn lack(&self) -> Option<Lack> {
+        let room = &self.shared.room;
+        if room.available() {
+            return None;
+        }
+        let free = room.free.load(Ordering::Relaxed);
+        if room.low.load(Ordering::Relaxed) {
+            let free = (free != u64::MAX).then_some(free);
+            let reserve = room.reserve;
+            return Some(Lack::Space { free, reserve });
+        }
+        let why = self.shared.depot.lock().blocked.clone();
+        Some(Lack::Segment {
+            why: why.unwrap_or_else(|| "it is being made".into()),
+        })
+    }
+
+    /// Bytes that may be written beside the log without keeping its reserve or its next segment
+    /// from it; `None` when the system does not tell the free space.
+    pub fn spare_bytes(&self) -> Option<u64> {
+        let room = &self.shared.room;
+        let free = self.shared.reader.storage().free_bytes().ok()?;
+        let kept = room
+            .reserve
+            .saturating_add(room.next.load(Ordering::Relaxed));
+        Some(free.saturating_sub(kept))
     }
 
     /// The record at a position, or what the newest snapshot kept of it when the
@@ -630,20 +702,23 @@ impl Drop for Sequence<'_> {
 }
 
 impl Shared {
-    fn look_at_free_space(&self, reserve: u64) -> Result<u64, Error> {
+    fn look_at_free_space(&self) -> Result<u64, Error> {
         let storage = self.reader.storage();
         let free = storage.free_bytes().map_err(|source| {
             Error::io("ask for the free space of", storage.describe(""))(source)
         })?;
-        self.room.low.store(free < reserve, Ordering::Relaxed);
+        self.room.free.store(free, Ordering::Relaxed);
+        let is_low = free < self.room.reserve;
+        self.room.low.store(is_low, Ordering::Relaxed);
         Ok(free)
     }
 
     /// The free space; `None` when the system does not tell, which is no reason
     /// to end: nothing new is taken until it does.
-    fn free_space(&self, reserve: u64) -> Option<u64> {
-        let free = self.look_at_free_space(reserve).ok();
+    fn free_space(&self) -> Option<u64> {
+        let free = self.look_at_free_space().ok();
         if free.is_none() {
+            self.room.free.store(u64::MAX, Ordering::Relaxed);
             self.room.low.store(true, Ordering::Relaxed);
         }
         free
@@ -816,10 +891,12 @@ impl Journal {
                     reason: "the helper thread panicked".into(),
                 }));
             }
-            if depot.blocked && shared.stopping.load(Ordering::SeqCst) {
-                let full = std::io::ErrorKind::StorageFull.into();
+            if let Some(why) = &depot.blocked
+                && shared.stopping.load(Ordering::SeqCst)
+            {
+                let why = std::io::Error::other(why.to_string());
                 return Err(Error::io("make a segment in", shared.reader.describe(""))(
-                    full,
+                    why,
                 ));
             }
             depot.wanted = Some(frame);
@@ -829,8 +906,9 @@ impl Journal {
         };
         depot.wanted = None;
         match self.writer.switch(prepared) {
-            Ok(retired) => depot.retired.push(retired),
-            Err(unused) => depot.unused.push(unused),
+            Before::None => {}
+            Before::Retired(retired) => depot.retired.push(retired),
+            Before::Unused(unused) => depot.unused.push(unused),
         }
         let (size, left) = (self.writer.segment_bytes(), self.writer.left());
         shared.room.size.store(size, Ordering::Relaxed);
@@ -844,7 +922,6 @@ impl Journal {
 struct Helper {
     shared: Arc<Shared>,
     maker: Maker,
-    reserve: u64,
 }
 
 impl Helper {
@@ -875,10 +952,40 @@ impl Helper {
         self.shared.work.notify_all();
     }
 
+    /// Makes the next segment, with room for the frame that is waited for; or why there is none,
+    /// which passes.
+    fn prepare(
+        &mut self,
+        wanted: Option<u64>,
+        free: Option<u64>,
+    ) -> Result<Result<Prepared, Arc<str>>, Error> {
+        let shared = Arc::clone(&self.shared);
+        // What the journal thread waits for was appended already: the
+        // reserve is there for just that.
+        // Where nobody knows how much there is, that is tried without a
+        // bound, and what is wrong with the disk is told by it.
+        let room = match wanted {
+            Some(_) => free,
+            None => Some(free.unwrap_or(0).saturating_sub(shared.room.reserve)),
+        };
+        let mut pace = |made, of| shared.pace(made, of);
+        let made = self.maker.prepare(wanted.unwrap_or(0), room, &mut pace);
+        match made {
+            Ok(Some(made)) => Ok(Ok(made)),
+            Ok(None) => Ok(Err("there is no space for it".into())),
+            // While records find place, even a disk that fails is given time. Who waits for the
+            // segment, waits only for what can come back: space, descriptors, memory.
+            Err(UpkeepError::Passing(error)) if wanted.is_none() || error.is_shortage() => {
+                Ok(Err(error.to_string().into()))
+            }
+            Err(error) => Err(error.into_inner().into_final()),
+        }
+    }
+
     fn work(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         loop {
-            let free = shared.free_space(self.reserve);
+            let free = shared.free_space();
             let mut depot = shared.depot.lock();
             if depot.stop {
                 return Ok(());
@@ -912,35 +1019,27 @@ impl Helper {
             }
             if depot.ready.is_none() {
                 drop(depot);
-                // What the journal thread waits for was appended already: the
-                // reserve is there for just that.
-                // Where nobody knows how much there is, that is tried without a
-                // bound, and what is wrong with the disk is told by it.
-                let room = match wanted {
-                    Some(_) => free,
-                    None => Some(free.unwrap_or(0).saturating_sub(self.reserve)),
-                };
-                let mut pace = |made, of| shared.pace(made, of);
-                let made = match self.maker.prepare(wanted.unwrap_or(0), room, &mut pace) {
-                    Ok(made) => made,
-                    Err(error) if error.is_full() => None,
-                    Err(error) => return Err(error),
-                };
-                shared.free_space(self.reserve);
+                let made = self.prepare(wanted, free)?;
+                shared.free_space();
+                let next = self.maker.next_bytes();
+                shared.room.next.store(next, Ordering::Relaxed);
                 depot = shared.depot.lock();
-                depot.blocked = made.is_none();
-                depot.ready = made;
-                shared.room.blocked.store(depot.blocked, Ordering::Relaxed);
+                (depot.ready, depot.blocked) = match made {
+                    Ok(made) => (Some(made), None),
+                    Err(why) => (None, Some(why)),
+                };
+                let is_blocked = depot.blocked.is_some();
+                shared.room.blocked.store(is_blocked, Ordering::Relaxed);
                 shared.exchange.notify_all();
             }
             let fitting = |depot: &Depot| match (&depot.ready, depot.wanted) {
-                (None, _) => depot.blocked,
+                (None, _) => depot.blocked.is_some(),
                 (Some(ready), Some(frame)) => ready.fits(frame),
                 (Some(_), None) => true,
             };
             let asked = depot.request.is_some();
             if !depot.stop && !asked && depot.retired.is_empty() && fitting(&depot) {
-                let low = depot.blocked || shared.room.low.load(Ordering::Relaxed);
+                let low = depot.blocked.is_some() || shared.room.low.load(Ordering::Relaxed);
                 shared
                     .exchange
                     .wait_for(&mut depot, if low { WATCH_LOW } else { WATCH });
@@ -979,6 +1078,9 @@ mod tests {
     fn the_next_segment_has_time_while_it_will_be_there_with_a_quarter_left() {
         let room = |left: u64| Room {
             low: AtomicBool::new(false),
+            free: AtomicU64::new(0),
+            reserve: 0,
+            next: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
             left: AtomicU64::new(left),
             size: AtomicU64::new(100),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 /// An error of the caller's own code.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -87,10 +89,25 @@ impl Error {
         }
     }
 
-    /// Whether the cause is a full disk, which passes.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    /// Whether something is missing that may come back while the process runs: space on the disk,
+    /// descriptors, memory. Everything else says that the disk or the directory is not what it was.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use io::ErrorKind as Kind;
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        let descriptors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        let kinds = [
+            Kind::StorageFull,
+            Kind::QuotaExceeded,
+            // The process's own limit of file sizes.
+            Kind::FileTooLarge,
+            Kind::OutOfMemory,
+        ];
+        kinds.contains(&source.kind())
+            || source
+                .raw_os_error()
+                .is_some_and(|code| descriptors.contains(&code))
     }
 }
 

@@ -1,28 +1,31 @@
 //! One process at a time.
 
 use std::process;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 use crate::format;
 use crate::storage::{Lock, Locked, Storage};
 
+/// How long a holder is waited for that cannot be seen to live: a process that was killed has its
+/// files for a moment more.
+const DYING_MAX: Duration = Duration::from_secs(5);
+/// How long one has to be seen living before it is believed: it may have been killed just now.
+const LIVING_MIN: Duration = Duration::from_millis(150);
+/// How long it is until the next look.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Takes the log for this process alone, and says so in the lock file.
 pub(crate) fn take(storage: &dyn Storage) -> Result<Lock, Error> {
-    let holder = format!("process {} since {}", process::id(), now());
-    let locked = storage
-        .lock(format::LOCK, &holder)
-        .map_err(Error::io("lock", storage.describe(format::LOCK)))?;
-    expect_free(storage, locked)
+    let holder = format!("{}{} since {}", PROCESS, process::id(), now());
+    unless_held(storage, DYING_MAX, || storage.lock(format::LOCK, &holder))
 }
 
 /// Keeps writers out while this process reads. A directory without a lock file,
 /// for example a copy, has no writer.
 pub(crate) fn share(storage: &dyn Storage) -> Result<Lock, Error> {
-    let locked = storage
-        .lock_shared(format::LOCK)
-        .map_err(Error::io("lock", storage.describe(format::LOCK)))?;
-    expect_free(storage, locked)
+    unless_held(storage, DYING_MAX, || storage.lock_shared(format::LOCK))
 }
 
 /// Says in the lock file that whoever holds it appends from now on. That this
@@ -52,7 +55,7 @@ pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
         .map_err(Error::io("lock", storage.describe(format::LOCK)))?;
     Ok(match locked {
         Locked::Taken(_) => Holder::Nobody,
-        Locked::Busy { holder } => {
+        Locked::Busy { holder, .. } => {
             let epoch = holder.rsplit_once(EPOCH).map(|(_, epoch)| epoch.parse());
             match epoch {
                 Some(Ok(epoch)) => Holder::Appends(epoch),
@@ -62,14 +65,43 @@ pub(crate) fn holder(storage: &dyn Storage) -> Result<Holder, Error> {
     })
 }
 
-fn expect_free(storage: &dyn Storage, locked: Locked) -> Result<Lock, Error> {
-    match locked {
-        Locked::Taken(lock) => Ok(lock),
-        Locked::Busy { holder } => Err(Error::Held {
-            file: storage.describe(format::LOCK),
-            holder,
-        }),
+/// Waits for a holder that ends, for so long at most, and refuses one that lives.
+fn unless_held(
+    storage: &dyn Storage,
+    dying_max: Duration,
+    lock: impl Fn() -> std::io::Result<Locked>,
+) -> Result<Lock, Error> {
+    let began = Instant::now();
+    let mut living: Option<Instant> = None;
+    loop {
+        let locked = lock().map_err(Error::io("lock", storage.describe(format::LOCK)))?;
+        let (holder, lives) = match locked {
+            Locked::Taken(lock) => return Ok(lock),
+            Locked::Busy { holder, lives } => (holder, lives),
+        };
+        living = lives.then(|| living.unwrap_or_else(Instant::now));
+        let is_living = living.is_some_and(|since| since.elapsed() >= LIVING_MIN);
+        if is_living || began.elapsed() >= dying_max {
+            return Err(Error::Held {
+                file: storage.describe(format::LOCK),
+                holder: match (is_living, holder.as_str()) {
+                    (true, _) | (_, "") => holder,
+                    // A reader does not write who it is.
+                    _ => format!("another process (the last one to write in it was {holder})"),
+                },
+            });
+        }
+        thread::sleep(LOOK);
     }
+}
+
+/// How a lock file begins.
+const PROCESS: &str = "process ";
+
+/// The process that a lock file's text names.
+pub(crate) fn process_of(holder: &str) -> Option<u32> {
+    let (number, _) = holder.strip_prefix(PROCESS)?.split_once(' ')?;
+    number.parse().ok()
 }
 
 /// The time now, as `2026-01-31T23:59:59Z`.
@@ -106,8 +138,69 @@ fn date_time(seconds: u64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::date_time;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::storage::sim::SimDisk;
+
+    /// What comes of looking at these again and again, the last one for ever; how many looks.
+    fn looked(found: &[Option<bool>], dying_max: Duration) -> (Result<(), String>, usize) {
+        let looks = AtomicU32::new(0);
+        let looks_done = || usize::try_from(looks.load(Ordering::SeqCst)).unwrap();
+        let disk = SimDisk::new();
+        let locked = unless_held(&disk, dying_max, || {
+            let look = looks_done().min(found.len() - 1);
+            looks.fetch_add(1, Ordering::SeqCst);
+            Ok(match found[look] {
+                None => Locked::Taken(Box::new(())),
+                Some(lives) => Locked::Busy {
+                    holder: "process 77 since then".to_owned(),
+                    lives,
+                },
+            })
+        });
+        let locked = locked.map(drop).map_err(|error| error.to_string());
+        (locked, looks_done())
+    }
+
+    #[test]
+    fn who_ends_is_waited_for_and_who_lives_is_not() {
+        let long = Duration::from_secs(3_600);
+        assert_eq!(looked(&[None], long), (Ok(()), 1));
+        let ends = [Some(false), Some(true), Some(false), None];
+        assert_eq!(looked(&ends, long), (Ok(()), 4));
+        let began = Instant::now();
+        let (refused, looks) = looked(&[Some(false), Some(true)], long);
+        let refused = refused.unwrap_err();
+        assert!(
+            refused.contains("in use by process 77 since then"),
+            "{refused}"
+        );
+        assert!(began.elapsed() >= LIVING_MIN && looks > 2);
+        let short = Duration::from_millis(40);
+        let (refused, _) = looked(&[Some(false)], short);
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("the last one to write"), "{refused}");
+    }
+
+    #[test]
+    fn the_process_is_read_as_it_was_written() {
+        assert_eq!(
+            process_of("process 4711 since 2026-01-31T23:59:59Z"),
+            Some(4711)
+        );
+        for other in [
+            "",
+            "process",
+            "process x since",
+            "process 12",
+            "the simulation",
+        ] {
+            assert_eq!(process_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn seconds_become_dates() {

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::appender::{Appender, Events};
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, Error, UpkeepError};
 use crate::format::{self, RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
 use crate::lock;
 use crate::manifest::{Manifest, Snapshot};
 use crate::reader::{Index, Reader};
-use crate::recovery;
-use crate::segment::{self, Compacted, Maker};
+use crate::recovery::{self, Findings};
+use crate::segment::{self, Compacted, Maker, Prepared};
 use crate::snapshot::{self, BadSnapshot, Kept, Shown, SnapshotInfo, SnapshotWriter};
 use crate::storage::{Lock, Storage};
 use crate::survey::{self, Record, Report, Survey, TornTail, Visitor};
 use crate::verify::no_manifest;
-use crate::writer::Writer;
+use crate::writer::{Before, Writer};
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -72,6 +72,9 @@ impl Log {
     /// aside what a crash left unfinished, and begins a new epoch with a new
     /// segment.
     ///
+    /// Where the disk has no space for that, nothing is changed, and the log is
+    /// open for reading: appends wait, or fail for now, until space is back.
+    ///
     /// # Errors
     /// [`Error::Held`] when somebody has it open; [`Error::Damaged`] when
     /// something acknowledged is gone or altered, and nothing has been changed
@@ -99,37 +102,28 @@ impl Log {
             position: survey.next - 1,
             source,
         })?;
-        let (manifest, torn) =
-            recovery::carry_out(storage.as_ref(), manifest, &survey, &begun.bad)?;
-        let report = Report {
-            created,
-            ..report(&manifest, &survey, torn, &begun)
-        };
-
         let first = manifest.first_position;
-        let reader = Reader::new(
-            Arc::clone(&storage),
-            &manifest.log,
-            index,
-            first,
-            begun.kept,
-        );
+        let (next, chain, log_bytes) = (survey.next, survey.chain, survey.shown_bytes);
+        let found = Findings::new(storage.as_ref(), manifest, survey, begun.bad.clone());
+        let before = Report {
+            created,
+            ..report(&found.manifest, &found.survey, Vec::new(), &begun)
+        };
+        let log_id = found.manifest.log;
+        let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
+        let mut maker = Maker::new(Arc::clone(&storage), found, min, max);
+        // Without space for it, what was found can be read all the same; whoever appends waits.
+        let segment = or_none_for_want(maker.prepare(0, None, &mut segment::alone))?;
+        let report = Report {
+            epoch: maker.manifest().epoch,
+            torn: maker.tails().to_vec(),
+            ..before
+        };
+        let reader = Reader::new(Arc::clone(&storage), &log_id, index, first, begun.kept);
         reader.set_snapshots(report.snapshots.clone());
         let reader = Arc::new(reader);
-        let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
-        let mut maker = Maker::new(storage, manifest, min, max);
-        let segment = maker
-            .prepare(0, None, &mut segment::alone)?
-            .expect("without a bound on its size a segment is made");
-        lock::tell_epoch(reader.storage(), report.epoch);
         let batch = options.batch_bytes_max;
-        let writer = Writer::new(
-            Arc::clone(&reader),
-            segment,
-            survey.next,
-            survey.chain,
-            batch,
-        );
+        let writer = Writer::new(Arc::clone(&reader), segment, next, chain, batch);
         Ok((
             Self {
                 options,
@@ -137,7 +131,7 @@ impl Log {
                 reader,
                 writer,
                 maker,
-                log_bytes: survey.shown_bytes,
+                log_bytes,
                 failed: false,
             },
             report,
@@ -149,8 +143,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Io`] when the disk failed: nothing can be appended after that
-    /// ([`Error::Stopped`]). A disk without space for a new segment is an error
-    /// that passes: then nothing was written.
+    /// ([`Error::Stopped`]). When no new segment can be made, which a full disk
+    /// is one reason for, the error passes: then nothing was written.
     ///
     /// # Panics
     /// When a record is larger than [`RECORD_BYTES_MAX`], or all together are
@@ -174,13 +168,14 @@ impl Log {
             let prepared = match self.maker.prepare(frame, None, &mut segment::alone) {
                 Ok(prepared) => prepared.expect("without a bound on its size a segment is made"),
                 Err(error) => {
-                    self.failed = !error.is_full();
-                    return Err(error);
+                    self.failed = !error.is_passing();
+                    return Err(error.into_inner());
                 }
             };
             match self.writer.switch(prepared) {
-                Ok(retired) => self.maker.retire(retired),
-                Err(unused) => self.maker.give_up(&unused),
+                Before::None => {}
+                Before::Retired(retired) => self.maker.retire(retired),
+                Before::Unused(unused) => self.maker.give_up(&unused),
             }
         }
         self.log_bytes += to_u64(batch.payload_bytes());
@@ -310,6 +305,17 @@ impl Log {
             });
         }
         Ok(())
+    }
+}
+
+/// What was prepared; nothing when what that needs is missing for now.
+fn or_none_for_want(
+    prepared: Result<Option<Prepared>, UpkeepError>,
+) -> Result<Option<Prepared>, Error> {
+    match prepared {
+        Ok(prepared) => Ok(prepared),
+        Err(UpkeepError::Passing(error)) if error.is_shortage() => Ok(None),
+        Err(error) => Err(error.into_inner()),
     }
 }
 

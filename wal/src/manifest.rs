@@ -379,6 +379,8 @@ impl Manifest {
     /// Writes this manifest beside the one in force.
     pub(crate) fn write_beside(&self, storage: &dyn Storage) -> Result<(), Error> {
         let name = storage.describe(MANIFEST_TEMP);
+        // A file whose sync failed must never be taken for written: each attempt makes a new one.
+        remove_if_there(storage, MANIFEST_TEMP)?;
         let file = storage
             .create(MANIFEST_TEMP)
             .map_err(Error::io("create", name.as_str()))?;
@@ -396,6 +398,16 @@ impl Manifest {
         storage
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))
+    }
+}
+
+/// Removes a file; that there is none is as good.
+pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> Result<(), Error> {
+    match storage.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", storage.describe(name))(error))
+        }
+        _ => Ok(()),
     }
 }
 

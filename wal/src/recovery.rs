@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_u64, to_usize};
-use crate::manifest::{Manifest, Seal, Segment};
+use crate::manifest::{Manifest, Seal, Segment, remove_if_there};
 use crate::snapshot::BadSnapshot;
 use crate::storage::{COPY, Storage, copy_range, write_all_at};
 use crate::survey::{OpenSegment, Survey, TornTail};
@@ -154,37 +154,81 @@ pub(crate) fn torn_tails(storage: &dyn Storage, survey: &Survey) -> Vec<TornTail
         .collect()
 }
 
+/// What a start has found and judged sound, and has yet to act on.
+pub(crate) struct Findings {
+    /// The manifest in force, without the snapshots that cannot be read.
+    pub(crate) manifest: Manifest,
+    pub(crate) survey: Survey,
+    pub(crate) bad: Vec<BadSnapshot>,
+    /// Where torn bytes were kept is noted here as soon as they are.
+    pub(crate) tails: Vec<TornTail>,
+}
+
+impl Findings {
+    pub(crate) fn new(
+        storage: &dyn Storage,
+        mut manifest: Manifest,
+        survey: Survey,
+        bad: Vec<BadSnapshot>,
+    ) -> Self {
+        let is_bad = |number| bad.iter().any(|bad: &BadSnapshot| bad.number == number);
+        manifest.snapshots.retain(|listed| !is_bad(listed.number));
+        Self {
+            tails: torn_tails(storage, &survey),
+            manifest,
+            survey,
+            bad,
+        }
+    }
+}
+
 /// Makes the log what the verdict says it is: keeps torn bytes in quarantine,
 /// syncs what will be relied on, seals what was open, forgets what was never
 /// used, begins a new epoch.
-pub(crate) fn carry_out(
-    storage: &dyn Storage,
-    mut manifest: Manifest,
-    survey: &Survey,
-    bad: &[BadSnapshot],
-) -> Result<(Manifest, Vec<TornTail>), Error> {
-    for bad in bad {
+///
+/// What takes space comes first. When that fails for want of it
+/// ([`Error::is_shortage`]), the log is as it was found, and this is called again.
+pub(crate) fn carry_out(storage: &dyn Storage, found: &mut Findings) -> Result<Manifest, Error> {
+    for bad in &found.bad {
         set_aside(storage, bad.number)?;
-        manifest
-            .snapshots
-            .retain(|listed| listed.number != bad.number);
     }
-    let mut tails = torn_tails(storage, survey);
+    let survey = &found.survey;
+    sweep(storage, &survey.leftovers)?;
     let torn = survey.open.iter().filter(|segment| segment.torn.is_some());
-    for (segment, tail) in torn.zip(&mut tails) {
-        tail.kept_in = Some(quarantine(storage, segment)?);
-    }
-    for segment in &survey.open {
-        if segment.frames > 0 || segment.torn.is_some() {
-            settle(storage, segment, survey.mark)?;
+    for (segment, tail) in torn.zip(&mut found.tails) {
+        if tail.kept_in.is_none() {
+            tail.kept_in = Some(quarantine(storage, segment)?);
         }
     }
-    let unused: Vec<String> = survey
-        .open
-        .iter()
-        .filter(|segment| segment.frames == 0)
-        .map(|segment| format::segment_name(segment.number))
-        .collect();
+    let manifest = settled(&found.manifest, survey);
+    if let Err(error) = manifest.write_beside(storage) {
+        // What there is of it takes space that others wait for.
+        let _ = storage.remove(format::MANIFEST_TEMP);
+        return Err(error);
+    }
+    // From here on nobody can say which manifest is in force after an error.
+    put_in_force(storage, survey).map_err(Error::into_final)?;
+    Ok(manifest)
+}
+
+/// Removes what a crash left half done. The manifest that does not list it is made durable before:
+/// one that a power cut brought back might.
+fn sweep(storage: &dyn Storage, leftovers: &[String]) -> Result<(), Error> {
+    if leftovers.is_empty() {
+        return Ok(());
+    }
+    storage
+        .sync_dir("")
+        .map_err(Error::io("sync", storage.describe("")))?;
+    for name in leftovers {
+        remove_if_there(storage, name)?;
+    }
+    Ok(())
+}
+
+/// The manifest of a log in which what was open is sealed, and what was never used is not.
+fn settled(manifest: &Manifest, survey: &Survey) -> Manifest {
+    let mut manifest = manifest.clone();
     manifest.segments.retain_mut(|listed| {
         match survey.open.iter().find(|open| open.number == listed.number) {
             None => true,
@@ -205,18 +249,25 @@ pub(crate) fn carry_out(
     });
     manifest.epoch += 1;
     manifest.generation += 1;
-    manifest.store(storage)?;
-    for segment in survey.open.iter().filter(|segment| segment.frames > 0) {
-        cut_off(storage, segment)?;
-    }
-    for name in unused.iter().chain(&survey.leftovers) {
-        match storage.remove(name) {
-            // The manifest that was just written had taken its temporary name.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            other => other.map_err(Error::io("remove", storage.describe(name)))?,
+    manifest
+}
+
+/// Brings the segments to what the manifest beside says of them, and puts it in force.
+fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
+    for segment in &survey.open {
+        if segment.frames > 0 || segment.torn.is_some() {
+            settle(storage, segment, survey.mark)?;
         }
     }
-    Ok((manifest, tails))
+    Manifest::put_in_place(storage)?;
+    for segment in &survey.open {
+        if segment.frames > 0 {
+            cut_off(storage, segment)?;
+        } else {
+            remove_if_there(storage, &format::segment_name(segment.number))?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps a snapshot that cannot be read under another name, out of the way.
@@ -252,11 +303,17 @@ fn quarantine(storage: &dyn Storage, segment: &OpenSegment) -> Result<String, Er
     let target = storage
         .create(&name)
         .map_err(Error::io("create", storage.describe(&name)))?;
-    copy_range(source.as_ref(), from, to, target.as_ref(), 0)
+    let kept = copy_range(source.as_ref(), from, to, target.as_ref(), 0)
         .and_then(|()| target.sync())
         .and_then(|()| storage.sync_dir(format::QUARANTINE))
-        .and_then(|()| storage.sync_dir(""))
-        .map_err(Error::io("keep torn bytes in", storage.describe(&name)))?;
+        .and_then(|()| storage.sync_dir(""));
+    if let Err(error) = kept {
+        // Half a copy helps nobody, and takes the space that the next attempt needs.
+        let _ = storage.remove(&name);
+        return Err(Error::io("keep torn bytes in", storage.describe(&name))(
+            error,
+        ));
+    }
     Ok(storage.describe(&name))
 }
 

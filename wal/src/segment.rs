@@ -5,10 +5,13 @@ use std::sync::Arc;
 use crate::error::{Error, UpkeepError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
-use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment};
+use crate::lock;
+use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
 use crate::reader::Reader;
+use crate::recovery::{self, Findings};
 use crate::snapshot::{Finished, SnapshotInfo};
 use crate::storage::{File, Storage, copy_range, write_all_at};
+use crate::survey::TornTail;
 
 const ZEROS: usize = 1 << 20;
 /// Zeros written between two syncs while nobody else needs the disk, or while
@@ -63,6 +66,9 @@ pub(crate) fn alone(_: u64, _: u64) -> u64 {
 pub(crate) struct Maker {
     storage: Arc<dyn Storage>,
     manifest: Manifest,
+    /// What the start found and could not act on yet, for want of space. Nothing is made before.
+    unsettled: Option<Box<Findings>>,
+    tails: Vec<TornTail>,
     size: u64,
     size_max: u64,
     size_min: u64,
@@ -71,9 +77,10 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
+    /// For a log that was found so.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
-        manifest: Manifest,
+        found: Findings,
         size_min: u64,
         size_max: u64,
     ) -> Self {
@@ -81,12 +88,49 @@ impl Maker {
         let size_max = round_up(size_max.max(size_min), BLOCK);
         Self {
             storage,
-            manifest,
+            manifest: found.manifest.clone(),
+            tails: found.tails.clone(),
+            unsettled: Some(Box::new(found)),
             size: size_min,
             size_max,
             size_min,
             dropped: Vec::new(),
         }
+    }
+
+    /// Acts on what the start found, unless that is done. For want of space nothing is changed,
+    /// and it is tried again by whatever is asked for next.
+    pub(crate) fn settle(&mut self) -> Result<(), UpkeepError> {
+        let Some(found) = &mut self.unsettled else {
+            return Ok(());
+        };
+        let done = recovery::carry_out(self.storage.as_ref(), found);
+        self.tails.clone_from(&found.tails);
+        match done {
+            Ok(manifest) => {
+                lock::tell_epoch(self.storage.as_ref(), manifest.epoch);
+                self.manifest = manifest;
+                self.unsettled = None;
+                Ok(())
+            }
+            Err(error) if error.is_shortage() => Err(UpkeepError::Passing(error)),
+            Err(error) => Err(UpkeepError::Final(error)),
+        }
+    }
+
+    /// The manifest in force.
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What the start found torn, and where a copy is kept of it by now.
+    pub(crate) fn tails(&self) -> &[TornTail] {
+        &self.tails
+    }
+
+    /// Bytes of the next segment, if there is space for it.
+    pub(crate) fn next_bytes(&self) -> u64 {
+        self.size
     }
 
     /// Notes the end of a segment; the next manifest that is written says it.
@@ -119,7 +163,7 @@ impl Maker {
     /// Above `room` bytes of size it makes a smaller one, and below the
     /// smallest none.
     ///
-    /// After an error there is no new segment, and the call can be repeated.
+    /// An error that passes leaves no new segment, and the call can be repeated.
     ///
     /// `pace` is called before each piece that is written and synced, with the
     /// bytes that are there and those that there will be, and says how long it is.
@@ -128,7 +172,8 @@ impl Maker {
         frame: u64,
         room: Option<u64>,
         pace: Pace<'_>,
-    ) -> Result<Option<Prepared>, Error> {
+    ) -> Result<Option<Prepared>, UpkeepError> {
+        self.settle()?;
         let needed = round_up(segment_bytes_for(frame).max(self.size_min), BLOCK);
         let mut size = needed.max(self.size);
         while room.is_some_and(|room| size > room) && size / 2 >= needed {
@@ -142,7 +187,7 @@ impl Maker {
         Ok(Some(prepared))
     }
 
-    fn make(&mut self, size: u64, pace: Pace<'_>) -> Result<Prepared, Error> {
+    fn make(&mut self, size: u64, pace: Pace<'_>) -> Result<Prepared, UpkeepError> {
         let storage = Arc::clone(&self.storage);
         let storage = storage.as_ref();
         let (number, epoch) = (self.manifest.next_number, self.manifest.epoch);
@@ -158,8 +203,8 @@ impl Maker {
             seal: None,
         });
 
-        // All that takes space comes first: until then nothing has changed, and
-        // a full disk is no harm.
+        // All that takes space, or a descriptor, comes first: until then nothing has changed,
+        // and whatever fails is no harm.
         let (temp, name) = (
             format::segment_temp_name(number),
             format::segment_name(number),
@@ -179,7 +224,7 @@ impl Maker {
                 // this succeeds does not matter: the next start sweeps too.
                 let _ = storage.remove(&temp);
                 let _ = storage.remove(format::MANIFEST_TEMP);
-                return Err(error);
+                return Err(UpkeepError::Passing(error));
             }
         };
         let placed = storage
@@ -193,7 +238,7 @@ impl Maker {
             .and_then(|()| Manifest::put_in_place(storage));
         // From here on nobody can say which manifest is in force after an
         // error, so that none may pass for one that can be tried again.
-        placed.map_err(Error::into_final)?;
+        placed.map_err(UpkeepError::Final)?;
         self.manifest = manifest;
         for dropped in self.dropped.drain(..) {
             // No longer listed: if it stays, the next start removes it.
@@ -233,6 +278,7 @@ impl Maker {
         mut finished: Finished,
         reader: &Reader,
     ) -> Result<SnapshotInfo, UpkeepError> {
+        self.settle()?;
         let storage = Arc::clone(&self.storage);
         let mut manifest = self.manifest.clone();
         manifest.generation += 1;
@@ -288,6 +334,7 @@ impl Maker {
         segments: &[Removable],
         reader: &Reader,
     ) -> Result<Compacted, UpkeepError> {
+        self.settle()?;
         let mut manifest = self.manifest.clone();
         manifest.generation += 1;
         let mut compacted = Compacted::default();
@@ -383,6 +430,8 @@ fn write_beside(
     header: &SegmentHeader,
     pace: Pace<'_>,
 ) -> Result<Arc<dyn File>, Error> {
+    // A file whose sync failed must never be taken for written: each attempt makes a new one.
+    remove_if_there(storage, temp)?;
     let file = storage
         .create(temp)
         .map_err(Error::io("create", storage.describe(temp)))?;
@@ -407,6 +456,55 @@ fn fill(file: &dyn File, header: &[u8], size: u64, pace: Pace<'_>) -> std::io::R
         file.sync()?;
         if at == size {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::recovery::Findings;
+    use crate::storage::sim::SimDisk;
+    use crate::survey;
+
+    use super::*;
+
+    #[test]
+    fn on_a_nearly_full_disk_a_segment_is_as_large_as_fits_by_halves() {
+        let (min, max) = (2 * BLOCK, 32 * BLOCK);
+        for (frame, room, made) in [
+            (0, None, Some(16)),
+            (0, Some(16), Some(16)),
+            (0, Some(15), Some(8)),
+            (0, Some(8), Some(8)),
+            (0, Some(7), Some(4)),
+            (0, Some(2), Some(2)),
+            (0, Some(1), None),
+            // A record that needs three blocks gets no smaller one.
+            (BLOCK, Some(7), Some(4)),
+            (BLOCK, Some(3), None),
+        ] {
+            let disk = SimDisk::new();
+            let storage = disk.storage();
+            let manifest = Manifest::new([3; 16]);
+            manifest.store(storage.as_ref()).unwrap();
+            let found = survey::survey(
+                storage.as_ref(),
+                &manifest,
+                0,
+                &mut crate::snapshot::Nobody(|| {}),
+                &mut crate::reader::Index::new(),
+            );
+            let found = Findings::new(storage.as_ref(), manifest, found.unwrap(), Vec::new());
+            let mut maker = Maker::new(storage, found, min, max);
+            maker.size = 16 * BLOCK;
+            let room = room.map(|blocks: u64| blocks * BLOCK);
+            let prepared = maker.prepare(frame, room, &mut alone);
+            let Ok(prepared) = prepared else {
+                panic!("it failed");
+            };
+            let size = prepared.map(|prepared| prepared.size / BLOCK);
+            assert_eq!(size, made, "{frame} bytes in {room:?}");
         }
     }
 }

@@ -9,9 +9,20 @@ use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
 
+/// What becomes of the segment that a writer leaves.
+pub(crate) enum Before {
+    /// There was none.
+    None,
+    /// It has no frame: it will never be used.
+    Unused(Prepared),
+    /// It has its last frame.
+    Retired(Retired),
+}
+
 pub(crate) struct Writer {
     reader: Arc<Reader>,
-    segment: Prepared,
+    /// `None` until there was space for the first one.
+    segment: Option<Prepared>,
     seed: u32,
     /// Where the next frame goes.
     offset: u64,
@@ -29,7 +40,7 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         reader: Arc<Reader>,
-        segment: Prepared,
+        segment: Option<Prepared>,
         next: u64,
         chain: Chain,
         batch_bytes_max: usize,
@@ -62,38 +73,47 @@ impl Writer {
 
     /// Bytes of the segment.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.segment.size
+        self.segment.as_ref().map_or(0, |segment| segment.size)
     }
 
     /// Bytes that are left in the segment.
     pub(crate) fn left(&self) -> u64 {
-        self.segment.size - self.offset
+        self.segment_bytes().saturating_sub(self.offset)
     }
 
     /// Whether a data frame of this length, and a seal after it, fit.
     pub(crate) fn fits(&self, frame: u64) -> bool {
+        let Some(segment) = &self.segment else {
+            return false;
+        };
         if self.offset == FIRST_FRAME {
-            return self.segment.fits(frame);
+            return segment.fits(frame);
         }
-        self.offset + frame + SEAL_BYTES <= self.segment.size
+        self.offset + frame + SEAL_BYTES <= segment.size
     }
 
-    /// Goes on in another segment; gives the end of the one before, or nothing
-    /// when that one was never used.
-    pub(crate) fn switch(&mut self, segment: Prepared) -> Result<Retired, Prepared> {
-        let before = std::mem::replace(&mut self.segment, segment);
+    /// Goes on in another segment; gives what becomes of the one before.
+    pub(crate) fn switch(&mut self, segment: Prepared) -> Before {
+        let before = self.segment.replace(segment);
         let end = std::mem::replace(&mut self.offset, FIRST_FRAME);
         let first = std::mem::replace(&mut self.first, self.next);
-        if end == FIRST_FRAME {
-            return Err(before);
+        match before {
+            None => Before::None,
+            Some(before) if end == FIRST_FRAME => Before::Unused(before),
+            Some(before) => Before::Retired(Retired {
+                number: before.number,
+                length: end,
+                first,
+                last: self.next - 1,
+                chain: self.chain,
+            }),
         }
-        Ok(Retired {
-            number: before.number,
-            length: end,
-            first,
-            last: self.next - 1,
-            chain: self.chain,
-        })
+    }
+
+    fn segment(&self) -> &Prepared {
+        self.segment
+            .as_ref()
+            .expect("only what fits into a segment is written")
     }
 
     /// Writes and syncs one batch that fits; gives the last position in it.
@@ -104,7 +124,7 @@ impl Writer {
         let place = self.place();
         frame::push_data(&mut self.buffer, place, &mut self.chain, batch);
         self.flush()?;
-        self.reader.note(self.next, self.segment.number, frame_at);
+        self.reader.note(self.next, self.segment().number, frame_at);
         self.next += to_u64(batch.count);
         self.unsealed = true;
         Ok(self.next - 1)
@@ -135,9 +155,10 @@ impl Writer {
     }
 
     fn place(&self) -> Place {
+        let segment = self.segment();
         Place {
-            segment: self.segment.number,
-            epoch: self.segment.epoch,
+            segment: segment.number,
+            epoch: segment.epoch,
             first: self.next,
             // Each batch is synced before the next one is written.
             durable: self.next - 1,
@@ -146,11 +167,9 @@ impl Writer {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let file = self.segment.file.as_ref();
-        let name = || {
-            self.reader
-                .describe(&format::segment_name(self.segment.number))
-        };
+        let segment = self.segment();
+        let file = segment.file.as_ref();
+        let name = || self.reader.describe(&format::segment_name(segment.number));
         write_all_at(file, &self.buffer, self.offset)
             .map_err(|source| Error::io("write", name())(source))?;
         file.sync()

@@ -1,9 +1,11 @@
 //! A full disk is found before it happens, and passes.
 
-use wal::storage::sim::SimDisk;
-use wal::{Error, Options};
+use wal::storage::sim::{SimDisk, Survivors};
+use wal::{Appender, Error, Lack, Options};
 
-use crate::support::{Heard, eventually, open, open_with, segments, small};
+use crate::support::{
+    Heard, eventually, open, open_with, segments, size, small, snapshot, snapshots, verify,
+};
 
 const CAPACITY: u64 = 400 << 10;
 
@@ -159,4 +161,181 @@ fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log(
     appender.sequence().push(b"goes on").unwrap();
     appender.shutdown().unwrap();
     assert_eq!(heard.state().failures, Vec::<String>::new());
+}
+
+/// Appends until there is no room; the last position that was given.
+fn until_no_room(appender: &Appender) -> u64 {
+    let mut last = appender.appended();
+    while appender.has_room() {
+        last = appender.sequence().push(vec![7; 1000]).unwrap();
+        eventually("it is durable, or there is no room", || {
+            appender.durable() == last || !appender.has_room()
+        });
+        assert!(last < 1000, "there is room without an end");
+    }
+    last
+}
+
+#[test]
+fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_nothing() {
+    // EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM.
+    for code in [24, 23, 28, 122, 27, 12] {
+        let disk = SimDisk::new();
+        let heard = Heard::default();
+        let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+        eventually("the segment ahead is made", || segments(&disk).len() == 2);
+        disk.refuse_files(Some(code));
+        // Both segments are filled before anybody is refused.
+        let filled = until_no_room(&appender);
+        assert!(filled >= 4, "{filled} records in two segments");
+        let lack = appender.lack().unwrap();
+        assert!(matches!(&lack, Lack::Segment { why } if why.contains(".log.new")));
+        let mut last = 0;
+        for _ in 0..30 {
+            last = appender.sequence().push(vec![8; 1000]).unwrap();
+        }
+        disk.refuse_files(None);
+        eventually("what waited is written", || appender.durable() == last);
+        eventually("there is room again", || appender.lack().is_none());
+        appender.shutdown().unwrap();
+        assert_eq!(heard.state().failures, Vec::<String>::new(), "{code}");
+        assert_eq!(open(&disk).unwrap().records.len() as u64, last);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_when_they_do_not() {
+    // EIO, EROFS, EACCES.
+    for code in [5, 30, 13] {
+        let disk = SimDisk::new();
+        let heard = Heard::default();
+        let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+        eventually("the segment ahead is made", || segments(&disk).len() == 2);
+        disk.refuse_files(Some(code));
+        until_no_room(&appender);
+        assert!(heard.state().failures.is_empty(), "{code}");
+        disk.refuse_files(None);
+        eventually("there is room again", || appender.has_room());
+        disk.refuse_files(Some(code));
+        for _ in 0..60 {
+            if appender.sequence().push(vec![8; 1000]).is_err() {
+                break;
+            }
+        }
+        eventually("the log has failed", || !heard.state().failures.is_empty());
+        assert!(appender.shutdown().is_err());
+        let durable = appender.durable();
+        assert!(heard.state().failures[0].contains(".log.new"), "{code}");
+        disk.refuse_files(None);
+        let found = open(&disk).unwrap().records.len() as u64;
+        assert!(found >= durable, "{code}: {found} of {durable}");
+    }
+}
+
+/// A disk after a crash, with a bit of everything that a start has to do: a torn tail, a damaged
+/// snapshot, a file that was being made. How many records it has.
+fn crashed() -> (SimDisk, u64) {
+    let disk = SimDisk::new();
+    let mut log = open(&disk).unwrap().log;
+    for number in 0..30 {
+        log.append(&[vec![number; 700]]).unwrap();
+    }
+    snapshot(&mut log, 25).unwrap();
+    snapshot(&mut log, 28).unwrap();
+    drop(log);
+    let newest = snapshots(&disk).pop().unwrap();
+    disk.flip(&newest, 150, 1);
+    let open_one = segments(&disk).pop().unwrap();
+    let length = disk.bytes(&open_one).unwrap().len();
+    disk.flip(&open_one, length - 100, 3);
+    disk.put("snapshot-0000000000000009.snap.new", &[1; 3000]);
+    (disk, 30)
+}
+
+#[test]
+fn a_start_on_a_full_disk_reads_and_goes_on_when_space_is_back() {
+    let (crashed, count) = crashed();
+    let whole = crashed.after_kill();
+    let needed = {
+        drop(open(&whole).unwrap());
+        used(&whole).max(used(&crashed)) + (16 << 10)
+    };
+    let before = used(&crashed);
+    let mut waited = 0;
+    let step = usize::try_from((needed - before) / size(40))
+        .unwrap()
+        .max(1);
+    for capacity in (before..=needed).step_by(step) {
+        let disk = crashed.after_kill();
+        disk.set_capacity(capacity);
+        let heard = Heard::default();
+        let opened = open(&disk).unwrap();
+        let report = opened.report.clone();
+        assert_eq!(opened.records.len() as u64, count, "{capacity}");
+        assert_eq!(report.snapshot.unwrap().covers, 25);
+        assert_eq!((report.torn.len(), report.bad_snapshots.len()), (1, 1));
+        let appender = opened.log.start(heard.events()).unwrap();
+        for position in 1..=count {
+            assert!(appender.read(position).unwrap().is_some(), "{position}");
+        }
+        assert_eq!(appender.snapshots().len(), 1);
+        let last = appender.sequence().push(vec![9; 1000]).unwrap();
+        eventually("it is durable, or there is no room", || {
+            appender.durable() == last || !appender.has_room()
+        });
+        if appender.durable() < last {
+            waited += 1;
+            assert!(appender.lack().is_some());
+            // Whatever the power takes with it now, a start finds what the last one found.
+            for survivors in [
+                Survivors::Nothing,
+                Survivors::Everything,
+                Survivors::Random(capacity),
+            ] {
+                let after = disk.after_power_cut(survivors);
+                after.set_capacity(u64::MAX);
+                let found = open(&after).unwrap().records.len() as u64;
+                // Space may have come back just now: the snapshot's rest was swept away.
+                assert!(found == count || found == last, "{found}");
+            }
+        }
+        disk.set_capacity(1 << 30);
+        eventually("what waited is durable", || appender.durable() == last);
+        eventually("there is room again", || appender.has_room());
+        appender.shutdown().unwrap();
+        assert_eq!(heard.state().failures, Vec::<String>::new());
+        drop(appender);
+        let quarantined = disk.names().into_iter();
+        let quarantined = quarantined.filter(|name| name.starts_with("quarantine/"));
+        assert_eq!(quarantined.count(), 1, "one copy of what was torn");
+        let found = verify(&disk).unwrap().1;
+        assert_eq!(found.len() as u64, last, "{capacity}");
+    }
+    assert!(waited > 5, "{waited} starts found no space");
+}
+
+#[test]
+fn a_shutdown_of_a_log_that_never_had_space_is_none_that_loses_anything() {
+    let (disk, count) = crashed();
+    disk.set_capacity(used(&disk));
+    let heard = Heard::default();
+    let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
+    eventually("the lack is noticed", || appender.lack().is_some());
+    assert!(appender.compact(None).is_err(), "a manifest has no space");
+    appender.shutdown().unwrap();
+    assert!(heard.state().failures.is_empty());
+    disk.set_capacity(1 << 30);
+    assert_eq!(open(&disk).unwrap().records.len() as u64, count);
+}
+
+#[test]
+fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
+    let disk = SimDisk::new();
+    let mut log = open(&disk).unwrap().log;
+    log.append(&[vec![1; 1000]]).unwrap();
+    drop(log);
+    disk.put("snapshot-0000000000000001.snap.new", &[1; 40 << 10]);
+    disk.set_capacity(used(&disk));
+    let mut log = open(&disk).unwrap().log;
+    assert_eq!(log.append(&[vec![2; 1000]]).unwrap(), 2);
 }

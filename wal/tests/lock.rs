@@ -31,6 +31,35 @@ fn a_log_that_is_open_cannot_be_opened_or_verified() {
 }
 
 #[test]
+fn a_lock_of_who_is_gone_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = || wal::open_dir(directory.path()).unwrap();
+    drop(open_with(storage(), small()).unwrap());
+    let file = std::fs::File::options()
+        .write(true)
+        .open(directory.path().join("lock"))
+        .unwrap();
+    file.lock().unwrap();
+    // No process has this number: the one that had the lock is dead, and its files linger.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"process 4294967294 since then", 0).unwrap();
+    file.set_len(29).unwrap();
+    let (refused, waited) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| {
+            let opened = open_with(storage(), small()).map(|opened| opened.records.len());
+            drop(refused);
+            opened
+        });
+        // Without a wait it is refused long before this; with one it ends only once it is let in.
+        let early = waited.recv_timeout(std::time::Duration::from_millis(300));
+        let early: Result<(), _> = early;
+        assert_eq!(early, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+        drop(file);
+        assert_eq!(opening.join().unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
 fn only_the_owner_can_read_the_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new/log");

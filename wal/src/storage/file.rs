@@ -1,10 +1,11 @@
 //! A real directory.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
@@ -18,6 +19,8 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The files of one directory on a real disk.
 pub struct FileStorage {
     directory: PathBuf,
+    /// The directory, open: what was renamed in it can be made durable without a descriptor more.
+    handle: fs::File,
 }
 
 impl FileStorage {
@@ -44,7 +47,8 @@ impl FileStorage {
         if !directory.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { directory })
+        let handle = fs::File::open(&directory)?;
+        Ok(Self { directory, handle })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -186,7 +190,14 @@ impl Storage for FileStorage {
     }
 
     fn sync_dir(&self, directory: &str) -> io::Result<()> {
-        fs::File::open(self.path(directory))?.sync_all()
+        match directory {
+            "" => self.handle.sync_all(),
+            other => fs::File::open(self.path(other))?.sync_all(),
+        }
+    }
+
+    fn modified(&self, name: &str) -> io::Result<SystemTime> {
+        fs::metadata(self.path(name))?.modified()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
@@ -204,18 +215,17 @@ impl Storage for FileStorage {
             .truncate(false)
             .custom_flags(no_follow())
             .mode(MODE_FILE);
-        let mut file = options.open(self.path(name))?;
+        let file = options.open(self.path(name))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return busy(file),
+            Err(TryLockError::WouldBlock) => return self.busy(name, file),
             Err(TryLockError::Error(error)) => return Err(error),
         }
         // Only a help for people: that it could not be written must not keep a
         // server from starting on a full disk.
         let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()));
+            .write_all_at(holder.as_bytes(), 0)
+            .and_then(|()| file.set_len(crate::format::to_u64(holder.len())));
         Ok(Locked::Taken(Box::new(file)))
     }
 
@@ -229,7 +239,7 @@ impl Storage for FileStorage {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(Locked::Taken(Box::new(file))),
-            Err(TryLockError::WouldBlock) => busy(file),
+            Err(TryLockError::WouldBlock) => self.busy(name, file),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
@@ -252,12 +262,61 @@ impl Storage for FileStorage {
     }
 }
 
-fn busy(mut file: fs::File) -> io::Result<Locked> {
-    let mut text = Vec::new();
-    (&mut file).take(200).read_to_end(&mut text)?;
-    Ok(Locked::Busy {
-        holder: String::from_utf8_lossy(&text).trim().to_owned(),
-    })
+impl FileStorage {
+    fn busy(&self, name: &str, mut file: fs::File) -> io::Result<Locked> {
+        let mut text = Vec::new();
+        (&mut file).take(200).read_to_end(&mut text)?;
+        let holder = String::from_utf8_lossy(&text).trim().to_owned();
+        let lives = crate::lock::process_of(&holder)
+            .is_some_and(|process| lives_with(process, &self.path(name)));
+        Ok(Locked::Busy { holder, lives })
+    }
+}
+
+/// Whether a process can be seen to live, and to have this file open. One that was killed is as
+/// good as dead, though it may take a moment to let go of its files.
+fn lives_with(process: u32, file: &Path) -> bool {
+    let directory = PathBuf::from(format!("/proc/{process}"));
+    let Ok(status) = fs::read_to_string(directory.join("status")) else {
+        return false;
+    };
+    let Ok(stat) = fs::read_to_string(directory.join("stat")) else {
+        return false;
+    };
+    if is_dying(&status, &stat) {
+        return false;
+    }
+    let Ok(descriptors) = fs::read_dir(directory.join("fd")) else {
+        return false;
+    };
+    descriptors
+        .flatten()
+        .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
+}
+
+/// Whether `/proc/…/status` and `/proc/…/stat` (proc(5)) are those of a process that is dead, is
+/// ending, or has been told to by SIGKILL.
+fn is_dying(status: &str, stat: &str) -> bool {
+    const SIGKILL: u64 = 1 << 8;
+    const EXITING: u64 = 4;
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+    };
+    let is_killed = ["SigPnd", "ShdPnd"].iter().any(|name| {
+        let pending = field(name).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        pending.is_some_and(|pending| pending & SIGKILL != 0)
+    });
+    // Behind the name, which may hold anything: state, and five fields on the flags.
+    let mut behind = stat
+        .rsplit_once(')')
+        .map_or("", |(_, behind)| behind)
+        .split_whitespace();
+    let state = behind.next().unwrap_or("X");
+    let flags = behind.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    is_killed || matches!(state, "Z" | "X" | "x") || flags.is_none_or(|flags| flags & EXITING != 0)
 }
 
 impl File for fs::File {
@@ -307,6 +366,29 @@ mod tests {
         for mode in [0o770, 0o702, 0o775, 0o777, 0o1777, 0o2775] {
             let why = not_private(mode, 1_000, 1_000).unwrap();
             assert!(why.contains(&format!("{mode:04o}")), "{why}");
+        }
+    }
+
+    #[test]
+    fn who_is_dead_ending_or_killed_is_told_from_who_lives() {
+        let status =
+            |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        let stat =
+            |state: &str, flags: u32| format!("12 (a) b c) {state} 1 12 12 0 -1 {flags} 7 0");
+        let none = "0000000000000000";
+        let (kill, other) = ("0000000000000100", "0000000000004000");
+        let living = status(none, other);
+        assert!(!is_dying(&living, &stat("S", 0x40_0000)));
+        assert!(!is_dying(&living, &stat("D", 0)));
+        for (status, stat) in [
+            (living.clone(), stat("Z", 0)),
+            (living.clone(), stat("X", 0)),
+            (living.clone(), stat("R", 0x40_0004)),
+            (status(kill, none), stat("R", 0)),
+            (status(none, kill), stat("R", 0)),
+            (living.clone(), String::new()),
+        ] {
+            assert!(is_dying(&status, &stat), "{status}{stat}");
         }
     }
 }

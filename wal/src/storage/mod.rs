@@ -9,6 +9,7 @@ pub mod sim;
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 pub use file::FileStorage;
 
@@ -64,6 +65,14 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// What the system says.
     fn sync_dir(&self, directory: &str) -> io::Result<()>;
+
+    /// When a file was last written.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Unsupported` where nobody knows; else what the system says.
+    fn modified(&self, _name: &str) -> io::Result<SystemTime> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Bytes that this process may still write to the file system.
     ///
@@ -147,6 +156,9 @@ pub enum Locked {
     Busy {
         /// What the holder wrote.
         holder: String,
+        /// Whether that is a process which can be seen to live and to have the file open. Where it
+        /// is none, the holder is about to end, or nobody knows who it is.
+        lives: bool,
     },
 }
 

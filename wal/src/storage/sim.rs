@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -89,6 +90,8 @@ struct State {
     /// The call, or the write, with this number fails.
     fault: Option<(u64, Fault)>,
     failed: Option<Call>,
+    /// No file can be made; the system's error number.
+    no_files: Option<i32>,
 }
 
 /// A file. Its bytes are shared with copies of the disk until they are changed.
@@ -350,6 +353,7 @@ impl SimDisk {
                 writes: 0,
                 fault: None,
                 failed: None,
+                no_files: None,
             })),
         }
     }
@@ -413,6 +417,7 @@ impl SimDisk {
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         let surviving = state
             .unsynced
@@ -464,6 +469,7 @@ impl SimDisk {
             writes: 0,
             fault: None,
             failed: None,
+            no_files: None,
         };
         Self {
             state: Arc::new(Mutex::new(after)),
@@ -521,6 +527,11 @@ impl SimDisk {
     /// Bytes that all files together may have.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity = bytes;
+    }
+
+    /// From now on no file can be made, for this reason (the system's error number), or again.
+    pub fn refuse_files(&self, code: Option<i32>) {
+        self.state.lock().no_files = code;
     }
 
     /// Names of all files, with their directory.
@@ -619,6 +630,9 @@ impl Storage for SimDisk {
         let mut state = self.state.lock();
         state.call()?;
         let fault = state.ask("create", name)?;
+        if let Some(code) = state.no_files {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         if !state.directories.contains(directory_of(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -686,6 +700,14 @@ impl Storage for SimDisk {
         state.settle_or_fail(fault, |change| change.is_in_directory(directory))
     }
 
+    fn modified(&self, name: &str) -> io::Result<SystemTime> {
+        let mut state = self.state.lock();
+        state.power()?;
+        let fault = state.ask("modified", name)?;
+        state.find(name)?;
+        after(fault, SystemTime::UNIX_EPOCH)
+    }
+
     fn free_bytes(&self) -> io::Result<u64> {
         let mut state = self.state.lock();
         state.power()?;
@@ -701,7 +723,10 @@ impl Storage for SimDisk {
             return Err(io_error());
         }
         if let Some(holder) = state.locked.clone() {
-            return Ok(Locked::Busy { holder });
+            return Ok(Locked::Busy {
+                holder,
+                lives: true,
+            });
         }
         state.locked = Some(holder.to_owned());
         Ok(Locked::Taken(Box::new(SimLock(Arc::clone(&self.state)))))
@@ -714,7 +739,10 @@ impl Storage for SimDisk {
             return Err(io_error());
         }
         if let Some(holder) = state.locked.clone() {
-            return Ok(Locked::Busy { holder });
+            return Ok(Locked::Busy {
+                holder,
+                lives: true,
+            });
         }
         Ok(Locked::Taken(Box::new(())))
     }
@@ -830,6 +858,10 @@ impl File for SimFile {
         state.syncs += 1;
         if state.fail_sync == Some(number) {
             state.unsynced.retain(|change| !change.is_of_file(file));
+            state.failed = Some(Call {
+                what: "sync",
+                name: state.name_of(file),
+            });
             return Err(io::Error::other("input/output error"));
         }
         state.settle_or_fail(fault, |change| change.is_of_file(file))

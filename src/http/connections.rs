@@ -1,0 +1,116 @@
+//! How many connections are open: in all, over all listeners, and from one place.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Counts open connections.
+pub struct Connections {
+    most: usize,
+    most_of_one: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    all: usize,
+    by_place: HashMap<IpAddr, usize>,
+}
+
+/// One open connection; dropping it counts it out.
+pub struct Counted {
+    connections: Arc<Connections>,
+    place: IpAddr,
+}
+
+impl Connections {
+    /// Lets `most` connections be open, and `most_of_one` from one place.
+    #[must_use]
+    pub fn new(most: usize, most_of_one: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_of_one,
+            open: Mutex::default(),
+        })
+    }
+
+    /// Counts a connection from `address`, unless there are as many as may be.
+    pub fn count(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+        let place = place(address);
+        let mut open = self.open.lock();
+        let here = open.by_place.get(&place).copied().unwrap_or(0);
+        if open.all >= self.most || here >= self.most_of_one {
+            return None;
+        }
+        open.all += 1;
+        open.by_place.insert(place, here + 1);
+        Some(Counted {
+            connections: Arc::clone(self),
+            place,
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock();
+        open.all -= 1;
+        if let Some(here) = open.by_place.get_mut(&self.place) {
+            *here -= 1;
+            if *here == 0 {
+                open.by_place.remove(&self.place);
+            }
+        }
+    }
+}
+
+/// What one party has at hand: an address of IPv4, the 64 bits of IPv6 that a network has.
+fn place(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_place_has_its_bound_and_a_network_of_ipv6_is_one() {
+        let connections = Connections::new(10, 2);
+        for [one, same, other] in [
+            ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
+            ["2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"],
+        ] {
+            let held = [one, same].map(|text| connections.count(address(text)).unwrap());
+            assert!(connections.count(address(one)).is_none(), "{one}");
+            assert!(connections.count(address(other)).is_some(), "{other}");
+            drop(held);
+            assert!(connections.count(address(one)).is_some(), "{one}");
+        }
+    }
+
+    #[test]
+    fn who_is_refused_is_not_remembered() {
+        let connections = Connections::new(1, 1);
+        let held = connections.count(address("10.0.0.1")).unwrap();
+        for last in 2..=255 {
+            let refused = IpAddr::from([10, 0, 0, last]);
+            assert!(connections.count(refused).is_none());
+        }
+        assert_eq!(connections.open.lock().by_place.len(), 1);
+        drop(held);
+        assert!(connections.open.lock().by_place.is_empty());
+    }
+}

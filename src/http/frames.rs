@@ -1,0 +1,323 @@
+//! What a connection of HTTP/2 is waiting for, read off its frames (RFC 9113 4.1) in both
+//! directions. The library keeps that to itself, and its own limits let a peer that is silent,
+//! says nothing but PING, leaves a head unfinished, or opens no window for an answer stay for ever.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a connection may wait for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For the next whole head, while no stream is open.
+    pub idle: Duration,
+    /// For the rest of a head.
+    pub head: Duration,
+    /// For the peer to take something of an answer.
+    pub answer: Duration,
+}
+
+/// Bytes that a client begins with (RFC 9113 3.4).
+const PREFACE_BYTES: usize = 24;
+const FRAME_HEAD_BYTES: usize = 9;
+
+const DATA: u8 = 0x0;
+const HEADERS: u8 = 0x1;
+const RST_STREAM: u8 = 0x3;
+const CONTINUATION: u8 = 0x9;
+const END_STREAM: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+
+/// Streams that are followed, beyond which a peer is up to no good: the library lets fewer be open.
+const STREAMS_MAX: usize = 1_024;
+
+/// Follows one connection.
+pub struct Frames {
+    patience: Patience,
+    inward: Cut,
+    outward: Cut,
+    /// Since when a head is unfinished, and its stream.
+    head: Option<(Instant, u32)>,
+    open: HashMap<u32, Stream>,
+    /// Since when no stream is open.
+    idle: Instant,
+    /// Not later than the next deadline.
+    earliest: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum Stream {
+    /// Its request is on its way, or its answer is not begun.
+    Asked,
+    /// When something of its answer was last taken.
+    Answered(Instant),
+}
+
+/// Cuts bytes into frames.
+struct Cut {
+    /// Bytes to pass over before the next frame's head.
+    skip: usize,
+    head: [u8; FRAME_HEAD_BYTES],
+    filled: usize,
+    /// The frame whose payload is being passed over, if its end matters.
+    within: Option<Frame>,
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+/// A step on the way through the bytes.
+enum Step {
+    Begins(Frame),
+    Ends(Frame),
+}
+
+impl Cut {
+    fn after(skip: usize) -> Self {
+        Self {
+            skip,
+            head: [0; FRAME_HEAD_BYTES],
+            filled: 0,
+            within: None,
+        }
+    }
+
+    /// The next step in these bytes, which are shortened by it.
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<Step> {
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            *bytes = &bytes[skipped..];
+            self.skip -= skipped;
+            if self.skip > 0 {
+                return None;
+            }
+            if let Some(frame) = self.within.take() {
+                return Some(Step::Ends(frame));
+            }
+            let taken = (FRAME_HEAD_BYTES - self.filled).min(bytes.len());
+            let (now, later) = bytes.split_at(taken);
+            self.head[self.filled..self.filled + taken].copy_from_slice(now);
+            *bytes = later;
+            self.filled += taken;
+            if self.filled < FRAME_HEAD_BYTES {
+                return None;
+            }
+            self.filled = 0;
+            let [high, middle, low, kind, flags, stream @ ..] = self.head;
+            let length = u32::from_be_bytes([0, high, middle, low]);
+            self.skip = usize::try_from(length).unwrap_or(usize::MAX);
+            let frame = Frame {
+                kind,
+                flags,
+                stream: u32::from_be_bytes(stream) & 0x7fff_ffff,
+            };
+            self.within = Some(frame);
+            return Some(Step::Begins(frame));
+        }
+    }
+}
+
+impl Frames {
+    /// A connection whose client has said nothing yet.
+    #[must_use]
+    pub fn new(patience: Patience, now: Instant) -> Self {
+        Self {
+            patience,
+            inward: Cut::after(PREFACE_BYTES),
+            outward: Cut::after(0),
+            head: None,
+            open: HashMap::new(),
+            idle: now,
+            earliest: now + patience.idle,
+        }
+    }
+
+    /// Follows bytes that the client has sent.
+    pub fn received(&mut self, mut bytes: &[u8], now: Instant) {
+        while let Some(step) = self.inward.next(&mut bytes) {
+            match step {
+                Step::Begins(frame) => match frame.kind {
+                    HEADERS => {
+                        self.head = Some((now, frame.stream));
+                        self.note(now + self.patience.head);
+                    }
+                    RST_STREAM => self.close(frame.stream, now),
+                    _ => {}
+                },
+                Step::Ends(frame) => {
+                    let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
+                    if may_end && frame.flags & END_HEADERS != 0 && self.head.take().is_some() {
+                        // What comes after a body is a head, too.
+                        self.open.entry(frame.stream).or_insert(Stream::Asked);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follows bytes that were written to the client.
+    pub fn written(&mut self, mut bytes: &[u8], now: Instant) {
+        while let Some(step) = self.outward.next(&mut bytes) {
+            let Step::Begins(frame) = step else {
+                continue;
+            };
+            let ends = frame.flags & END_STREAM != 0;
+            match frame.kind {
+                RST_STREAM => self.close(frame.stream, now),
+                HEADERS | DATA if ends => self.close(frame.stream, now),
+                HEADERS | DATA => {
+                    if let Some(stream) = self.open.get_mut(&frame.stream) {
+                        *stream = Stream::Answered(now);
+                        self.note(now + self.patience.answer);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn close(&mut self, stream: u32, now: Instant) {
+        if self.open.remove(&stream).is_some() && self.open.is_empty() {
+            self.idle = now;
+            self.note(now + self.patience.idle);
+        }
+    }
+
+    fn note(&mut self, deadline: Instant) {
+        self.earliest = self.earliest.min(deadline);
+    }
+
+    /// No later than the next deadline is; cheaper than that.
+    #[must_use]
+    pub fn earliest(&self) -> Instant {
+        self.earliest
+    }
+
+    /// When the connection has to be given up, if it goes on like this. While a request is on its
+    /// way or is being answered, that has bounds of its own.
+    pub fn deadline(&mut self, now: Instant) -> Instant {
+        let patience = self.patience;
+        if self.open.len() > STREAMS_MAX {
+            return now;
+        }
+        let head = self.head.map(|(since, _)| since + patience.head);
+        let idle = (self.open.is_empty()).then_some(self.idle + patience.idle);
+        let answers = self.open.values().filter_map(|stream| match stream {
+            Stream::Asked => None,
+            Stream::Answered(since) => Some(*since + patience.answer),
+        });
+        let deadline = answers.chain(head).chain(idle).min();
+        // Nothing is waited for: it is looked at again after a while.
+        self.earliest = deadline.unwrap_or(now + patience.idle);
+        self.earliest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        idle: Duration::from_secs(75),
+        head: Duration::from_secs(15),
+        answer: Duration::from_secs(30),
+    };
+    const PING: u8 = 0x6;
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: u8) -> Vec<u8> {
+        let mut bytes = vec![0, 0, payload, kind, flags, 0, 0, 0, stream];
+        bytes.resize(bytes.len() + usize::from(payload), 0xff);
+        bytes
+    }
+
+    /// A connection whose time is told by the test.
+    struct Timed {
+        frames: Frames,
+        now: Instant,
+    }
+
+    impl Timed {
+        fn new() -> Self {
+            let now = Instant::now();
+            let frames = Frames::new(PATIENCE, now);
+            Self { frames, now }
+        }
+
+        fn received(&mut self, bytes: &[u8]) {
+            self.frames.received(bytes, self.now);
+        }
+
+        fn written(&mut self, bytes: &[u8]) {
+            self.frames.written(bytes, self.now);
+        }
+
+        fn pass(&mut self, seconds: u64) {
+            self.now += Duration::from_secs(seconds);
+        }
+
+        /// What is left of the patience, in seconds.
+        fn left(&mut self) -> u64 {
+            let deadline = self.frames.deadline(self.now);
+            assert!(self.frames.earliest() <= deadline);
+            deadline.duration_since(self.now).as_secs()
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_or_pings_alone_is_waited_for_as_long_as_who_is_idle() {
+        let mut timed = Timed::new();
+        timed.pass(10);
+        timed.received(&[b'P'; PREFACE_BYTES]);
+        timed.received(&frame(PING, 0, 0, 8));
+        assert_eq!(timed.left(), 65);
+        timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
+        timed.pass(300);
+        // A request is being answered.
+        assert_eq!(timed.left(), 75);
+        timed.written(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
+        timed.received(&frame(PING, 0, 0, 8));
+        timed.pass(5);
+        assert_eq!(timed.left(), 70);
+    }
+
+    #[test]
+    fn a_head_has_its_time_until_its_last_byte() {
+        let mut timed = Timed::new();
+        timed.received(&[b'P'; PREFACE_BYTES]);
+        let whole = [
+            frame(HEADERS, 0, 1, 9),
+            frame(CONTINUATION, END_HEADERS, 1, 9),
+        ]
+        .concat();
+        for byte in &whole[..whole.len() - 1] {
+            timed.received(std::slice::from_ref(byte));
+        }
+        timed.pass(14);
+        assert_eq!(timed.left(), 1);
+        timed.received(&whole[whole.len() - 1..]);
+        assert_eq!(timed.left(), 75);
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_is_taken_ends_it_whatever_else_is_taken() {
+        let mut timed = Timed::new();
+        timed.received(&[b'P'; PREFACE_BYTES]);
+        for stream in [1, 3] {
+            timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, stream, 9));
+            timed.written(&frame(HEADERS, END_HEADERS, stream, 9));
+        }
+        timed.pass(20);
+        timed.written(&frame(DATA, 0, 1, 200));
+        assert_eq!(timed.left(), 10);
+        timed.written(&frame(DATA, END_STREAM, 3, 200));
+        assert_eq!(timed.left(), 30);
+        // Who no longer wants it is not waiting for it.
+        timed.received(&frame(RST_STREAM, 0, 1, 4));
+        assert_eq!(timed.left(), 75);
+    }
+}

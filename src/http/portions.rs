@@ -1,0 +1,142 @@
+//! Answers over HTTP/2, in portions, and how much of them a connection may hold. The library takes
+//! a body as one piece and keeps it while the peer opens no window for it; with a hundred streams
+//! that is a hundred bodies of a peer that reads nothing.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Of the answers of one connection that nobody takes, so many KiB are held; further requests of
+/// it wait for them to be taken.
+const HELD_KIB_MAX: usize = 512;
+/// The most bytes of an answer that are given to the library at once.
+const PORTION_BYTES_MAX: usize = 16 * 1024;
+
+/// What the answers of one connection share.
+#[derive(Clone)]
+pub struct Held(Arc<Semaphore>);
+
+impl Default for Held {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(HELD_KIB_MAX)))
+    }
+}
+
+impl Held {
+    /// Waits until a request may be answered.
+    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+
+    /// An answer's body, which holds its share until it is taken. One beyond what is left is let
+    /// pass: it is made already.
+    pub fn portioned<B: Body>(&self, body: B, room: Option<OwnedSemaphorePermit>) -> Portioned<B> {
+        let bytes = body.size_hint().exact().unwrap_or(0);
+        let kib = usize::try_from(bytes / 1024).unwrap_or(usize::MAX);
+        let kib = u32::try_from(kib.min(self.0.available_permits())).unwrap_or(0);
+        Portioned {
+            body,
+            portion: Bytes::new(),
+            _room: room,
+            _share: Arc::clone(&self.0).try_acquire_many_owned(kib).ok(),
+        }
+    }
+}
+
+/// A body in portions.
+pub struct Portioned<B> {
+    body: B,
+    /// What is left of the last frame.
+    portion: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Portioned<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.portion.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => self.portion = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return other,
+            }
+        }
+        let length = self.portion.len().min(PORTION_BYTES_MAX);
+        let portion = self.portion.split_to(length);
+        Poll::Ready(Some(Ok(Frame::data(portion))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.portion.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let portion = self.portion.len() as u64;
+        let rest = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(portion));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(portion));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_comes_in_portions_and_ends_with_the_last() {
+        let held = Held::default();
+        let whole = Bytes::from(vec![7; 2 * PORTION_BYTES_MAX + 1]);
+        let mut body = held.portioned(Full::new(whole.clone()), None);
+        let mut taken = Vec::new();
+        while !body.is_end_stream() {
+            assert_eq!(
+                body.size_hint().exact(),
+                Some((whole.len() - taken.len()) as u64)
+            );
+            let portion = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert!(portion.len() <= PORTION_BYTES_MAX);
+            taken.extend_from_slice(&portion);
+        }
+        assert_eq!(taken, whole);
+        let empty = held.portioned(Full::<Bytes>::default(), None);
+        assert!(empty.is_end_stream());
+        assert_eq!(empty.size_hint().exact(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn who_takes_no_answer_gets_no_further_one_until_it_does() {
+        let held = Held::default();
+        let body = || Full::new(Bytes::from(vec![0; 100 << 10]));
+        let mut answers = Vec::new();
+        while let Ok(room) = tokio::time::timeout(std::time::Duration::ZERO, held.room()).await {
+            answers.push(held.portioned(body(), room));
+        }
+        assert_eq!(
+            answers.len(),
+            6,
+            "those of 512 KiB, and the one that goes over it"
+        );
+        answers.pop();
+        assert!(held.room().await.is_some());
+    }
+}

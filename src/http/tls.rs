@@ -1,0 +1,116 @@
+//! The certificate of TLS and its key: two files, which are read again while the service runs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What handshakes are made with.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    config: ArcSwap<ServerConfig>,
+    /// What the files held when they were read last, fit or not.
+    seen: Mutex<Files>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Files {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// A file that is not fit for TLS.
+#[derive(Debug)]
+pub struct Unfit {
+    file: PathBuf,
+    why: String,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, why } = self;
+        write!(f, "{} is not fit for TLS: {why}", file.display())
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+impl Tls {
+    /// Reads a chain of certificates and a private key, both PEM.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used, or the key is not the certificate's.
+    pub fn read(certificate: PathBuf, key: PathBuf) -> Result<Self, Unfit> {
+        let files = Files::read(&certificate, &key)?;
+        let config = files.config(&certificate, &key)?;
+        Ok(Self {
+            certificate,
+            key,
+            config: ArcSwap::new(config),
+            seen: Mutex::new(files),
+        })
+    }
+
+    /// Reads both files again; whether they had changed and are in use from now on. Those before
+    /// stay in use where they are not fit, which is an error once for each change.
+    ///
+    /// # Errors
+    /// As [`Tls::read`].
+    pub fn reload(&self) -> Result<bool, Unfit> {
+        let files = Files::read(&self.certificate, &self.key)?;
+        let mut seen = self.seen.lock();
+        if *seen == files {
+            return Ok(false);
+        }
+        *seen = files.clone();
+        self.config
+            .store(files.config(&self.certificate, &self.key)?);
+        Ok(true)
+    }
+
+    /// What the next handshake is made with.
+    #[must_use]
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.load_full())
+    }
+}
+
+impl Files {
+    fn read(certificate: &Path, key: &Path) -> Result<Self, Unfit> {
+        let read = |file: &Path| std::fs::read(file).map_err(|error| unfit(file, &error));
+        Ok(Self {
+            certificate: read(certificate)?,
+            key: read(key)?,
+        })
+    }
+
+    fn config(&self, certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Unfit> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
+        let chain = chain.map_err(|error| unfit(certificate, &error))?;
+        let private =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unfit(key, &error))?;
+        let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unfit(certificate, &error))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| unfit(key, &error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+fn unfit(file: &Path, why: &dyn fmt::Display) -> Unfit {
+    Unfit {
+        file: file.to_owned(),
+        why: why.to_string(),
+    }
+}
