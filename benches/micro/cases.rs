@@ -153,6 +153,7 @@ fn decide(
     let context = Context {
         actor: who,
         now: now(),
+        at: now(),
         key: "key-1",
         fingerprint,
         born: Uuid::from_u128(1),

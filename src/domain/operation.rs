@@ -107,8 +107,11 @@ pub trait Mint {
 pub struct Context<'a> {
     /// Who asks.
     pub actor: &'a Actor,
-    /// The time of the decision.
+    /// The time of the decision, by the system's clock: rules are judged by it.
     pub now: Instant,
+    /// The time that a commit is recorded with: `now`, or later where the clock was set back, since
+    /// the times of commits never fall.
+    pub at: Instant,
     /// The key of idempotency as sent; empty where the operation has none.
     pub key: &'a str,
     /// The fingerprint of the command's facts.

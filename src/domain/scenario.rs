@@ -274,6 +274,7 @@ impl Scenario {
         let context = Context {
             actor: &self.actor,
             now: self.now,
+            at: self.now,
             key,
             fingerprint: command.fingerprint(),
             born: self.mint.id(),

@@ -351,9 +351,14 @@ fn stopped() -> wal::Error {
 impl Shared {
     /// The present, beside the position that was given last.
     fn note_time(&self) {
+        self.tell_if_ahead();
+        self.note_age(&mut self.checkpointer.known.lock().marks);
+    }
+
+    /// What was committed so far was so when the service had run for as long as it has now.
+    fn note_age(&self, marks: &mut Marks) {
         let position = self.journal.appended();
-        let now = self.clock.now();
-        self.checkpointer.known.lock().marks.note(position, now);
+        marks.note(position, self.running_time.now(&*self.clock));
     }
 
     /// Whether the next snapshot is due so long after the last one.
@@ -374,7 +379,8 @@ impl Shared {
     /// Up to which position keys are old enough to be forgotten, when more are than before.
     fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
         let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
-        let cutoff = self.clock.now().millis().saturating_sub(retention);
+        let ran = self.running_time.now(&*self.clock);
+        let cutoff = ran.millis().saturating_sub(retention);
         let old = marks.through(Instant::from_millis(cutoff));
         // A command whose answer is not settled holds its key, and will look for it.
         let held = self.keys.held();
@@ -410,6 +416,7 @@ impl Shared {
         progress: OnProgress<'_>,
     ) -> Result<Option<Checkpoint>, wal::Error> {
         let mut known = self.checkpointer.known.lock();
+        self.note_age(&mut known.marks);
         let policy = self.checkpointer.policy.lock().clone();
         let begun = Tick::now();
         let mut pace = Pace::new(self, is_background);
@@ -445,7 +452,7 @@ impl Shared {
         if self.journal.durable() == 0 {
             return Ok(None);
         }
-        let (snapshot, covered) = self.snapshot(&known.covered, pace, progress)?;
+        let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
         // A compaction that fails is done by the next one; the snapshot stands.
         let compacted = self.compact(policy).or_else(|error| match error {
@@ -487,9 +494,11 @@ impl Shared {
         let Some(through) = self.forgets(policy, marks) else {
             return Ok(());
         };
-        let record = NewRecord::forgotten(through, self.clock.now()).encode();
         let position = {
             let mut sequence = self.journal.sequence();
+            let at = self.commit_times.at(self.clock.now());
+            let record = NewRecord::forgotten(through, at).encode();
+            self.commit_times.next_is(at);
             let position = sequence.push(record).map_err(|error| wal::Error::Stopped {
                 reason: error.to_string().into(),
             })?;
@@ -510,7 +519,7 @@ impl Shared {
     /// Takes a snapshot; what is counted over the records that it covers.
     fn snapshot(
         &self,
-        before: &Tally,
+        known: &Known,
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Tally), wal::Error> {
@@ -519,8 +528,10 @@ impl Shared {
         // whoever had it has published by the time it is had here.
         drop(self.journal.sequence());
         let mut snapshot = self.journal.begin_snapshot(covers)?;
-        let mut covered = before.clone();
+        let mut covered = known.covered.clone();
         self.keep_records(&mut snapshot, &mut covered, pace)?;
+        let ran = self.running_time.now(&*self.clock);
+        covered.marks = known.marks.upto(covers, ran);
         let summary = Summary {
             forgotten: self.tables.forgotten(),
             tally: covered,

@@ -1,22 +1,44 @@
-//! The clock. Nothing else in the service reads it.
+//! Time. Nothing else in the service reads a clock.
+//!
+//! Three times are kept apart, since a system's clock is set forward and back, by hand or by
+//! mistake, by seconds or by years:
+//!
+//! | Time | What goes by it |
+//! |---|---|
+//! | the system's | rules: whether a token or a grant is over, whether something lies ahead, what day it is |
+//! | that of commits | what is recorded: the system's, held up where it was set back |
+//! | the time that the service has run | how old keys of idempotency are |
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};
 
 use crate::base::time::Instant;
 
-/// A clock that never goes back.
+/// How far the last commit must lie ahead of the system's clock for that to be told: steps by which
+/// clocks are kept in time are smaller.
+const TOLD_FROM: Duration = Duration::from_secs(1);
+/// How often it is told while it lasts.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// The system's clock.
 pub trait Clock: Send + Sync {
-    /// The present.
+    /// The present as the system has it. It may be set forward and back at any time.
     fn now(&self) -> Instant;
-    /// From here on, the present is not before `instant`: the log's last commit.
-    fn not_before(&self, instant: Instant);
+    /// How long it is since some moment in the past, the same one for as long as this process runs:
+    /// counted, so whatever the present is set to does not change it.
+    fn steady(&self) -> Duration;
 }
 
-/// The system's clock, held at its highest reading when it is set back.
-#[derive(Debug, Default)]
+/// The clocks of the system that this runs on.
+#[derive(Debug)]
 pub struct SystemClock {
-    highest: AtomicI64,
+    began: Tick,
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self { began: Tick::now() }
+    }
 }
 
 impl Clock for SystemClock {
@@ -24,13 +46,96 @@ impl Clock for SystemClock {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let millis = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        let before = self.highest.fetch_max(millis, Ordering::Relaxed);
-        Instant::from_millis(before.max(millis))
+        Instant::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    fn not_before(&self, instant: Instant) {
-        self.highest.fetch_max(instant.millis(), Ordering::Relaxed);
+    fn steady(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+/// The times of commits, which never fall.
+#[derive(Debug)]
+pub(crate) struct CommitTimes {
+    last: AtomicI64,
+}
+
+impl CommitTimes {
+    /// Those of a log whose last commit has this time.
+    pub(crate) fn after(last: Option<Instant>) -> Self {
+        Self {
+            last: AtomicI64::new(last.unwrap_or_default().millis()),
+        }
+    }
+
+    /// What is decided at `now` is recorded with this time.
+    pub(crate) fn at(&self, now: Instant) -> Instant {
+        let last = self.last.load(Ordering::Relaxed);
+        Instant::from_millis(now.millis().max(last))
+    }
+
+    /// Whether a commit of this time can be the next one. Asked by whoever has the log's sequencer.
+    pub(crate) fn can_be_next(&self, at: Instant) -> bool {
+        at.millis() >= self.last.load(Ordering::Relaxed)
+    }
+
+    /// The next commit has this time. Said by whoever has the log's sequencer.
+    pub(crate) fn next_is(&self, at: Instant) {
+        self.last.store(at.millis(), Ordering::Relaxed);
+    }
+
+    /// How far the last commit lies ahead of `now`.
+    pub(crate) fn ahead_of(&self, now: Instant) -> Duration {
+        let ahead = self.at(now).millis().saturating_sub(now.millis());
+        Duration::from_millis(u64::try_from(ahead).unwrap_or(0))
+    }
+}
+
+/// The time that the service has run, whatever its clock was set to: by it keys grow old. It goes
+/// on where the newest snapshot has it, so it stands still while no server runs.
+#[derive(Debug)]
+pub(crate) struct RunningTime {
+    began: Instant,
+    began_steady: Duration,
+}
+
+impl RunningTime {
+    /// It has come to `reached`.
+    pub(crate) fn from(reached: Instant, clock: &dyn Clock) -> Self {
+        Self {
+            began: reached,
+            began_steady: clock.steady(),
+        }
+    }
+
+    /// To what it has come.
+    pub(crate) fn now(&self, clock: &dyn Clock) -> Instant {
+        let ran = clock.steady().saturating_sub(self.began_steady);
+        let ran = i64::try_from(ran.as_millis()).unwrap_or(i64::MAX);
+        Instant::from_millis(self.began.millis().saturating_add(ran))
+    }
+}
+
+/// Says when it is time to tell that the last commit lies ahead of the system's clock.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    told: Option<Duration>,
+}
+
+impl Alarm {
+    /// Whether that is to be told now: at once, and each minute while it lasts.
+    pub(crate) fn is_due(&mut self, ahead: Duration, steady: Duration) -> bool {
+        if ahead < TOLD_FROM {
+            self.told = None;
+            return false;
+        }
+        let due = self
+            .told
+            .is_none_or(|told| steady.saturating_sub(told) >= TOLD_EVERY);
+        if due {
+            self.told = Some(steady);
+        }
+        due
     }
 }
 
@@ -38,11 +143,32 @@ impl Clock for SystemClock {
 mod tests {
     use super::*;
 
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
     #[test]
-    fn time_does_not_go_back_behind_the_last_commit() {
-        let clock = SystemClock::default();
-        let ahead = clock.now().plus_seconds(3_600);
-        clock.not_before(ahead);
-        assert!(clock.now() >= ahead);
+    fn the_times_of_commits_do_not_fall_when_the_clock_is_set_back() {
+        let times = CommitTimes::after(Some(at(5_000)));
+        assert_eq!(times.at(at(4_000)), at(5_000));
+        assert_eq!(times.at(at(6_000)), at(6_000));
+        assert!(times.can_be_next(at(5_000)) && !times.can_be_next(at(4_999)));
+        times.next_is(at(6_000));
+        assert!(!times.can_be_next(at(5_000)));
+        assert_eq!(times.ahead_of(at(4_500)), Duration::from_millis(1_500));
+        assert_eq!(times.ahead_of(at(7_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_last_commit_ahead_of_the_clock_is_told_at_once_and_each_minute() {
+        let mut alarm = Alarm::default();
+        let (ahead, second) = (Duration::from_secs(5), Duration::from_secs(1));
+        assert!(!alarm.is_due(Duration::from_millis(999), second));
+        let told: Vec<u32> = (0..200)
+            .filter(|now| alarm.is_due(ahead, second * *now))
+            .collect();
+        assert_eq!(told, [0, 60, 120, 180]);
+        assert!(!alarm.is_due(Duration::ZERO, second * 201));
+        assert!(alarm.is_due(ahead, second * 202), "it is so again");
     }
 }

@@ -7,6 +7,7 @@
 //! being worked on, and none for the millions that are not.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -66,7 +67,7 @@ impl Actor for ResourceActor {
             return Ok(());
         };
         let shared = job.shared();
-        job.run(&mut bound.slot);
+        job.run(&mut bound.slot).await;
         shared.directory.finished(target, myself, bound);
         Ok(())
     }
@@ -115,17 +116,25 @@ impl Directory {
         spare: Option<ActorRef<Job>>,
     ) -> Dispatched {
         let mut shard = self.shards[target.shard(SHARDS)].lock();
-        if let Some(live) = shard.get_mut(&target) {
-            if let Some(spare) = spare {
-                self.pools[lane].lock().push(spare);
-            }
-            return match live.actor.send_message(job) {
+        if let Entry::Occupied(mut entry) = shard.entry(target) {
+            match entry.get().actor.send_message(job) {
                 Ok(()) => {
-                    live.pending += 1;
-                    Dispatched::Sent
+                    entry.get_mut().pending += 1;
+                    if let Some(spare) = spare {
+                        self.pools[lane].lock().push(spare);
+                    }
+                    return Dispatched::Sent;
                 }
-                Err(error) => Dispatched::Failed(error.to_string()),
-            };
+                // An actor that has ended without its last word, whatever ended it, is no reason
+                // for the resource to have none.
+                Err(MessagingErr::SendErr(back)) => {
+                    tracing::error!("the actor of a resource has ended: it gets another");
+                    job = back;
+                    entry.remove();
+                    self.live.fetch_sub(1, Ordering::Relaxed);
+                }
+                Err(error) => return Dispatched::Failed(error.to_string()),
+            }
         }
         let was_started = spare.is_some();
         let mut spare = spare;
@@ -151,15 +160,18 @@ impl Directory {
     fn finished(&self, target: Digest, myself: ActorRef<Job>, bound: &mut Bound) {
         {
             let mut shard = self.shards[target.shard(SHARDS)].lock();
-            if let Some(live) = shard.get_mut(&target) {
-                live.pending -= 1;
-                if live.pending > 0 {
+            // Another one may serve the resource by now, when this one was taken for ended.
+            if let Entry::Occupied(mut entry) = shard.entry(target)
+                && entry.get().actor.get_id() == myself.get_id()
+            {
+                entry.get_mut().pending -= 1;
+                if entry.get().pending > 0 {
                     return;
                 }
+                entry.remove();
+                self.live.fetch_sub(1, Ordering::Relaxed);
             }
-            shard.remove(&target);
         }
-        self.live.fetch_sub(1, Ordering::Relaxed);
         bound.slot = Slot::empty();
         let mut pool = self.pools[bound.lane].lock();
         if pool.len() < POOL_MAX {
@@ -176,4 +188,74 @@ enum Dispatched {
     Sent,
     NeedsActor(Box<Job>),
     Failed(String),
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::time::Instant;
+    use crate::catalogue::FACTS;
+    use crate::cli::open::Replaying;
+    use crate::cli::serve::on_lane;
+    use crate::domain::reference::Fact;
+    use crate::domain::reference::actor::ActorFact;
+    use crate::domain::reference::intake::Incoming;
+    use crate::domain::resource::Resource as _;
+    use crate::engine::clock::SystemClock;
+    use crate::engine::{Engine, Limits, Reply};
+
+    async fn put_fact(engine: &Engine, revision: u32) -> Reply {
+        let text = format!(
+            "{{\"kind\":\"actor\",\"id\":\"somebody\",\"revision\":{revision},\
+             \"facts\":{{\"lifecycle\":\"active\"}}}}"
+        );
+        let fact = crate::base::json::Json::parse(text.as_bytes()).unwrap();
+        let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
+        let nobody = Arc::new(crate::base::actor::Actor::nobody());
+        let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
+        engine.put_fact(nobody, command).await
+    }
+
+    #[test]
+    fn a_resource_whose_actor_has_ended_gets_another() {
+        let storage = wal::storage::sim::SimDisk::new().storage();
+        let options = wal::Options::default();
+        let mut replaying = Replaying::new("");
+        let (log, _) = wal::Log::open(storage, options, &mut replaying).unwrap();
+        let engine = Engine::start(
+            log,
+            replaying.finish(),
+            1,
+            Limits::default(),
+            Arc::new(SystemClock::default()),
+            Box::new(|error| panic!("{error}")),
+        );
+        let engine = engine.unwrap();
+        on_lane(&engine, async {
+            let first = put_fact(&engine, 1).await;
+            assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+            let directory = &engine.shared.directory;
+            let ended = Directory::start(0).await.unwrap();
+            ended.stop_and_wait(None, None).await.unwrap();
+            let target = Fact::<ActorFact>::KIND.key(&["somebody"]);
+            let live = Live {
+                actor: ended,
+                pending: 1,
+            };
+            directory.shards[target.shard(SHARDS)]
+                .lock()
+                .insert(target, live);
+            directory.live.fetch_add(1, Ordering::Relaxed);
+            for revision in 2..4 {
+                let next = put_fact(&engine, revision).await;
+                assert!(matches!(next, Reply::Done { .. }), "{next:?}");
+            }
+            assert_eq!(directory.live(), 0);
+        })
+        .unwrap();
+        engine.shut_down().unwrap();
+    }
 }

@@ -11,6 +11,7 @@ use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::domain::reference::intake::{Incoming, Label, Summary};
 use crate::domain::reference::put::FactResult;
+use crate::domain::rejection::Class;
 
 /// Facts of one batch that may be in flight at once.
 const IN_FLIGHT_MAX: usize = 512;
@@ -89,6 +90,10 @@ impl<'a> Batch<'a> {
                 self.position = self.position.max(position);
                 let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
                 self.summary.count(label, result, Vec::new());
+            }
+            // Whoever may not act any more is told that, and nothing more of its batch is taken.
+            Reply::Refused { ref rejection, .. } if rejection.class == Class::Forbidden => {
+                self.trouble.get_or_insert(reply);
             }
             Reply::Refused {
                 rejection,

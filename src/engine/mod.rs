@@ -29,11 +29,16 @@ pub mod processors;
 pub mod relay;
 mod resource;
 
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 use wal::{Appender, Log};
@@ -44,17 +49,19 @@ use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::{AnyCommand, Context, Disposition};
 use crate::domain::read::{Found, Read, ReadRequest};
+use crate::domain::reference::Fact;
 use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Source as _, View};
+use crate::domain::resource::{Name, Resource as _, Source as _, View};
 use crate::journal::record::{Record, RecordOutcome, key_digest};
 use crate::journal::replay::Recovered;
 use crate::journal::tables::Tables;
+use crate::journal::tally::Marks;
 
 use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use claims::{Claims, Held};
-use clock::Clock;
+use clock::{Alarm, Clock, CommitTimes, RunningTime};
 use directory::Directory;
 use lane::Lanes;
 use mint::{EngineMint, MintAt};
@@ -157,6 +164,9 @@ pub(crate) struct Shared {
     directory: Directory,
     admission: Arc<Admission>,
     clock: Arc<dyn Clock>,
+    commit_times: CommitTimes,
+    running_time: RunningTime,
+    alarm: Mutex<Alarm>,
     mint: EngineMint,
     relay: Relay,
     checkpointer: Checkpointer,
@@ -200,7 +210,7 @@ impl Engine {
     /// When the log's threads cannot be started.
     pub fn start(
         log: Log,
-        recovered: Recovered,
+        mut recovered: Recovered,
         lanes: usize,
         limits: Limits,
         clock: Arc<dyn Clock>,
@@ -216,7 +226,14 @@ impl Engine {
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
-        clock.not_before(recovered.tally.last_at.unwrap_or_default());
+        // Ages that are ahead of the clock were counted by it when it was wrong, by a version that
+        // still did so: they are counted from here on.
+        let now = clock.now();
+        if recovered.tally.marks.reached(now) > now {
+            recovered.tally.marks = Marks::default();
+            recovered.tally.marks.note(recovered.tally.position, now);
+        }
+        let reached = recovered.tally.marks.reached(now);
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
             limits.recent_bytes_max,
@@ -234,15 +251,19 @@ impl Engine {
             names: Arc::new(Claims::new()),
             admission,
             mint: EngineMint::new(recovered.tally.outbox_number),
+            commit_times: CommitTimes::after(recovered.tally.last_at),
+            running_time: RunningTime::from(reached, &*clock),
+            alarm: Mutex::default(),
             clock,
             recent,
             limits,
             ended: AtomicBool::new(false),
         });
+        shared.tell_if_ahead();
         Ok(Self { shared })
     }
 
-    /// The clock's present.
+    /// The present by the system's clock, which rules and tokens are judged by.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.shared.clock.now()
@@ -297,6 +318,7 @@ impl Engine {
             relay_deliveries: shared.relay.deliveries(),
             relay_failures: shared.relay.failures(),
             checkpoints: shared.checkpointer.figures(),
+            commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
         }
     }
 
@@ -362,7 +384,8 @@ impl Engine {
 
     /// Carries a command out. The permit is held until the answer is there.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
-        self.shared.execute(call, Some(permit)).await
+        let answer = self.shared.execute(call, Some(permit));
+        unless_it_panics(answer).await.unwrap_or(Reply::Fault)
     }
 
     /// Whether the actor may act at all.
@@ -370,7 +393,8 @@ impl Engine {
     /// # Errors
     /// The refusal of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
-        self.shared.may_act(actor).await
+        let judged = unless_it_panics(self.shared.may_act(&actor.subject)).await;
+        judged.unwrap_or(Err(Reply::Fault)).map(drop)
     }
 
     /// Puts a reference fact in place. Its caller bounds how many are in flight.
@@ -381,7 +405,8 @@ impl Engine {
             command,
             header_key: None,
         };
-        self.shared.execute(call, None).await
+        let answer = self.shared.execute(call, None);
+        unless_it_panics(answer).await.unwrap_or(Reply::Fault)
     }
 
     /// The lanes, for the runtimes that are to be them.
@@ -403,7 +428,8 @@ impl Engine {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        self.shared.read(read, actor, path).await
+        let found = unless_it_panics(self.shared.read(read, actor, path)).await;
+        found.unwrap_or(Err(Reply::Fault))
     }
 
     /// Takes no more commands, makes durable what was committed, closes the log.
@@ -444,6 +470,28 @@ pub struct Figures {
     pub relay_failures: u64,
     /// What the checkpointer has done.
     pub checkpoints: CheckpointFigures,
+    /// How far the time of the last commit lies ahead of the system's clock.
+    pub commits_ahead: Duration,
+}
+
+/// What `work` comes to; `None` when it panics. That is then the fault of one command or read: what
+/// it held is let go of, and nobody else hears of it.
+async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}
+
+/// That an actor may act, and since when: what is decided and told for it rests on that.
+#[derive(Clone, Copy)]
+pub(crate) struct MayAct {
+    /// The key of the fact that says so.
+    fact: Digest,
+    /// The position of that fact's last commit; 0 when nothing is known of the actor.
+    since: u64,
 }
 
 /// A command with what belongs to it until it is decided and published, whether or not somebody
@@ -464,6 +512,8 @@ pub(crate) struct Order {
     /// The position of the commit that holds its key by now, and whose answer, which nobody was
     /// told yet, its own takes the place of.
     instead_of: Option<u64>,
+    /// That whoever asks may act; `None` where nobody asks.
+    may_act: Option<MayAct>,
 }
 
 /// What a decision has read, and the position on which it rests.
@@ -488,7 +538,12 @@ impl Shared {
     /// Whether all that was read stood so at one instant since, as a whole: what an answer that
     /// changes nothing needs. A commit asks [`Shared::stands`] under the sequencer.
     pub(crate) fn stood(&self, basis: &Basis) -> bool {
-        self.tables.at_one_instant(|| self.stands(basis))
+        let stands = self.tables.try_at_one_instant(|| self.stands(basis));
+        stands.unwrap_or_else(|| {
+            // So many commits came in between that it has to keep the next ones out.
+            let _alone = self.journal.sequence();
+            self.stands(basis)
+        })
     }
 
     /// Whether all that was read still stands so.
@@ -522,50 +577,84 @@ impl Shared {
         highest
     }
 
-    /// Whether the actor may act. What is decided or read after this rests on a position at which
-    /// that is so: the fact that lets somebody act again is durable before anything follows on it.
-    async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
-        match self.lifecycle(actor) {
-            Ok(since) if self.lanes.wait(since).await.is_ok() => Ok(()),
-            Ok(_) => Err(Reply::Unavailable),
-            Err(refused) => Err(self.refuse(refused.0, refused.1).await),
+    /// Whether the actor with this subject may act. The fact that lets somebody act again is
+    /// durable before anything follows on it.
+    async fn may_act(&self, subject: &str) -> Result<MayAct, Reply> {
+        let fact = Fact::<ActorFact>::KIND.key(&[subject]);
+        let since = match self.lifecycle(fact) {
+            Ok(since) => since,
+            Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+        };
+        self.may_still_act(MayAct { fact, since }).await
+    }
+
+    /// Whether the actor may still act, asked after each wait: once its withdrawal is acknowledged
+    /// nothing more is told or done for it, whatever was in flight. Between this and what is told
+    /// there is no further wait.
+    async fn may_still_act(&self, known: MayAct) -> Result<MayAct, Reply> {
+        let MayAct { fact, mut since } = known;
+        loop {
+            if self.lanes.wait(since).await.is_err() {
+                return Err(Reply::Unavailable);
+            }
+            if self.tables.position(fact) == since {
+                return Ok(MayAct { fact, since });
+            }
+            since = match self.lifecycle(fact) {
+                Ok(since) => since,
+                Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+            };
         }
     }
 
-    /// The actor's lifecycle refuses, or the position of the fact that says that it does not; 0
-    /// when nothing is known of the actor, which can only have been so before, too.
-    fn lifecycle(&self, actor: &Actor) -> Result<u64, Box<(Rejection, u64)>> {
+    /// The position of the fact that lets the actor act, 0 when nothing is known of the actor,
+    /// which can only have been so before, too; or its refusal, and the position on which that
+    /// rests.
+    fn lifecycle(&self, fact: Digest) -> Result<u64, Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = View::new(&self.tables);
-        let Some(fact) = view.fact::<ActorFact>(&actor.subject) else {
-            return Ok(0);
+        let known = view.at::<Fact<ActorFact>>(fact);
+        let since = view.position(fact);
+        let refusal = match known.map(|known| known.facts.lifecycle) {
+            None | Some(ActorLifecycle::Active) => return Ok(since),
+            Some(ActorLifecycle::Inactive) => ("actor_inactive", "The actor is inactive."),
+            Some(ActorLifecycle::Withdrawn) => ("actor_withdrawn", "The actor has withdrawn."),
         };
-        let refusal = match fact.facts.lifecycle {
-            ActorLifecycle::Active => {
-                let seen = view.seen();
-                return Ok(seen
-                    .iter()
-                    .map(|(_, position)| *position)
-                    .max()
-                    .unwrap_or(0));
-            }
-            ActorLifecycle::Inactive => ("actor_inactive", "The actor is inactive."),
-            ActorLifecycle::Withdrawn => ("actor_withdrawn", "The actor has withdrawn."),
-        };
-        let position = self.rests_on(&Self::basis(durable_before, &view));
         let rejection = Rejection::new(Class::Forbidden, refusal.0, refusal.1);
-        Err(Box::new((rejection, position)))
+        Err(Box::new((rejection, durable_before.max(since))))
+    }
+
+    /// Reads into `view` that the actor may act, or is refused.
+    fn read_lifecycle(
+        &self,
+        known: Option<MayAct>,
+        view: &View<'_>,
+    ) -> Result<(), Box<(Rejection, u64)>> {
+        let Some(MayAct { fact, since }) = known else {
+            return Ok(());
+        };
+        // As long as the fact stands where it stood it says what it said.
+        if self.tables.position(fact) == since {
+            view.note(fact, since);
+        } else {
+            view.note(fact, self.lifecycle(fact)?);
+        }
+        Ok(())
     }
 
     async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
         if self.ended.load(Ordering::Acquire) {
             return Reply::Unavailable;
         }
-        if call.row.is_some_and(|row| row.bearer)
-            && let Err(reply) = self.may_act(&call.actor).await
-        {
-            return reply;
-        }
+        // Facts are put in place by an actor, too.
+        let may_act = if call.row.is_none_or(|row| row.bearer) {
+            match self.may_act(&call.actor.subject).await {
+                Ok(may_act) => Some(may_act),
+                Err(reply) => return reply,
+            }
+        } else {
+            None
+        };
         let mut order = Order {
             key: Box::default(),
             scope: call.actor.subject.clone(),
@@ -575,6 +664,7 @@ impl Shared {
             key_claim: None,
             permit,
             instead_of: None,
+            may_act,
             call,
         };
         if let Some((key, scope, reused)) = key_of(&order.call) {
@@ -584,9 +674,10 @@ impl Shared {
             let held = self.keys.hold(digest).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                return match self.replay(row, first, Some(order.fingerprint)).await {
+                let replay = self.replay(row, first, Some(order.fingerprint), may_act);
+                return match replay.await {
                     Some(reply) => reply,
-                    None => self.key_reused(&order.call, first, reused).await,
+                    None => self.key_reused(&order, first, reused).await,
                 };
             }
             order = Order {
@@ -606,46 +697,74 @@ impl Shared {
         row: Option<&'static Row>,
         first: u64,
         fingerprint: Option<Fingerprint>,
+        may_act: Option<MayAct>,
     ) -> Option<Reply> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
             return Some(Reply::OutcomeUnknown);
         }
-        match self.stored(first, fingerprint).await {
-            Ok(stored) => stored.map(|stored| Reply::Done {
-                body: match row {
-                    Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
-                    None => stored.body,
-                },
-                disposition: stored.disposition,
-                replay: true,
-                position,
-            }),
+        let stored = match self.stored(first, fingerprint).await {
+            Ok(stored) => stored?,
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored answer cannot be read");
-                Some(Reply::Unavailable)
+                return Some(Reply::Unavailable);
             }
+        };
+        let body = match row {
+            Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
+            None => stored.body,
+        };
+        let since = match self.unless_gone(may_act).await {
+            Ok(since) => since,
+            Err(reply) => return Some(reply),
+        };
+        Some(Reply::Done {
+            body,
+            disposition: stored.disposition,
+            replay: true,
+            position: position.max(since),
+        })
+    }
+
+    /// The position since which the actor may act, where somebody asks at all.
+    async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, Reply> {
+        match may_act {
+            Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),
+            None => Ok(0),
         }
     }
 
     /// Refuses a key that the commit at `first` took for other facts.
-    async fn key_reused(&self, call: &Call, first: u64, code: &'static str) -> Reply {
+    async fn key_reused(&self, order: &Order, first: u64, code: &'static str) -> Reply {
+        let call = &order.call;
         let mut rejection = Rejection::new(
             Class::Conflict,
             code,
             "The key was used before with other facts.",
         );
+        let mut repeats = Repeats::default();
         let position = loop {
-            let durable_before = self.journal.durable().max(first);
-            let view = View::new(&self.tables);
-            rejection.body = call.command.key_reused(&call.actor, &view);
-            let basis = Self::basis(durable_before, &view);
-            let position = self.rests_on(&basis);
-            if self.stood(&basis) {
-                break position;
+            let looked = {
+                let durable_before = self.journal.durable().max(first);
+                let view = View::new(&self.tables);
+                self.read_lifecycle(order.may_act, &view).map(|()| {
+                    rejection.body = call.command.key_reused(&call.actor, &view);
+                    let basis = Self::basis(durable_before, &view);
+                    let position = self.rests_on(&basis);
+                    self.stood(&basis).then_some(position)
+                })
+            };
+            match looked {
+                Ok(Some(position)) => break position,
+                Ok(None) => {}
+                Err(refused) => return self.refuse(refused.0, refused.1).await,
+            }
+            if repeats.rest().await.is_err() {
+                return Reply::Unavailable;
             }
         };
-        self.refuse(rejection, position).await
+        self.refuse_unless_gone(rejection, position, order.may_act)
+            .await
     }
 
     /// The answer stored at `first`; `None` when the command there had other facts.
@@ -710,14 +829,28 @@ impl Shared {
         }
     }
 
+    /// Refuses, or tells whoever may not act any more that.
+    async fn refuse_unless_gone(
+        &self,
+        rejection: Rejection,
+        position: u64,
+        may_act: Option<MayAct>,
+    ) -> Reply {
+        let refused = self.refuse(rejection, position).await;
+        match self.unless_gone(may_act).await {
+            Ok(_) => refused,
+            Err(gone) => gone,
+        }
+    }
+
     /// Has the command decided by its resource's actor.
     async fn decide(self: &Arc<Self>, mut order: Order) -> Reply {
-        let row = order.call.row;
+        let (row, may_act) = (order.call.row, order.may_act);
         loop {
             let (target, looked_up, names) = {
                 let now = self.clock.now();
                 let mint = self.mint.at(now);
-                let context = self.context(&order, now, &mint);
+                let context = self.context(&order, now, self.commit_times.at(now), &mint);
                 let target = order.call.command.target(&context);
                 (
                     target,
@@ -746,28 +879,51 @@ impl Shared {
                     }
                 }
                 // Without a resource there is nothing to change: decided here, to refuse.
-                None => job.run(&mut resource::Slot::empty()),
+                None => job.run(&mut resource::Slot::empty()).await,
             }
             match receiver.await {
                 Ok((Verdict::Moved(back), _)) => order = *back,
                 // The permit is held until the answer can leave.
-                Ok((verdict, _permit)) => return self.answer(verdict, row).await,
-                // The actor is gone with the job: only a process that ends drops one.
-                Err(_) => return Reply::OutcomeUnknown,
+                Ok((verdict, _permit)) => return self.answer(verdict, row, may_act).await,
+                // The job is gone, and what became of it nobody knows: with the process that ends,
+                // or with an actor that did.
+                Err(_) if self.is_ending() => return Reply::OutcomeUnknown,
+                Err(_) => return Reply::Fault,
             }
         }
     }
 
-    /// What surrounds a decision of `order` at `now`.
+    /// Whether no more commands are taken, since the service ends or its log has failed.
+    fn is_ending(&self) -> bool {
+        self.ended.load(Ordering::Acquire) || self.lanes.has_failed()
+    }
+
+    /// Says loudly that the last commit lies ahead of the system's clock, when it does and was not
+    /// told of late.
+    pub(crate) fn tell_if_ahead(&self) {
+        let ahead = self.commit_times.ahead_of(self.clock.now());
+        if self.alarm.lock().is_due(ahead, self.clock.steady()) {
+            tracing::error!(
+                seconds = ahead.as_secs(),
+                "the last commit lies ahead of the system's clock, which was set back, or ran ahead \
+                 before: commits are recorded with that commit's time until the clock has come to \
+                 it; tokens and rules go by the clock"
+            );
+        }
+    }
+
+    /// What surrounds a decision of `order` at `now`, which is recorded as made at `at`.
     pub(crate) fn context<'a>(
         &'a self,
         order: &'a Order,
         now: Instant,
+        at: Instant,
         mint: &'a MintAt<'a>,
     ) -> Context<'a> {
         Context {
             actor: &order.call.actor,
             now,
+            at,
             key: &order.key,
             fingerprint: order.fingerprint,
             born: order.born,
@@ -777,7 +933,12 @@ impl Shared {
         }
     }
 
-    async fn answer(&self, verdict: Verdict, row: Option<&'static Row>) -> Reply {
+    async fn answer(
+        &self,
+        verdict: Verdict,
+        row: Option<&'static Row>,
+        may_act: Option<MayAct>,
+    ) -> Reply {
         match verdict {
             Verdict::Committed {
                 position, stored, ..
@@ -798,7 +959,7 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::OutcomeUnknown;
                 }
-                match self.replay(row, first, None).await {
+                match self.replay(row, first, None, may_act).await {
                     Some(Reply::Done {
                         body,
                         disposition,
@@ -819,6 +980,9 @@ impl Shared {
                 if self.lanes.wait(position).await.is_err() {
                     return Reply::Unavailable;
                 }
+                if let Err(gone) = self.unless_gone(may_act).await {
+                    return gone;
+                }
                 Reply::Done {
                     body: body.into(),
                     disposition: Disposition::Done,
@@ -829,7 +993,7 @@ impl Shared {
             Verdict::Refused {
                 rejection,
                 position,
-            } => self.refuse(rejection, position).await,
+            } => self.refuse_unless_gone(rejection, position, may_act).await,
             Verdict::Unavailable => Reply::Unavailable,
             Verdict::Fault | Verdict::Moved(_) => Reply::Fault,
         }
@@ -841,11 +1005,12 @@ impl Shared {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        self.may_act(actor).await?;
-        let (found, position) = self.read_now(read, actor, path);
+        let may_act = self.may_act(&actor.subject).await?;
+        let (found, position) = self.read_now(read, actor, path, may_act).await?;
         if self.lanes.wait(position).await.is_err() {
             return Err(Reply::Unavailable);
         }
+        self.may_still_act(may_act).await?;
         found
             .map(|found| (found, position))
             .map_err(|rejection| Reply::Refused {
@@ -855,27 +1020,77 @@ impl Shared {
     }
 
     /// Reads what stands at one instant.
-    fn read_now(
+    async fn read_now(
         &self,
         read: Read,
         actor: &Actor,
         path: &[(&str, &str)],
-    ) -> (Result<Found, Rejection>, u64) {
+        may_act: MayAct,
+    ) -> Result<(Result<Found, Rejection>, u64), Reply> {
+        let mut repeats = Repeats::default();
         loop {
-            let durable_before = self.journal.durable();
-            let view = View::new(&self.tables);
-            let found = read(&ReadRequest {
-                actor,
-                path,
-                view: &view,
-                now: self.clock.now(),
-            });
-            let basis = Self::basis(durable_before, &view);
-            let position = self.rests_on(&basis);
-            if self.stood(&basis) {
-                return (found, position);
+            let read = {
+                let durable_before = self.journal.durable();
+                let view = View::new(&self.tables);
+                self.read_lifecycle(Some(may_act), &view).map(|()| {
+                    let found = read(&ReadRequest {
+                        actor,
+                        path,
+                        view: &view,
+                        now: self.clock.now(),
+                    });
+                    let basis = Self::basis(durable_before, &view);
+                    let position = self.rests_on(&basis);
+                    self.stood(&basis).then_some((found, position))
+                })
+            };
+            match read {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {}
+                Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+            }
+            if repeats.rest().await.is_err() {
+                return Err(Reply::Unavailable);
             }
         }
+    }
+}
+
+/// How often a decision or a read is begun anew at once, with only a turn for others in between.
+const REPEATS_AT_ONCE: u32 = 8;
+/// The first pause after those; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often one is begun anew at the most: within some five seconds.
+const REPEATS_MAX: u32 = 100;
+
+/// The pauses of a decision or a read that found its facts changed, time and again.
+#[derive(Default)]
+pub(crate) struct Repeats(u32);
+
+/// It was begun anew so often that it is given up.
+pub(crate) struct GivenUp;
+
+impl Repeats {
+    /// Gives others their turn before the next attempt, and more time the more often it was tried.
+    ///
+    /// # Errors
+    /// [`GivenUp`] when it was tried often enough.
+    pub(crate) async fn rest(&mut self) -> Result<(), GivenUp> {
+        self.0 += 1;
+        match self.0.checked_sub(REPEATS_AT_ONCE) {
+            None | Some(0) => tokio::task::yield_now().await,
+            Some(_) if self.0 >= REPEATS_MAX => {
+                tracing::warn!("what was read has changed {REPEATS_MAX} times: it is given up");
+                return Err(GivenUp);
+            }
+            Some(pauses) => {
+                let pause = PAUSE_MIN * (1 << pauses.min(8));
+                tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -238,6 +238,8 @@ impl Shared {
                 outbox_message_ids: taken,
             });
             order.instead_of = Some(position);
+            // What the directory has taken is noted whoever had it created.
+            order.may_act = None;
             Some(self.decide(order).await)
         };
         match settled {
@@ -317,6 +319,7 @@ impl Shared {
             key_claim: None,
             permit: None,
             instead_of: None,
+            may_act: None,
             call: Call {
                 row: create_branch(),
                 actor: Arc::new(Actor::nobody()),

@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 use super::admission::Permit;
 use super::claims::Held;
 use super::relay::{self, Created};
-use super::{Basis, Order, Reply, Shared, Stored};
+use super::{Basis, Order, Repeats, Reply, Shared, Stored};
 use crate::base::codec::Blob;
 use crate::base::digest::Digest;
+use crate::base::time::Instant;
 use crate::domain::branch::state::Branch;
 use crate::domain::operation::{Decided, Disposition, Outcome};
 use crate::domain::rejection::{Class, Rejection};
@@ -20,9 +21,6 @@ use crate::domain::resource::{Name, Resource as _, Source as _, View};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
-
-/// How often a command is decided anew when what it has read was changed meanwhile.
-const ATTEMPTS_MAX: usize = 1_000;
 
 /// The state that an actor has at hand between two commands, and where it was committed.
 pub(crate) struct Slot {
@@ -99,24 +97,30 @@ impl Job {
     }
 
     /// Decides the command and, when it commits, writes and publishes it.
-    pub(crate) fn run(self, slot: &mut Slot) {
-        let mut verdict = Some(Verdict::Fault);
-        for attempt in 1..=ATTEMPTS_MAX {
-            match self.attempt(slot) {
-                Attempt::Final(last) => {
-                    verdict = Some(last);
-                    break;
+    pub(crate) async fn run(self, slot: &mut Slot) {
+        let mut repeats = Repeats::default();
+        let verdict = loop {
+            // A panic in here is this command's fault and nobody else's: before its record has a
+            // place in the log nothing was done, and from there on until all of it is published
+            // the process would end.
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(slot)));
+            match attempt {
+                Ok(Attempt::Final(verdict)) => break Some(verdict),
+                Ok(Attempt::Moved) => break None,
+                Ok(Attempt::Again) => {}
+                Err(_) => {
+                    // The state at hand may be half changed: the next command reads it anew.
+                    *slot = Slot::empty();
+                    break Some(Verdict::Fault);
                 }
-                Attempt::Moved => {
-                    verdict = None;
-                    break;
-                }
-                Attempt::Again if attempt == ATTEMPTS_MAX => {
-                    tracing::error!("a command found its facts changed {ATTEMPTS_MAX} times");
-                }
-                Attempt::Again => {}
             }
             // The state at hand may be what has changed: it is read anew.
+            *slot = Slot::empty();
+            if repeats.rest().await.is_err() {
+                break Some(Verdict::Unavailable);
+            }
+        };
+        if verdict.is_none() {
             *slot = Slot::empty();
         }
         let Self {
@@ -160,45 +164,37 @@ impl Job {
         let shared = &*self.shared;
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
+        let at = shared.commit_times.at(now);
         let mint = shared.mint.at(now);
-        let context = shared.context(&self.order, now, &mint);
+        let context = shared.context(&self.order, now, at, &mint);
         let command = &self.order.call.command;
-        // A panic in here is this command's fault and nobody else's: nothing was written yet.
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            if self.looked_up && command.target(&context) != self.target {
-                return None;
-            }
-            if slot.state.is_some()
-                && let Some(target) = self.target
-            {
-                context.view.note(target, slot.position);
-            }
-            let outcome = command.decide(self.target, &mut slot.state, &context);
-            if let (Some(target), 0) = (self.target, slot.position) {
-                slot.position = context.view.position(target);
-            }
-            let record = match &outcome {
-                Ok(Outcome::Commit(decided)) => {
-                    self.check_names(decided, &context.view);
-                    self.record(now, decided)
-                }
-                _ => Vec::new(),
-            };
-            Some((outcome, record))
-        }));
+        if let Err(refused) = shared.read_lifecycle(self.order.may_act, &context.view) {
+            let (rejection, position) = *refused;
+            return Attempt::Final(Verdict::Refused {
+                rejection,
+                position,
+            });
+        }
+        if self.looked_up && command.target(&context) != self.target {
+            return Attempt::Moved;
+        }
+        if slot.state.is_some()
+            && let Some(target) = self.target
+        {
+            context.view.note(target, slot.position);
+        }
+        let outcome = command.decide(self.target, &mut slot.state, &context);
+        if let (Some(target), 0) = (self.target, slot.position) {
+            slot.position = context.view.position(target);
+        }
         let basis = Shared::basis(durable_before, &context.view);
-        let (outcome, record) = match decided {
-            Ok(Some(decided)) => decided,
-            Ok(None) => return Attempt::Moved,
-            Err(_) => {
-                // The state at hand may be half changed: the next command reads it anew.
-                *slot = Slot::empty();
-                return Attempt::Final(Verdict::Fault);
-            }
-        };
         match outcome {
-            Ok(Outcome::Commit(decided)) => self.commit(slot, &basis, record, *decided),
-            Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, now, &first_key),
+            Ok(Outcome::Commit(decided)) => {
+                self.check_names(&decided, &context.view);
+                let record = self.record(at, &decided);
+                self.commit(slot, &basis, at, record, *decided)
+            }
+            Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, at, &first_key),
             Ok(Outcome::Answer(body)) => {
                 self.unless_changed(&basis, |position| Verdict::Answered { body, position })
             }
@@ -236,10 +232,10 @@ impl Job {
     }
 
     /// The record of the commit.
-    fn record(&self, now: crate::base::time::Instant, decided: &Decided) -> Vec<u8> {
+    fn record(&self, at: Instant, decided: &Decided) -> Vec<u8> {
         NewRecord {
             schema: SCHEMA,
-            at: now,
+            at,
             operation: self.order.call.row.map_or(0, |row| row.tag),
             subject: &self.order.scope,
             key: self.order.key_digest.map(|_| RecordKey {
@@ -285,7 +281,14 @@ impl Job {
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.
-    fn commit(&self, slot: &mut Slot, basis: &Basis, record: Vec<u8>, decided: Decided) -> Attempt {
+    fn commit(
+        &self,
+        slot: &mut Slot,
+        basis: &Basis,
+        at: Instant,
+        record: Vec<u8>,
+        decided: Decided,
+    ) -> Attempt {
         let shared = &*self.shared;
         if !shared.journal.has_room() {
             return Attempt::Final(Verdict::Unavailable);
@@ -304,8 +307,7 @@ impl Job {
             disposition,
         };
         let mut sequence = shared.journal.sequence();
-        if !shared.stands(basis) {
-            drop(sequence);
+        if !shared.stands(basis) || !shared.commit_times.can_be_next(at) {
             return Attempt::Again;
         }
         if self
@@ -325,6 +327,7 @@ impl Job {
         };
         // From here on the commit is in the log's hands: half of it must not stay alive here.
         let whole = EndUnlessWhole;
+        shared.commit_times.next_is(at);
         let published = shared.tables.begin();
         for change in changes {
             shared.tables.publish(position, change);
@@ -348,12 +351,7 @@ impl Job {
     }
 
     /// Takes the present key for the answer that was given under `first_key`.
-    fn second_key(
-        &self,
-        basis: &Basis,
-        now: crate::base::time::Instant,
-        first_key: &str,
-    ) -> Attempt {
+    fn second_key(&self, basis: &Basis, at: Instant, first_key: &str) -> Attempt {
         let shared = &*self.shared;
         let tag = self.order.call.row.map_or(0, |row| row.tag);
         let first_digest = key_digest(tag, &self.order.scope, first_key);
@@ -380,7 +378,7 @@ impl Job {
         }
         let record = NewRecord {
             schema: SCHEMA,
-            at: now,
+            at,
             operation: tag,
             subject: &self.order.scope,
             key: Some(RecordKey {
@@ -393,13 +391,17 @@ impl Job {
         }
         .encode();
         let mut sequence = shared.journal.sequence();
-        if !shared.stands(basis) || shared.tables.key(first_digest) != Some(first) {
+        if !shared.stands(basis)
+            || !shared.commit_times.can_be_next(at)
+            || shared.tables.key(first_digest) != Some(first)
+        {
             return Attempt::Again;
         }
         let Ok(position) = sequence.push(record) else {
             return Attempt::Final(Verdict::Unavailable);
         };
         let whole = EndUnlessWhole;
+        shared.commit_times.next_is(at);
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
         shared.lanes.end(sequence);

@@ -170,6 +170,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         relay_deliveries,
         relay_failures,
         checkpoints,
+        commits_ahead,
     } = figures;
     let gauge = "gauge";
     let counter = "counter";
@@ -229,6 +230,12 @@ fn engine(page: &mut Page, figures: &Figures) {
         counter,
         "Attempts at which the external directory has not taken a message.",
         relay_failures,
+    );
+    page.one(
+        "carebook_commits_ahead_seconds",
+        gauge,
+        "How far the time of the last commit lies ahead of the system's clock.",
+        commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
 }

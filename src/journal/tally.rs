@@ -1,5 +1,8 @@
 //! What is counted over all records of a log, whether or not they are still in it, and which
 //! position is how old.
+//!
+//! How old something is goes by the time that servers have run with the log, which is counted, and
+//! not by the times of commits: those go by a clock that may be set to anything.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +29,7 @@ pub struct Tally {
     pub outbox_messages: u64,
     /// The time of the last commit.
     pub last_at: Option<Instant>,
-    /// How old positions are.
+    /// How old positions are, as far as a snapshot has it.
     pub marks: Marks,
 }
 
@@ -48,11 +51,15 @@ impl Tally {
             .last_at
             .map_or(record.at, |before| before.max(record.at));
         self.last_at = Some(at);
-        self.marks.note(position, at);
+        // How long servers ran since the last snapshot is not in the log: that it was at all is
+        // not counted.
+        let reached = self.marks.reached(at);
+        self.marks.note(position, reached);
     }
 }
 
-/// Some positions, each with a time before which everything up to it was committed. They are
+/// Some positions, each with a time before which everything up to it was committed, all on one
+/// scale: how long servers have run, from some beginning. They are
 /// thinned as they grow many, so an age is found a little too late, never too early: by the stride
 /// at most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +129,27 @@ impl Marks {
         behind.checked_sub(1).map_or(0, |index| self.marks[index].0)
     }
 
+    /// The time up to which something is noted; `otherwise` when nothing is.
+    #[must_use]
+    pub fn reached(&self, otherwise: Instant) -> Instant {
+        self.last.map_or(otherwise, |(_, at)| at)
+    }
+
+    /// These marks as far as they tell of positions up to `position`, which was committed by now,
+    /// and that it is now: what comes after that position may not be there any more after a crash,
+    /// and other commits in its place.
+    #[must_use]
+    pub fn upto(&self, position: u64, now: Instant) -> Self {
+        let mut upto = self.clone();
+        upto.marks.retain(|(marked, _)| *marked <= position);
+        let last = self.last.map(|(last, at)| (last.min(position), at));
+        let marked = upto.marks.last().map_or(0, |(marked, _)| *marked);
+        upto.marks.extend(last.filter(|(last, _)| *last > marked));
+        upto.last = Some((position, now));
+        upto.thin();
+        upto
+    }
+
     /// Nobody will ask again how old what is before `position` is.
     pub fn let_go(&mut self, position: u64) {
         self.marks.retain(|(marked, _)| *marked >= position);
@@ -163,5 +191,22 @@ mod tests {
         marks.let_go(50_000);
         assert_eq!(marks.through(at(4_000)), 0);
         assert!(marks.through(at(9_000)) > 80_000);
+    }
+
+    #[test]
+    fn what_a_snapshot_keeps_tells_of_no_position_behind_it_and_loses_no_age() {
+        let mut marks = Marks::default();
+        for seconds in 1..=10 {
+            marks.note(u64::try_from(seconds).unwrap() * 10, at(seconds * 100));
+        }
+        let kept = marks.upto(45, at(2_000));
+        assert_eq!(kept.reached(at(0)), at(2_000));
+        for (then, through) in [(99, 0), (100, 10), (400, 40), (1_999, 45), (9_999, 45)] {
+            assert!(kept.through(at(then)) <= through, "{then}");
+        }
+        assert_eq!(kept.through(at(400)), 40);
+        // The last one is as old as it was although nothing came after it.
+        let kept = marks.upto(100, at(5_000)).upto(100, at(6_000));
+        assert_eq!((kept.through(at(1_000)), kept.through(at(999))), (100, 90));
     }
 }

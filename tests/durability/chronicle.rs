@@ -419,8 +419,8 @@ fn json(bytes: &[u8]) -> Value {
 struct Checking<'a> {
     records: &'a [Vec<u8>],
     tables: Tables,
-    /// By position the answers that rest on it, with their floors.
-    told_at: BTreeMap<u64, Vec<(&'a Told, u64)>>,
+    /// By position the answers that rest on it.
+    told_at: BTreeMap<u64, Vec<&'a Told>>,
     /// By their keys' digests the commands.
     asked: HashMap<Digest, Vec<Asked<'a>>>,
     /// By the keys of their resources the facts that were sent.
@@ -447,7 +447,7 @@ impl<'a> Checking<'a> {
         let last = self.records.len() as u64;
         let beyond: Vec<_> = self.told_at.range(last + 1..).map(|(at, _)| *at).collect();
         for at in beyond {
-            for (told, _) in self.told_at.remove(&at).unwrap_or_default() {
+            for told in self.told_at.remove(&at).unwrap_or_default() {
                 self.complain(
                     told,
                     &format!("the log ends at {last}, position {at} is lost"),
@@ -461,8 +461,8 @@ impl<'a> Checking<'a> {
                 let payload = &records[usize::try_from(place).unwrap()];
                 self.record(position, payload, &at);
             }
-            for (told, floor) in at {
-                self.rest(position, told, floor);
+            for told in at {
+                self.rest(position, told);
             }
         }
     }
@@ -475,10 +475,7 @@ impl<'a> Checking<'a> {
                         let why = format!("position {position}, after {floor} had been told");
                         self.complain(told, &why);
                     }
-                    self.told_at
-                        .entry(position)
-                        .or_default()
-                        .push((told, floor));
+                    self.told_at.entry(position).or_default().push(told);
                 }
                 None if matches!(answer.status, 400 | 401 | 413 | 415 | 422 | 503) => {}
                 None => self.complain(told, "an answer without a position"),
@@ -504,7 +501,7 @@ impl<'a> Checking<'a> {
 
     /// A record follows on those before it, is what its command comes to on the state before it,
     /// and at most one of its answers says that it is the first.
-    fn record(&mut self, position: u64, payload: &[u8], told: &[(&'a Told, u64)]) {
+    fn record(&mut self, position: u64, payload: &[u8], told: &[&'a Told]) {
         self.compared.records += 1;
         let record = Record::decode(payload).unwrap();
         if let Some(digest) = record.key_digest() {
@@ -535,12 +532,12 @@ impl<'a> Checking<'a> {
                 self.complaints.push(why);
             }
         }
-        let is_first = |told: &&(&Told, u64)| {
-            let answer = told.0.answer.as_ref();
+        let is_first = |told: &&&Told| {
+            let answer = told.answer.as_ref();
             let first = answer.is_some_and(|answer| {
                 answer.status < 300 && answer.header("idempotent-replayed").is_none()
             });
-            let digest = Asked::of(told.0).and_then(|asked| Some(asked.key?.digest));
+            let digest = Asked::of(told).and_then(|asked| Some(asked.key?.digest));
             first && digest.is_some() && digest == record.key_digest()
         };
         let firsts: Vec<_> = told.iter().filter(is_first).collect();
@@ -570,6 +567,7 @@ impl<'a> Checking<'a> {
                 let context = Context {
                     actor: &workflow,
                     now: record.at,
+                    at: record.at,
                     key: "",
                     fingerprint: command.fingerprint(),
                     born: Uuid::nil(),
@@ -601,6 +599,7 @@ impl<'a> Checking<'a> {
         let context = Context {
             actor: &asked.actor,
             now,
+            at: now,
             key: asked.key.as_ref().map_or("", |key| &key.text),
             fingerprint: asked.command.fingerprint(),
             born,
@@ -736,21 +735,20 @@ impl<'a> Checking<'a> {
     }
 
     /// An answer is what the state at its position says.
-    fn rest(&mut self, position: u64, told: &Told, floor: u64) {
+    fn rest(&mut self, position: u64, told: &Told) {
         let Some(answer) = &told.answer else { return };
         let checked = match told.command.op {
             FACTS => self.rest_of_facts(told, answer),
-            1..=21 => self.rest_of_operation(position, told, answer, floor),
-            _ => self.rest_of_read(told, answer, floor),
+            1..=21 => self.rest_of_operation(position, told, answer),
+            _ => self.rest_of_read(told, answer),
         };
         if let Err(why) = checked {
             self.complain(told, &format!("the state at position {position}: {why}"));
         }
     }
 
-    /// An actor who may not act is told so; one who is told something else might act at some time
-    /// between the last position that had been told and the answer's.
-    fn lifecycle(&self, told: &Told, answer: &Answer, floor: u64) -> Result<bool, String> {
+    /// An actor who may not act in the state at the answer's position is told so, and no other is.
+    fn lifecycle(&self, told: &Told, answer: &Answer) -> Result<bool, String> {
         let Some(who) = told.command.who.filter(|_| told.command.op != 13) else {
             return Ok(false);
         };
@@ -761,9 +759,7 @@ impl<'a> Checking<'a> {
         });
         match (inactive, self.inactive_since.get(ACTORS[who].subject)) {
             (true, None) => Err("the actor may act".to_owned()),
-            (false, Some(since)) if *since <= floor => {
-                Err(format!("the actor may not act since position {since}"))
-            }
+            (false, Some(since)) => Err(format!("the actor may not act since position {since}")),
             (inactive, _) => Ok(inactive),
         }
     }
@@ -773,9 +769,8 @@ impl<'a> Checking<'a> {
         position: u64,
         told: &Told,
         answer: &Answer,
-        floor: u64,
     ) -> Result<(), String> {
-        if self.lifecycle(told, answer, floor)? {
+        if self.lifecycle(told, answer)? {
             self.compared.refusals += 1;
             return Ok(());
         }
@@ -883,8 +878,8 @@ impl<'a> Checking<'a> {
         }
     }
 
-    fn rest_of_read(&mut self, told: &Told, answer: &Answer, floor: u64) -> Result<(), String> {
-        if self.lifecycle(told, answer, floor)? {
+    fn rest_of_read(&mut self, told: &Told, answer: &Answer) -> Result<(), String> {
+        if self.lifecycle(told, answer)? {
             self.compared.refusals += 1;
             return Ok(());
         }

@@ -11,6 +11,7 @@
 //! STRACE_CASES=100 cargo test --release --test main durability::io_errors -- --nocapture
 //! EVERY_BIT=1 cargo test --release --test main durability::damage -- --nocapture
 //! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
+//! CLOCK_JUMPS=20000 cargo test --release --test main durability::times -- --nocapture
 //! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
 //! ```
 //!
@@ -28,10 +29,13 @@ mod io_errors;
 mod kill;
 mod kill_all;
 mod load;
+mod panics;
 mod snapshots;
 mod start;
 mod stop;
 mod sync_failure;
+mod times;
+mod withdrawal;
 
 /// Arguments of a server that takes snapshots often.
 const SNAPSHOT_OFTEN: &[&str] = &["--snapshot-log-bytes", "65536"];

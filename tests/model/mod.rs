@@ -54,8 +54,9 @@ impl Clock for TestClock {
         Instant::from_millis(self.0.load(Ordering::SeqCst))
     }
 
-    fn not_before(&self, instant: Instant) {
-        self.0.fetch_max(instant.millis(), Ordering::SeqCst);
+    fn steady(&self) -> Duration {
+        let since = self.now().millis() - BEGINNING;
+        Duration::from_millis(u64::try_from(since).unwrap())
     }
 }
 

@@ -1,15 +1,17 @@
-//! A disk whose syncs can be held up.
+//! A disk whose syncs, and whose reads, can be held up.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 
+use tokio::sync::Notify;
 use wal::storage::{File, Locked, Storage};
 
-/// While it is closed, no sync comes to an end.
+/// While it is closed, nothing that goes through it comes to an end.
 #[derive(Default)]
 pub struct Gate {
     is_closed: Mutex<bool>,
     news: Condvar,
+    waiting: Notify,
 }
 
 impl Gate {
@@ -19,8 +21,16 @@ impl Gate {
         self.news.notify_all();
     }
 
+    /// Comes back when somebody was held up.
+    pub async fn somebody_waits(&self) {
+        self.waiting.notified().await;
+    }
+
     fn pass(&self) {
         let is_closed = self.is_closed.lock().unwrap();
+        if *is_closed {
+            self.waiting.notify_one();
+        }
         drop(self.news.wait_while(is_closed, |closed| *closed).unwrap());
     }
 }
@@ -34,26 +44,40 @@ impl Drop for OpenInTheEnd {
     }
 }
 
-/// A disk behind a gate.
+/// A disk behind gates.
 pub struct Disk {
     storage: Arc<dyn Storage>,
+    /// What syncs go through.
     gate: Arc<Gate>,
+    /// What reads go through.
+    reads: Arc<Gate>,
 }
 
 struct GatedFile {
     file: Arc<dyn File>,
     gate: Arc<Gate>,
+    reads: Arc<Gate>,
 }
 
 impl Disk {
     pub fn new(storage: Arc<dyn Storage>, gate: &Arc<Gate>) -> Self {
-        let gate = Arc::clone(gate);
-        Self { storage, gate }
+        let (gate, reads) = (Arc::clone(gate), Arc::default());
+        Self {
+            storage,
+            gate,
+            reads,
+        }
+    }
+
+    /// The same, with a gate that reads go through.
+    pub fn reading_through(self, reads: &Arc<Gate>) -> Self {
+        let reads = Arc::clone(reads);
+        Self { reads, ..self }
     }
 
     fn gated(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        let gate = Arc::clone(&self.gate);
-        Arc::new(GatedFile { file, gate })
+        let (gate, reads) = (Arc::clone(&self.gate), Arc::clone(&self.reads));
+        Arc::new(GatedFile { file, gate, reads })
     }
 }
 
@@ -63,7 +87,7 @@ impl Storage for Disk {
     }
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.storage.open_read(name)
+        Ok(self.gated(self.storage.open_read(name)?))
     }
 
     fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -121,6 +145,7 @@ impl File for GatedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.reads.pass();
         self.file.read_at(buffer, offset)
     }
 

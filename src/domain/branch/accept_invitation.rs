@@ -104,7 +104,7 @@ impl Operation for AcceptInvitation {
         };
         let number = activation.relationship_outbox_message_id;
         let event = BranchEvent::ManagerAccepted(activation);
-        let mut commit = Commit::new(state, event, context.now);
+        let mut commit = Commit::new(state, event, context.at);
         let next = commit.next.clone();
         let manager = next
             .manager

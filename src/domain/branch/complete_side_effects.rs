@@ -30,7 +30,7 @@ impl CompleteSideEffects {
         let Some(branch) = state else {
             return Err(Rejection::not_found());
         };
-        let commit = branch.complete_side_effects(&self.outbox_message_ids, context.now);
+        let commit = branch.complete_side_effects(&self.outbox_message_ids, context.at);
         let Some(mut commit) = commit else {
             return Ok(Decision::Answer(to_json(&BranchView::new(branch))));
         };

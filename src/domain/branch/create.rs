@@ -184,7 +184,7 @@ pub fn create(
     let mut commit = Commit::new(
         state,
         OrganizationEvent::BranchAdded { branch_id },
-        context.now,
+        context.at,
     );
     let branch = commit.born::<Branch>(&event);
     commit.born::<BranchOfficeProfile>(&first_profile(command, branch_id));

@@ -135,7 +135,7 @@ impl Operation for SnapshotSettlementAccount {
             idempotency_key: context.key.into(),
             fingerprint: context.fingerprint,
         }));
-        let commit = Commit::new(None, event, context.now);
+        let commit = Commit::new(None, event, context.at);
         let body = to_json(&SnapshotView::new(&commit.next));
         commit.answer(body)
     }

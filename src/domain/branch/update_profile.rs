@@ -114,7 +114,7 @@ impl Operation for UpdateProfile {
                 business_registration_reference: command.business_registration_reference.clone(),
             },
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         let body = to_json(&ProfileRevisionView::new(&commit.next));
         commit.answer(body)
     }

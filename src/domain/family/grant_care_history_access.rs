@@ -151,7 +151,7 @@ impl Operation for GrantCareHistoryAccess {
             },
         };
         let event = CareHistoryAuthorityEvent::Granted(Box::new(granted));
-        let commit = Commit::new(book, event, context.now);
+        let commit = Commit::new(book, event, context.at);
         let grant = commit.next.grants.last().expect("the event added a grant");
         let answer = to_json(&CareHistoryGrantView::new(&commit.next, grant));
         commit.answer(answer)

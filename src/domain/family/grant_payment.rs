@@ -157,7 +157,7 @@ impl Operation for GrantPayment {
             },
             maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.0,
         }));
-        let mut commit = Commit::new(book, event, context.now);
+        let mut commit = Commit::new(book, event, context.at);
         let next = commit.next.clone();
         let delegation = next
             .delegations

@@ -147,7 +147,7 @@ impl Operation for UpdateProfile {
                 })
                 .collect(),
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         let required = required_at(&context.view, context.now);
         let body = to_json(&ProfileView::new(&commit.next, &required));
         commit.answer(body)

@@ -132,7 +132,7 @@ fn audited<R: Resource>(
         expected_revision: command.expected_revision.0,
         command_fingerprint: context.fingerprint,
         provider_evidence_fingerprint: answered.evidence,
-        recorded_at: context.now,
+        recorded_at: context.at,
         reservation_booking_id: command.reservation_booking_id.clone(),
         payment_id: command.payment_id.clone(),
         search_key: command.search_key.clone(),
@@ -228,7 +228,7 @@ impl Operation for OperatePayment {
             payment_id: payment_id.as_str().into(),
             change: answered.change,
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         audited(commit, command, &answered, context)
     }
 }
@@ -280,7 +280,7 @@ impl Operation for SearchPayments {
             .collect();
         let answered = GATEWAY.search(search_key, &held);
         let event = SearchSubjectEvent::Searched(search_key.clone());
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         audited(commit, command, &answered, context)
     }
 }

@@ -164,13 +164,13 @@ impl Operation for PreRegister {
                 fact,
                 &wish,
                 &eligibility(&plan, purpose, request),
-                context.now,
+                context.at,
             ),
         };
         let status = PreRegistrationStatus::PreRegistered;
         let body = to_json(&PreRegistrationView::new(&registration, status));
         let event = ObligationEvent::PreRegistered(Box::new(registration));
-        Commit::new(state, event, context.now).answer(body)
+        Commit::new(state, event, context.at).answer(body)
     }
 }
 
@@ -198,7 +198,7 @@ fn actor_snapshot(
         family_account_id: delegation.map(|held| held.family_account_id),
         authority_evidence: authority.evidence,
         idempotency_key: context.key.into(),
-        authorized_at: context.now,
+        authorized_at: context.at,
     }
 }
 

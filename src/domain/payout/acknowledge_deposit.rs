@@ -144,7 +144,7 @@ impl Operation for AcknowledgePayoutDeposit {
             memo: command.memo.clone(),
             reason: command.reason.clone(),
         }));
-        let commit = Commit::new(receipt, event, context.now);
+        let commit = Commit::new(receipt, event, context.at);
         let answer = to_json(&Acknowledgement {
             reservation_booking_id: &command.reservation_booking_id,
             contract_assignment_key: &command.contract_assignment_key,

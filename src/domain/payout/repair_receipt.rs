@@ -127,7 +127,7 @@ impl Operation for RepairReceipt {
             occurred_at: command.occurred_at,
             reason: command.reason.clone(),
         }));
-        let commit = Commit::new(receipt, event, context.now);
+        let commit = Commit::new(receipt, event, context.at);
         let answer = to_json(&PayoutReceiptView::new(&commit.next));
         commit.answer(answer)
     }

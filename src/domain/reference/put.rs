@@ -143,7 +143,7 @@ impl<H: FactHolder> PutFact<H> {
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
             return Err(FactResult::Conflict.refusal());
         };
-        Commit::new(state, event, context.now).answer(to_json(&FactResult::Applied))
+        Commit::new(state, event, context.at).answer(to_json(&FactResult::Applied))
     }
 }
 

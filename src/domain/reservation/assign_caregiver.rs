@@ -166,7 +166,7 @@ impl Operation for AssignCaregiver {
                 idempotency_key: context.key.into(),
             },
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         let answer = to_json(&AssignmentResultView::latest(&commit.next));
         commit.answer(answer)
     }

@@ -143,7 +143,7 @@ impl Operation for CaptureAdjustmentPayment {
             provider_context: body.provider_context.clone(),
             workflow_request_id,
         }));
-        let mut commit = Commit::new(Some(adjustment), event, context.now);
+        let mut commit = Commit::new(Some(adjustment), event, context.at);
         let message = ContinuationRequested {
             workflow_request_id,
             payment_change_adjustment_id: &adjustment.id,
@@ -151,7 +151,7 @@ impl Operation for CaptureAdjustmentPayment {
             payment_id: &payment_id,
             provider_name: &body.provider_name,
             amount_krw: adjustment.fact.mother_payable_adjustment_krw,
-            deposited_at: context.now,
+            deposited_at: context.at,
         };
         commit.send(context.mint.outbox_number(), TOPIC, &message);
         let answer = to_json(&PaymentChangeAdjustmentView::new(&commit.next));
@@ -471,6 +471,7 @@ mod tests {
             let context = Context {
                 actor: &mother(),
                 now: Instant::default(),
+                at: Instant::default(),
                 key: "payment-1",
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),

@@ -400,7 +400,7 @@ impl Operation for ConfirmDraft {
 
         let outcome = outcome(draft, &review, context);
         let event = ReservationDraftEvent::Confirmed(Box::new(outcome.clone()));
-        let mut commit = Commit::new(Some(draft), event, context.now);
+        let mut commit = Commit::new(Some(draft), event, context.at);
         if let Some(id) = outcome.reservation_booking_id {
             let facts = booking(facts, &outcome);
             commit.born_fact::<Fact<ReservationBooking>>(&id.to_string(), &facts);

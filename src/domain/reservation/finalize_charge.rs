@@ -303,7 +303,7 @@ impl Operation for FinalizeCharge {
             care_delivery_session_code: facts.facts.care_delivery_session_code,
             delivered_day_count: facts.facts.delivered_day_count,
         }));
-        let commit = Commit::new(lifecycle, event, context.now);
+        let commit = Commit::new(lifecycle, event, context.at);
         let answer = to_json(&FinancialLifecycleView::new(&commit.next));
         commit.answer(answer)
     }

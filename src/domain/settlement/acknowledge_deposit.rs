@@ -252,7 +252,7 @@ impl Operation for AcknowledgeDeposit {
             lines: lines.clone(),
             inter_office: inter_office.cloned(),
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         let answer = to_json(&StatementView::new(&commit.next, actor));
         commit.answer(answer)
     }

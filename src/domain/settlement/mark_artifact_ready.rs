@@ -106,7 +106,7 @@ impl Operation for MarkArtifactReady {
             idempotency_key: context.key.into(),
             action_id: context.mint.id(),
         }));
-        let commit = Commit::new(state, event, context.now);
+        let commit = Commit::new(state, event, context.at);
         let answer = to_json(&DataRoomView::new(&commit.next));
         commit.answer(answer)
     }

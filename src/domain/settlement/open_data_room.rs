@@ -96,7 +96,7 @@ impl Operation for OpenDataRoom {
             fingerprint: context.fingerprint,
             action_id: context.mint.id(),
         }));
-        let commit = Commit::new(None, event, context.now);
+        let commit = Commit::new(None, event, context.at);
         let body = to_json(&DataRoomView::new(&commit.next));
         commit.answer(body)
     }

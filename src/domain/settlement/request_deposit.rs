@@ -125,7 +125,7 @@ impl Operation for RequestDeposit {
             fingerprint: context.fingerprint,
             audit_id: context.mint.id(),
         }));
-        let commit = Commit::new(None, event, context.now);
+        let commit = Commit::new(None, event, context.at);
         let body = to_json(&StatementView::new(&commit.next, actor));
         commit.answer(body)
     }

@@ -1,0 +1,304 @@
+//! An actor withdraws while something of its own is in flight: once that is acknowledged, nothing
+//! more is committed, replayed or read for it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::base::digest::{Digest, Fingerprint};
+use carebook::cli::open::Replaying;
+use carebook::cli::serve::on_lane;
+use carebook::domain::branch::directory_message::DirectoryMessage;
+use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
+use carebook::domain::read::{Found, ReadRequest};
+use carebook::domain::rejection::Rejection;
+use carebook::domain::resource::{Name, View};
+use carebook::engine::clock::SystemClock;
+use carebook::engine::intake::Batch;
+use carebook::engine::relay::{Delivery, ExternalDirectory};
+use carebook::engine::{Engine, Limits, Reply};
+use serde_json::Value;
+use tokio::sync::Notify;
+use wal::Log;
+use wal::storage::sim::SimDisk;
+
+use super::inside::{call_of, lifecycle, put_lifecycle, small};
+use crate::support::gated::{Disk, Gate, OpenInTheEnd};
+use crate::support::{World, actor};
+
+/// An engine of two lanes, so that one can be held up while the other goes on.
+fn engine(storage: Arc<dyn wal::storage::Storage>, limits: Limits) -> Arc<Engine> {
+    let mut replaying = Replaying::new("recovering");
+    let (log, _) = Log::open(storage, small(), &mut replaying).unwrap();
+    let on_fatal = Box::new(|error: &str| panic!("{error}"));
+    let clock = Arc::new(SystemClock::default());
+    let engine = Engine::start(log, replaying.finish(), 2, limits, clock, on_fatal);
+    Arc::new(engine.unwrap())
+}
+
+fn somebody() -> Actor {
+    actor(ActorKind::HeadquartersAdministrator, "somebody")
+}
+
+/// A deposit that somebody may ask for.
+fn deposit(world: &World) -> Value {
+    let mut body = world.deposit_request("S-1", "key-1");
+    body["actorProfileId"] = "somebody".into();
+    body
+}
+
+/// Has somebody withdraw, on a lane and a thread of its own; its position.
+fn withdraw(engine: &Engine) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let gate = tokio::spawn(engine.lanes().run(1));
+        let done = put_lifecycle(engine, 1, "withdrawn").await;
+        gate.abort();
+        let Reply::Done { position, .. } = done else {
+            panic!("{done:?}");
+        };
+        position
+    })
+}
+
+#[track_caller]
+fn assert_gone(reply: &Reply, withdrawn: u64) {
+    let Reply::Refused {
+        rejection,
+        position,
+    } = reply
+    else {
+        panic!("after the withdrawal at {withdrawn}: {reply:?}");
+    };
+    assert_eq!(rejection.code, "actor_withdrawn");
+    assert!(*position >= withdrawn, "{position} before {withdrawn}");
+}
+
+/// A command that is decided once, and whose decision then waits at two barriers before it goes on.
+struct Deciding {
+    inner: Box<dyn AnyCommand>,
+    meanwhile: Arc<(Barrier, Barrier)>,
+    decided: AtomicUsize,
+}
+
+impl AnyCommand for Deciding {
+    fn key(&self) -> Option<&str> {
+        self.inner.key()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.inner.fingerprint()
+    }
+
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        self.inner.target(context)
+    }
+
+    fn names(&self, context: &Context<'_>) -> Vec<Name> {
+        self.inner.names(context)
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+        self.inner.key_reused(actor, view)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        let decided = self.inner.decide(target, slot, context);
+        if self.decided.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.meanwhile.0.wait();
+            self.meanwhile.1.wait();
+        }
+        decided
+    }
+}
+
+#[test]
+fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
+    let world = World::new();
+    let engine = engine(SimDisk::new().storage(), Limits::default());
+    let meanwhile = Arc::new((Barrier::new(2), Barrier::new(2)));
+    let withdrawing = std::thread::spawn({
+        let (engine, meanwhile) = (Arc::clone(&engine), Arc::clone(&meanwhile));
+        move || {
+            meanwhile.0.wait();
+            let position = withdraw(&engine);
+            meanwhile.1.wait();
+            position
+        }
+    });
+    let body = deposit(&world);
+    let mut call = call_of(&engine, "request_deposit", somebody(), None, &body);
+    call.command = Box::new(Deciding {
+        inner: call.command,
+        meanwhile,
+        decided: AtomicUsize::new(0),
+    });
+    let reply = on_lane(&engine, engine.execute(call, engine.admit().unwrap())).unwrap();
+    assert_gone(&reply, withdrawing.join().unwrap());
+    let figures = engine.figures();
+    assert_eq!((figures.resources, figures.keys), (1, 0), "the fact alone");
+    engine.shut_down().unwrap();
+}
+
+#[test]
+fn no_fact_is_put_in_place_by_whoever_has_withdrawn_and_its_batch_ends() {
+    let engine = engine(SimDisk::new().storage(), Limits::default());
+    on_lane(&engine, async {
+        let mut batch = Batch::new(&engine, Arc::new(somebody()));
+        let position = put_lifecycle(&engine, 1, "withdrawn").await;
+        let Reply::Done { position, .. } = position else {
+            panic!("{position:?}");
+        };
+        for number in 0..3 {
+            batch
+                .take(lifecycle(&format!("late-{number}"), 1, "active"))
+                .await;
+        }
+        assert_gone(&batch.finish().await.unwrap_err(), position);
+    })
+    .unwrap();
+    assert_eq!(engine.figures().resources, 1, "the withdrawal alone");
+    engine.shut_down().unwrap();
+}
+
+/// Where the read below waits: it can hold nothing itself.
+static READING: Mutex<Option<Arc<(Barrier, Barrier)>>> = Mutex::new(None);
+
+#[allow(clippy::unnecessary_wraps)]
+fn slow_read(_: &ReadRequest<'_>) -> Result<Found, Rejection> {
+    let meanwhile = READING.lock().unwrap().take();
+    if let Some(meanwhile) = meanwhile {
+        meanwhile.0.wait();
+        meanwhile.1.wait();
+    }
+    Ok(Found {
+        tag: "1".to_owned(),
+        body: Vec::new(),
+    })
+}
+
+#[test]
+fn a_read_that_began_before_a_withdrawal_shows_nothing_after_it() {
+    let engine = engine(SimDisk::new().storage(), Limits::default());
+    let meanwhile = Arc::new((Barrier::new(2), Barrier::new(2)));
+    *READING.lock().unwrap() = Some(Arc::clone(&meanwhile));
+    let withdrawing = std::thread::spawn({
+        let engine = Arc::clone(&engine);
+        move || {
+            meanwhile.0.wait();
+            let position = withdraw(&engine);
+            meanwhile.1.wait();
+            position
+        }
+    });
+    let read = on_lane(&engine, engine.read(slow_read, &somebody(), &[])).unwrap();
+    let refused = read.map(|(found, _)| found).unwrap_err();
+    assert_gone(&refused, withdrawing.join().unwrap());
+    engine.shut_down().unwrap();
+}
+
+#[test]
+fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
+    let world = World::new();
+    let reads = Arc::new(Gate::default());
+    let disk = SimDisk::new().storage();
+    let disk = Disk::new(disk, &Arc::default()).reading_through(&reads);
+    // No answer is kept in memory: it is read from the log again.
+    let limits = Limits {
+        recent_bytes_max: 0,
+        ..Limits::default()
+    };
+    let engine = engine(Arc::new(disk), limits);
+    let _open = OpenInTheEnd(Arc::clone(&reads));
+    let body = deposit(&world);
+    let call = || call_of(&engine, "request_deposit", somebody(), None, &body);
+    on_lane(&engine, async {
+        let first = engine.execute(call(), engine.admit().unwrap()).await;
+        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        reads.set(true);
+        let replaying = engine.execute(call(), engine.admit().unwrap());
+        let withdrawing = async {
+            reads.somebody_waits().await;
+            let engine = Arc::clone(&engine);
+            let position = tokio::task::spawn_blocking(move || withdraw(&engine));
+            let position = position.await.unwrap();
+            reads.set(false);
+            position
+        };
+        let (replay, position) = tokio::join!(replaying, withdrawing);
+        assert_gone(&replay, position);
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A directory that takes nothing before it is let.
+#[derive(Default)]
+struct Directory {
+    asked: Notify,
+    goes_on: Notify,
+}
+
+impl ExternalDirectory for Directory {
+    fn deliver<'a>(&'a self, _: &'a DirectoryMessage) -> Delivery<'a> {
+        Box::pin(async {
+            self.asked.notify_one();
+            self.goes_on.notified().await;
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer() {
+    let engine = engine(SimDisk::new().storage(), Limits::default());
+    let directory = Arc::new(Directory::default());
+    engine.deliver_to(Arc::clone(&directory) as _, Duration::from_millis(20));
+    let body = crate::operations::branch::external_directory::creation();
+    let creator = || Actor {
+        permissions: vec!["branch:create".into()],
+        ..somebody()
+    };
+    let call = || call_of(&engine, "create_branch", creator(), Some("key-1"), &body);
+    on_lane(&engine, async {
+        let first = engine.execute(call(), engine.admit().unwrap());
+        let again = async {
+            directory.asked.notified().await;
+            // Its key is held: the first one's answer is not settled.
+            let again = engine.execute(call(), engine.admit().unwrap());
+            let mut again = std::pin::pin!(again);
+            let position = tokio::select! {
+                biased;
+                early = &mut again => panic!("its key is held, and yet {early:?}"),
+                position = async {
+                    let engine = Arc::clone(&engine);
+                    tokio::task::spawn_blocking(move || withdraw(&engine)).await.unwrap()
+                } => position,
+            };
+            let letting = async {
+                loop {
+                    directory.goes_on.notify_one();
+                    directory.asked.notified().await;
+                }
+            };
+            tokio::select! {
+                again = &mut again => (again, position),
+                () = letting => unreachable!("it lets for ever"),
+            }
+        };
+        let (first, (again, position)) = tokio::join!(first, again);
+        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        assert_gone(&again, position);
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
