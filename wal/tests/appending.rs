@@ -167,7 +167,8 @@ fn nothing_is_acknowledged_after_a_failed_sync() {
         if disk.failed_call().unwrap().name.ends_with(".new") {
             // Nothing rests on a file that is being made: another one is. Unless records wait
             // for its place already, when it ends the log as any other failure does.
-            if let Ok(last) = appender.sequence().push(vec![3]) {
+            let pushed = appender.sequence().push(vec![3]);
+            if let Ok(last) = pushed {
                 eventually("it goes on, or has ended", || {
                     appender.durable() == last || !heard.state().failures.is_empty()
                 });
