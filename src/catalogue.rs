@@ -4,11 +4,12 @@
 use std::sync::LazyLock;
 
 use crate::domain::branch::account_snapshot::AccountSnapshot;
-use crate::domain::branch::office_profile::BranchOfficeProfile;
+use crate::domain::branch::deliveries::BranchDeliveries;
+use crate::domain::branch::office_profile::{BranchOfficeProfile, ProfileRevision};
 use crate::domain::branch::organization::Organization;
 use crate::domain::branch::state::Branch;
-use crate::domain::family::care_history_authority::CareHistoryAuthority;
-use crate::domain::family::payment_authority::PaymentAuthority;
+use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHistoryGrant};
+use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::{AnyOperation, Erased};
 use crate::domain::payment::admin_audit::AdminAudit;
@@ -24,7 +25,9 @@ use crate::domain::reference::{
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
-use crate::domain::reservation::roster::CareTeamRoster;
+use crate::domain::reservation::roster::{
+    AssignmentDecision, AssignmentSlot, CareTeamRoster, RosterDecision,
+};
 use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
@@ -485,6 +488,13 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<PaymentChangeAdjustment>::NEW,
     &Registered::<PayoutReceipt>::NEW,
     &Registered::<FinancialLifecycle>::NEW,
+    &Registered::<PaymentDelegation>::NEW,
+    &Registered::<CareHistoryGrant>::NEW,
+    &Registered::<BranchDeliveries>::NEW,
+    &Registered::<ProfileRevision>::NEW,
+    &Registered::<RosterDecision>::NEW,
+    &Registered::<AssignmentDecision>::NEW,
+    &Registered::<AssignmentSlot>::NEW,
 ];
 
 /// The kind of resource with this tag.

@@ -258,13 +258,13 @@ impl Change {
     }
 }
 
-/// A commit in the making: the resource's own event, resources born with it, messages, answer.
+/// A commit in the making: the resource's own event, what else it changes, messages, answer.
 pub struct Commit<R: Resource> {
     event: R::Event,
     /// The resource's state after the commit.
     pub next: R,
     at: Instant,
-    births: Vec<Change>,
+    further: Vec<Change>,
     outbox: Vec<OutboxMessage>,
     answer: Vec<u8>,
     disposition: Disposition,
@@ -290,7 +290,7 @@ impl<R: Resource> Commit<R> {
             event,
             next,
             at,
-            births: Vec::new(),
+            further: Vec::new(),
             outbox: Vec::new(),
             answer: Vec::new(),
             disposition: Disposition::Done,
@@ -300,8 +300,15 @@ impl<R: Resource> Commit<R> {
     /// Adds a resource that comes into being with this commit. Its identifier must be fresh:
     /// nobody else can have heard of it.
     pub fn born<B: Resource>(&mut self, event: &B::Event) -> B {
-        let state = applied(None, event, self.at);
-        self.births.push(Change::of::<B>(None, event, &state));
+        self.also(None, event)
+    }
+
+    /// Adds a change of another resource, which stands at `before`. That must have been read from
+    /// the context's view: the commit then stands only while it is still so. A resource is changed
+    /// once in a commit.
+    pub fn also<B: Resource>(&mut self, before: Option<&B>, event: &B::Event) -> B {
+        let state = applied(before.cloned(), event, self.at);
+        self.further.push(Change::of(before, event, &state));
         state
     }
 
@@ -549,9 +556,9 @@ pub(crate) fn erase<R: Resource>(
                 target,
                 "a commit is on the resource that decides"
             );
-            let mut changes = Vec::with_capacity(1 + commit.births.len());
+            let mut changes = Vec::with_capacity(1 + commit.further.len());
             changes.push(own);
-            changes.extend(commit.births);
+            changes.extend(commit.further);
             Outcome::Commit(Box::new(Decided {
                 changes,
                 outbox: commit.outbox,

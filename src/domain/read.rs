@@ -6,7 +6,7 @@ use super::operation::to_json;
 use super::rejection::Rejection;
 use super::resource::{Resource, View};
 use crate::base::actor::Actor;
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, Fingerprint};
 use crate::base::time::Instant;
 
 /// A request to read.
@@ -35,8 +35,9 @@ impl ReadRequest<'_> {
 /// What a read gives.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The number in the entity tag: the revision, or the position of the last commit where the
-    /// resource has no revision of its own.
+    /// What stands in the entity tag: the revision, with a digest where the body depends on more
+    /// than that; or the position of the last commit, where the resource has no revision of its
+    /// own.
     pub tag: String,
     /// The body.
     pub body: Vec<u8>,
@@ -51,6 +52,25 @@ impl Found {
         Ok(Self {
             tag: resource.revision().to_string(),
             body: to_json(body),
+        })
+    }
+
+    /// A resource at its revision, whose body depends on more than the resource: on what is joined
+    /// to it, or on who reads. The tag has a digest of the body beside the revision (16 hexadecimal
+    /// digits), so that it changes whenever the body does.
+    ///
+    /// # Errors
+    /// Never; a `Result` so that a ladder of guards can end with it.
+    pub fn at_revision_and_digest(
+        resource: &impl Resource,
+        body: &impl Serialize,
+    ) -> Result<Self, Rejection> {
+        let body = to_json(body);
+        let mut digest = Fingerprint::of(&body).to_hex();
+        digest.truncate(16);
+        Ok(Self {
+            tag: format!("{}-{digest}", resource.revision()),
+            body,
         })
     }
 

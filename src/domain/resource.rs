@@ -89,18 +89,12 @@ crate::words! {
         StatementCode = "statement code",
         /// The subject that owns a mother profile.
         ProfileOwner = "profile owner",
-        /// The identifier of a payment delegation.
-        PaymentDelegation = "payment delegation",
-        /// The identifier of a care-history access grant.
-        CareHistoryGrant = "care-history access grant",
         /// A list: the current consent versions that every mother must have accepted.
         RequiredConsents = "required consents",
         /// A list: the facts that apply one relationship of object, relation and subject.
         Relationship = "relationship",
         /// The code of a settlement data-room request.
         DataRoomRequestCode = "data-room request code",
-        /// The identifier of a care-team assignment decision.
-        AssignmentDecision = "care-team assignment decision",
         /// The booking that a confirmed draft extends.
         ExtensionSource = "extension source",
         /// The code of a branch.
@@ -113,8 +107,6 @@ crate::words! {
         BranchCommand = "branch command",
         /// A list: the branches whose invitation to one e-mail address one subject accepted.
         AcceptedInvitation = "accepted invitation",
-        /// The identifier of a revision of a branch office profile.
-        ProfileRevision = "profile revision",
         /// A list: the payments that the gateway finds by one search key.
         GatewaySearchKey = "gateway search key",
         /// A list: the regional benefit policies for one type of service in one region.

@@ -145,6 +145,17 @@ pub struct Scenario {
     pub outbox: Vec<OutboxMessage>,
     /// How far the last commit went.
     pub disposition: Disposition,
+    /// What the last commit cost.
+    pub cost: Cost,
+}
+
+/// What a commit costs, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Of its events and its answer: what its record has.
+    pub record: usize,
+    /// Of the states after it: what is written over in memory.
+    pub states: usize,
 }
 
 impl Default for Scenario {
@@ -164,6 +175,7 @@ impl Scenario {
             key: 0,
             outbox: Vec::new(),
             disposition: Disposition::Done,
+            cost: Cost::default(),
         }
     }
 
@@ -191,7 +203,11 @@ impl Scenario {
     pub fn put_fact(&mut self, kind: &str, id: &str, revision: i64, facts: Value) -> Then {
         let text =
             serde_json::json!({"kind": kind, "id": id, "revision": revision, "facts": facts});
-        let text = text.to_string();
+        self.put_fact_as_sent(&text.to_string())
+    }
+
+    /// A reference fact comes in, spelled so.
+    pub fn put_fact_as_sent(&mut self, text: &str) -> Then {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(self.now);
         let envelope = read_fact(&json, catalogue::FACTS, &mut at);
@@ -295,6 +311,12 @@ impl Scenario {
             Outcome::Commit(decided) => decided,
         };
         self.memory.position += 1;
+        let changes = decided.changes.iter();
+        let events: usize = changes.clone().map(|change| change.event.len()).sum();
+        self.cost = Cost {
+            record: events + decided.answer.len(),
+            states: changes.map(|change| change.state.len()).sum(),
+        };
         for change in decided.changes {
             let resource = catalogue::resource(change.kind).expect("the kind is registered");
             let before = self
@@ -439,6 +461,14 @@ impl Scenario {
             .read(row.name, &Parts { path, body: &json }, &mut at);
         command.expect("a good command")
     }
+}
+
+/// The revision in an entity tag that has a digest beside it.
+#[track_caller]
+pub fn revision_of(tag: &str) -> String {
+    let (revision, digest) = tag.split_once('-').expect("a revision and a digest");
+    assert_eq!(digest.len(), 16, "{tag}");
+    revision.to_owned()
 }
 
 fn json_or_null(body: &[u8]) -> Value {

@@ -16,7 +16,9 @@
 //! The key of the command is held until its answer is settled. A crash before that leaves the
 //! first commit's answer, in which all is pending, under the key: nobody was told another.
 //!
-//! What is to be delivered is a list in the tables, which commits and recovery keep.
+//! What is to be delivered is a list in the tables, which commits and recovery keep. A directory
+//! alone completes it: in a process that knows none outside, what an earlier one has left pending
+//! stays so.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,8 +36,8 @@ use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::branch::complete_side_effects::CompleteSideEffects;
+use crate::domain::branch::deliveries::{BranchDeliveries, branches_in_repair};
 use crate::domain::branch::directory_message::DirectoryMessage;
-use crate::domain::branch::state::{Branch, branches_in_repair};
 use crate::domain::operation::AnyCommand as _;
 use crate::domain::resource::{Source as _, View};
 use crate::journal::tables::Tables;
@@ -65,8 +67,8 @@ pub trait ExternalDirectory: Send + Sync {
 
 /// What the relay delivers to, and counts.
 pub(crate) struct Relay {
-    /// The branches that recovery found with something to be delivered. Those created since have
-    /// a task of their own: a second one beside it would settle what the first one answers.
+    /// The deliveries that recovery found with something pending. Those of branches created since
+    /// have a task of their own: a second one beside it would settle what the first one answers.
     left_over: Mutex<Vec<Digest>>,
     outside: OnceLock<Outside>,
     turns: Semaphore,
@@ -114,11 +116,11 @@ impl Relay {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// One attempt; whether the directory has taken the message. Without one outside, the
-    /// embedded one takes everything.
+    /// One attempt; whether the directory has taken the message. Where there is none, nobody takes
+    /// it.
     async fn deliver(&self, message: &DirectoryMessage) -> bool {
         let Some(outside) = self.outside.get() else {
-            return true;
+            return false;
         };
         match outside.directory.deliver(message).await {
             Ok(()) => {
@@ -165,7 +167,7 @@ impl Pauses {
 
 /// A branch that was just created, and whose creator waits.
 pub(crate) struct Created {
-    pub(crate) branch: Digest,
+    pub(crate) deliveries: Digest,
     /// The command, with its key held.
     pub(crate) order: Order,
     /// Where it was committed, and the answer that stands there.
@@ -177,30 +179,40 @@ pub(crate) struct Created {
 /// Has the directory told, whether or not somebody still waits for the answer.
 pub(crate) fn tell(shared: Arc<Shared>, created: Created) {
     tokio::spawn(async move {
-        let branch = created.branch;
+        let deliveries = created.deliveries;
         if shared.first_attempt(created).await.is_ok() {
-            shared.deliver_the_rest(branch, true).await;
+            shared.deliver_the_rest(deliveries, true).await;
         }
     });
 }
 
 impl Shared {
-    /// The branches of which something is to be delivered.
+    /// The deliveries of which something is pending.
     pub(crate) fn branches_in_repair(&self) -> Vec<Digest> {
         self.tables.listed(branches_in_repair())
     }
 
     pub(crate) fn resume_deliveries(self: &Arc<Self>) {
-        for branch in std::mem::take(&mut *self.relay.left_over.lock()) {
+        let left_over = std::mem::take(&mut *self.relay.left_over.lock());
+        if !self.relay.is_external() {
+            if !left_over.is_empty() {
+                tracing::warn!(
+                    branches = left_over.len(),
+                    "what an external directory has not taken stays pending: none is named"
+                );
+            }
+            return;
+        }
+        for deliveries in left_over {
             let shared = Arc::clone(self);
-            tokio::spawn(async move { shared.deliver_the_rest(branch, false).await });
+            tokio::spawn(async move { shared.deliver_the_rest(deliveries, false).await });
         }
     }
 
     /// Tries each message of a new branch once, settles the command's answer, and gives it.
     async fn first_attempt(self: &Arc<Self>, created: Created) -> Result<(), LogFailed> {
         let Created {
-            branch,
+            deliveries,
             mut order,
             position,
             stored,
@@ -208,7 +220,7 @@ impl Shared {
         } = created;
         // Whoever has left can ask again under the key.
         let tell = |reply| drop(answer.send(reply));
-        let messages = match self.pending_messages(branch).await {
+        let messages = match self.pending_messages(deliveries).await {
             Ok(messages) => messages,
             Err(failed) => {
                 tell(Reply::OutcomeUnknown);
@@ -234,7 +246,7 @@ impl Shared {
             None
         } else {
             order.call.command = Box::new(CompleteSideEffects {
-                branch,
+                deliveries,
                 outbox_message_ids: taken,
             });
             order.instead_of = Some(position);
@@ -257,7 +269,7 @@ impl Shared {
     }
 
     /// Tries until nothing of the branch is pending.
-    async fn deliver_the_rest(self: &Arc<Self>, branch: Digest, pause_first: bool) {
+    async fn deliver_the_rest(self: &Arc<Self>, deliveries: Digest, pause_first: bool) {
         let mut pauses = Pauses {
             first: self
                 .relay
@@ -268,7 +280,7 @@ impl Shared {
         };
         let mut must_pause = pause_first;
         loop {
-            let Ok(messages) = self.pending_messages(branch).await else {
+            let Ok(messages) = self.pending_messages(deliveries).await else {
                 return;
             };
             let Some(message) = messages.first() else {
@@ -277,7 +289,7 @@ impl Shared {
             if must_pause {
                 sleep(pauses.next()).await;
             }
-            must_pause = !self.deliver_later(branch, message).await;
+            must_pause = !self.deliver_later(deliveries, message).await;
             if !must_pause {
                 pauses.reset();
             }
@@ -285,7 +297,11 @@ impl Shared {
     }
 
     /// One later attempt; whether the side effect is completed.
-    async fn deliver_later(self: &Arc<Self>, branch: Digest, message: &DirectoryMessage) -> bool {
+    async fn deliver_later(
+        self: &Arc<Self>,
+        deliveries: Digest,
+        message: &DirectoryMessage,
+    ) -> bool {
         let taken = {
             let _turn = self.relay.turns.acquire().await;
             match timeout(LATER_ATTEMPT, self.relay.deliver(message)).await {
@@ -299,15 +315,15 @@ impl Shared {
         // When this does not come through, the message goes out again under its number.
         taken
             && matches!(
-                self.complete(branch, message.number).await,
+                self.complete(deliveries, message.number).await,
                 Reply::Done { .. }
             )
     }
 
     /// Commits that the directory has taken a message whose command was answered before.
-    async fn complete(self: &Arc<Self>, branch: Digest, number: i64) -> Reply {
+    async fn complete(self: &Arc<Self>, deliveries: Digest, number: i64) -> Reply {
         let command = CompleteSideEffects {
-            branch,
+            deliveries,
             outbox_message_ids: vec![number],
         };
         self.decide(Order {
@@ -331,13 +347,16 @@ impl Shared {
     }
 
     /// What is to be delivered of the branch, once that is durable.
-    async fn pending_messages(&self, branch: Digest) -> Result<Vec<DirectoryMessage>, LogFailed> {
+    async fn pending_messages(
+        &self,
+        deliveries: Digest,
+    ) -> Result<Vec<DirectoryMessage>, LogFailed> {
         let (messages, position) = {
             let view = View::new(&self.tables);
             let messages = view
-                .at::<Branch>(branch)
-                .map(|branch| branch.pending_messages());
-            (messages.unwrap_or_default(), view.position(branch))
+                .at::<BranchDeliveries>(deliveries)
+                .and_then(|pending| Some(pending.pending_messages(&pending.branch(&view)?)));
+            (messages.unwrap_or_default(), view.position(deliveries))
         };
         self.lanes.wait(position).await?;
         Ok(messages)

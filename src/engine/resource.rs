@@ -14,7 +14,7 @@ use super::{Basis, Order, Repeats, Reply, Shared, Stored};
 use crate::base::codec::Blob;
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
-use crate::domain::branch::state::Branch;
+use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::operation::{Decided, Disposition, Outcome};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource as _, Source as _, View};
@@ -57,7 +57,7 @@ pub(crate) enum Verdict {
     Committed {
         position: u64,
         stored: Stored,
-        /// The branch that was created, when an external directory has to be told.
+        /// The deliveries of a branch that was created, when an external directory has to be told.
         to_deliver: Option<Digest>,
     },
     /// The directory is being told: the answer comes from there.
@@ -137,11 +137,11 @@ impl Job {
             Some(Verdict::Committed {
                 position,
                 stored,
-                to_deliver: Some(branch),
+                to_deliver: Some(deliveries),
             }) => {
                 let (answer, receiver) = oneshot::channel();
                 let created = Created {
-                    branch,
+                    deliveries,
                     order,
                     position,
                     stored,
@@ -268,16 +268,16 @@ impl Job {
         .encode()
     }
 
-    /// The branch that the commit creates, when an external directory has to be told. What the
-    /// relay completes is no such commit: it has no key, or an answer in the place of another.
+    /// The deliveries of the branch that the commit creates, when an external directory has to be
+    /// told. What the relay completes is no such commit: it has no key, or an answer in the place of another.
     fn to_deliver(&self, decided: &Decided) -> Option<Digest> {
         let is_first = self.order.key_digest.is_some() && self.order.instead_of.is_none();
         if !is_first || decided.disposition == Disposition::Done {
             return None;
         }
         let mut changes = decided.changes.iter();
-        let branch = changes.find(|change| change.kind == Branch::KIND.tag)?;
-        Some(branch.key)
+        let deliveries = changes.find(|change| change.kind == BranchDeliveries::KIND.tag)?;
+        Some(deliveries.key)
     }
 
     /// Gives the commit its place in the log and makes it visible, both in one step.

@@ -346,7 +346,9 @@ impl Town {
             return Err(std::io::ErrorKind::Other.into());
         }
         let tag = answer.header("etag").unwrap_or("\"0\"").trim_matches('"');
-        let revision: i64 = tag.parse().unwrap();
+        // Where the body depends on more, a digest follows.
+        let revision = tag.split_once('-').map_or(tag, |(revision, _)| revision);
+        let revision: i64 = revision.parse().unwrap();
         if !matches!(answer.status, 200 | 404) || revision < revision_floor {
             self.complain(format!(
                 "{place:?} reads {} at revision {revision}, after {revision_floor}",

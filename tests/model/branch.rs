@@ -4,7 +4,7 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
-use super::expected::{Answer, Expected};
+use super::expected::{Answer, Expected, and_digest};
 use super::settlement::replay_by_code;
 use super::state::{Access, Found, Held, Model, facts_of, fingerprint, moment, n, number, s, seen};
 use super::world::{Command, Who};
@@ -386,7 +386,7 @@ impl Model {
             Access::Undetermined
         };
         (
-            Some((found.body.clone(), Some(found.revision.to_string()))),
+            Some((found.body.clone(), Some(and_digest(found.revision)))),
             access,
         )
     }

@@ -3,7 +3,7 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
-use super::expected::{Answer, Expected};
+use super::expected::{Answer, Expected, and_digest};
 use super::state::{Faults, Model, millis, moment, n, s};
 use super::world::{Command, Who};
 
@@ -76,13 +76,15 @@ impl Model {
     fn contacts_verified(profile: &Profile) -> (bool, bool) {
         let owned = &profile.owned;
         let verified = |contact: &str, own: &str| {
-            owned[contact]["normalizedValue"].is_string()
-                && owned[contact]["normalizedValue"] == owned[own]
+            let value = owned[contact]["normalizedValue"].as_str();
+            value.zip(owned[own].as_str())
         };
-        (
-            verified("verifiedEmail", "email"),
-            verified("verifiedPhone", "primaryPhoneNumber"),
-        )
+        // Letters of an e-mail address count the same in either case, those of ASCII that is.
+        let email = verified("verifiedEmail", "email")
+            .is_some_and(|(value, own)| value.to_ascii_lowercase() == own.to_ascii_lowercase());
+        let phone = verified("verifiedPhone", "primaryPhoneNumber")
+            .is_some_and(|(value, own)| value == own);
+        (email, phone)
     }
 
     /// The profile as it reads now.
@@ -195,13 +197,22 @@ impl Model {
         {
             return Expected::conflict("revision_stale").anywhere();
         }
-        if Self::contacts_verified(&profile) != (true, true) {
-            return Expected::refused(422, "contact_unverified");
-        }
         let acceptances = body["consentAcceptances"]
             .as_array()
             .cloned()
             .unwrap_or_default();
+        let new = acceptances.iter().filter(|acceptance| {
+            !profile.receipts.iter().any(|receipt| {
+                receipt["policyKey"] == acceptance["policyKey"]
+                    && receipt["versionLabel"] == acceptance["versionLabel"]
+            })
+        });
+        if profile.receipts.len() + new.count() > 1_000 {
+            return Expected::conflict("consent_receipts_full").anywhere();
+        }
+        if Self::contacts_verified(&profile) != (true, true) {
+            return Expected::refused(422, "contact_unverified");
+        }
         for acceptance in &acceptances {
             let id = format!(
                 "{}@{}",
@@ -252,7 +263,7 @@ impl Model {
             return Expected::missing("mother_profile_not_found").or_code("not_found");
         };
         Expected {
-            tag: Some(profile.revision.to_string()),
+            tag: Some(and_digest(profile.revision)),
             ..Expected::found(200, self.profile_view(profile))
         }
     }

@@ -151,9 +151,17 @@ impl Model {
             return Expected::conflict("replacement_not_found").anywhere();
         }
         let decision_id = s(body, "assignmentDecisionId");
-        if !self.assignment_ids.insert(decision_id.to_owned()) {
+        if self.assignment_ids.contains(decision_id) {
             return Expected::conflict("assignment_decision_conflict").anywhere();
         }
+        let together = roster
+            .decisions
+            .iter()
+            .filter(|(group, _)| group == s(body, "rosterDecisionId"));
+        if together.count() >= 200 {
+            return Expected::conflict("roster_decision_full").anywhere();
+        }
+        self.assignment_ids.insert(decision_id.to_owned());
         let evidence = format!("care-team-assignment/{decision_id}");
         let decision = json!({
             "assignmentDecisionId": decision_id,

@@ -3,7 +3,7 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
-use super::expected::{Answer, Expected};
+use super::expected::{Answer, Expected, and_digest};
 use super::state::{
     Access, Faults, Found, Held, Model, facts_of, millis, moment, n, s, seen, texts,
 };
@@ -326,7 +326,7 @@ impl Model {
             }
             _ => Access::No,
         };
-        let tag = view["revision"].to_string();
+        let tag = and_digest(n(&view, "revision"));
         (Some((view, Some(tag))), access)
     }
 
@@ -414,6 +414,9 @@ impl Model {
         }
         if n(artifact, "sourceDatasetRevision") < n(&view["scope"], "sourceDatasetRevision") {
             return Expected::conflict("dataset_revision_stale").anywhere();
+        }
+        if artifacts.len() >= 200 {
+            return Expected::conflict("artifacts_full").anywhere();
         }
         let now = moment(self.now);
         for known in view["artifacts"].as_array_mut().into_iter().flatten() {

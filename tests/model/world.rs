@@ -275,6 +275,12 @@ pub fn bad_fact(fact: &Value) -> Vec<(&'static str, &'static str)> {
     if s(fact, "kind") == "actor" && s(&fact["facts"], "lifecycle") == "sleeping" {
         faults.push(("facts.lifecycle", "not_allowed"));
     }
+    for (member, path) in [("fixedKrw", "facts.fixedKrw"), ("capKrw", "facts.capKrw")] {
+        let amount = fact["facts"][member].as_i64();
+        if s(fact, "kind") == "regional-benefit-policy" && amount.is_some_and(|won| won < 0) {
+            faults.push((path, "out_of_range"));
+        }
+    }
     faults
 }
 
@@ -771,11 +777,14 @@ impl World {
         let number = self.step / 40 + self.below(5);
         let revision = self.revision(model.organization_revision);
         let email = match self.below(5) {
-            0 => "manager-1@example.com".to_owned(),
-            1 => "MANAGER-2@example.com".to_owned(),
-            2 => "manager-3@example.com".to_owned(),
-            3 => "manager-4@example.com".to_owned(),
-            _ => self.near("somebody", 4, 100) + "@example.com",
+            4 => self.near("somebody", 4, 100) + "@example.com",
+            manager => format!("manager-{}@example.com", manager + 1),
+        };
+        let email = match self.below(6) {
+            0 => email.to_ascii_uppercase(),
+            1 => email.replace("man", "Man").replace("some", "SOME"),
+            2 => email.replace("example", "Example"),
+            _ => email,
         };
         let body = json!({
             "commandId": self.near("create", 12, 30),
@@ -1847,6 +1856,17 @@ impl World {
             ("MP-4", "user-m4", "mother-4@example.com"),
             ("MP-9", "user-m1", "mother-1@example.com"),
         ]);
+        // The same address, spelled by another system, or by the mother herself.
+        let spelled = |email: &str, how: usize| match how {
+            0 => email.to_ascii_uppercase(),
+            1 => email.replace('m', "M"),
+            2 => email.replace("example", "EXAMPLE"),
+            _ => email.to_owned(),
+        };
+        let (own, normal) = (
+            spelled(email, self.below(6)),
+            spelled(email, self.below(12)),
+        );
         let phone = self.pick(&["+821012345678", "+821012345679"]);
         let mut facts = json!({
             "ownerSubject": owner,
@@ -1854,7 +1874,7 @@ impl World {
             "accountLifecycle": self.pick(&["active", "active", "active", "active", "active", "active", "withdrawal_pending", "withdrawn"]),
             "fullName": "김하늘",
             "birthDate": "1992-03-14",
-            "email": email,
+            "email": own,
             "primaryPhoneNumber": phone,
             "address": {"postalCode": "04524", "roadAddress": "세종대로 110", "detailAddress": "1호"},
             "ownershipState": self.pick(&["pending", "applied"]),
@@ -1863,7 +1883,7 @@ impl World {
         if self.chance(92) {
             facts["verifiedEmail"] = json!({
                 "receiptId": "email-receipt",
-                "normalizedValue": if self.chance(92) { email } else { "other@example.com" },
+                "normalizedValue": if self.chance(92) { &normal } else { "other@example.com" },
                 "verifiedAt": "2026-01-02T09:00:00+09:00",
             });
         }
@@ -2023,11 +2043,17 @@ impl World {
         }
         if self.chance(50) {
             facts["fixedKrw"] = json!(self.below(200_000));
+            if self.chance(2) {
+                facts["fixedKrw"] = json!(-1);
+            }
         } else {
             facts["basisPoints"] = json!(self.below(10_001));
         }
         if self.chance(50) {
             facts["capKrw"] = json!(self.below(150_000));
+            if self.chance(2) {
+                facts["capKrw"] = json!(-1);
+            }
         }
         (format!("POL-{}", self.below(8)), facts)
     }

@@ -1,10 +1,12 @@
 //! The relay reports what the directory has carried out.
 //!
-//! Resource: the branch, whose side effects are completed. Nobody asks for this from outside: it
-//! has no row in the catalogue, and the only refusal is that there is no such branch.
+//! Resource: the branch's deliveries, whose side effects are completed; the branch stays as it is.
+//! Nobody asks for this from outside: it has no row in the catalogue, and the only refusal is that
+//! there is no such branch.
 
+use super::deliveries::BranchDeliveries;
 use super::onboarding::outcome;
-use super::state::{Branch, BranchView};
+use super::state::BranchView;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::domain::operation::{
@@ -15,8 +17,8 @@ use crate::domain::resource::{Name, View};
 
 /// The command. Its answer is the branch as it stands then.
 pub struct CompleteSideEffects {
-    /// The branch's key.
-    pub branch: Digest,
+    /// The key of the branch's deliveries.
+    pub deliveries: Digest,
     /// The numbers of the messages that the directory has taken.
     pub outbox_message_ids: Vec<i64>,
 }
@@ -24,20 +26,23 @@ pub struct CompleteSideEffects {
 impl CompleteSideEffects {
     fn ladder(
         &self,
-        state: Option<&Branch>,
+        state: Option<&BranchDeliveries>,
         context: &Context<'_>,
-    ) -> Result<Decision<Branch>, Rejection> {
-        let Some(branch) = state else {
+    ) -> Result<Decision<BranchDeliveries>, Rejection> {
+        let branch = state.and_then(|deliveries| deliveries.branch(&context.view));
+        let (Some(deliveries), Some(branch)) = (state, branch) else {
             return Err(Rejection::not_found());
         };
-        let commit = branch.complete_side_effects(&self.outbox_message_ids, context.at);
+        let commit = deliveries.complete(&self.outbox_message_ids, context.at);
         let Some(mut commit) = commit else {
-            return Ok(Decision::Answer(to_json(&BranchView::new(branch))));
+            return Ok(Decision::Answer(to_json(&BranchView::new(
+                &branch, deliveries,
+            ))));
         };
         if outcome(&commit.next.side_effects).disposition() == Disposition::Accepted {
             commit.accepted();
         }
-        let answer = to_json(&BranchView::new(&commit.next));
+        let answer = to_json(&BranchView::new(&branch, &commit.next));
         commit.answer(answer)
     }
 }
@@ -56,7 +61,7 @@ impl AnyCommand for CompleteSideEffects {
     }
 
     fn target(&self, _: &Context<'_>) -> Option<Digest> {
-        Some(self.branch)
+        Some(self.deliveries)
     }
 
     fn names(&self, _: &Context<'_>) -> Vec<Name> {
@@ -69,7 +74,7 @@ impl AnyCommand for CompleteSideEffects {
         slot: &mut Slot,
         context: &Context<'_>,
     ) -> Result<Outcome, Rejection> {
-        let state = own_state::<Branch>(target, slot, context);
+        let state = own_state::<BranchDeliveries>(target, slot, context);
         let decision = self.ladder(state, context)?;
         Ok(erase(state, decision, target))
     }

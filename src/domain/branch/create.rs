@@ -1,6 +1,7 @@
 //! Whoever may create branches creates one, and invites its first manager.
 //!
-//! Resource: the organization; the branch and its profile are born in the same commit.
+//! Resource: the organization; the branch, its deliveries and its profile are born in the same
+//! commit.
 //! Rejections, in the order tested: the actor lacks the permission (403); the organization's
 //! revision is stale, the business is a branch already, the code is given, the e-mail address has
 //! an invitation that is pending, the command has created a branch before (409). What is to happen
@@ -9,13 +10,14 @@
 
 use uuid::Uuid;
 
+use super::deliveries::{BranchDeliveries, BranchDeliveriesEvent, DeliveriesDue};
 use super::directory_message;
 use super::office_profile::{BranchOfficeProfile, BranchOfficeProfileEvent, FactCameIn};
 use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, outcome};
 use super::organization::{Organization, OrganizationEvent};
 use super::state::{
-    BRANCH_CREATE, Branch, BranchCreated, BranchEvent, BranchView, BusinessIdentity, Contact,
-    FeePolicy, Founding, Invitee, LifecycleStatus, branch_code, branch_command, pending_invitation,
+    BRANCH_CREATE, Branch, BranchEvent, BranchView, BusinessIdentity, Contact, FeePolicy, Founding,
+    Invitee, LifecycleStatus, branch_code, branch_command, pending_invitation,
 };
 use crate::base::address::Address;
 use crate::base::digest::Digest;
@@ -175,18 +177,19 @@ pub fn create(
         outbox_message_id: context.mint.outbox_number(),
     });
     let disposition = outcome(&side_effects).disposition();
-    let event = BranchEvent::Created(Box::new(BranchCreated {
-        founding,
+    let branch_id = context.born;
+    let due = BranchDeliveriesEvent::Due(Box::new(DeliveriesDue {
+        branch_id,
         side_effects: side_effects.to_vec(),
         repair_id: (disposition == Disposition::Accepted).then(|| context.mint.id()),
     }));
-    let branch_id = context.born;
     let mut commit = Commit::new(
         state,
         OrganizationEvent::BranchAdded { branch_id },
         context.at,
     );
-    let branch = commit.born::<Branch>(&event);
+    let branch = commit.born::<Branch>(&BranchEvent::Created(Box::new(founding)));
+    let deliveries = commit.born::<BranchDeliveries>(&due);
     commit.born::<BranchOfficeProfile>(&first_profile(command, branch_id));
     for side_effect in &side_effects {
         let message = directory_message::recorded(&branch.founding, side_effect);
@@ -199,7 +202,7 @@ pub fn create(
     if disposition == Disposition::Accepted {
         commit.accepted();
     }
-    commit.answer(to_json(&BranchView::new(&branch)))
+    commit.answer(to_json(&BranchView::new(&branch, &deliveries)))
 }
 
 fn founding(command: &Command, context: &Context<'_>, organization: Revision) -> Founding {
@@ -254,8 +257,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{
-        INVITATION_LATE, SILENT, administrator, branch_of, created, created_with, creation, faults,
-        headquarters, invitee, members_of, minted, row, second_creation, summary, with, without,
+        INVITATION_LATE, SILENT, administrator, branch_of, created, created_with, creation,
+        deliveries_of, faults, headquarters, invitee, members_of, minted, row, second_creation,
+        summary, with, without,
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
@@ -832,7 +836,9 @@ mod tests {
     #[test]
     fn a_replay_shows_the_first_answer_with_its_last_member_turned_round() {
         let (scenario, answer) = created();
-        let body = to_json(&BranchView::new(&branch_of(&scenario, &answer)));
+        let branch = branch_of(&scenario, &answer);
+        let deliveries = deliveries_of(&scenario, &answer);
+        let body = to_json(&BranchView::new(&branch, &deliveries));
         let replayed: Value = serde_json::from_slice(&row(NAME).operation.replayed(body)).unwrap();
         assert_eq!(
             replayed,

@@ -113,14 +113,14 @@ fn content(founding: &Founding, kind: SideEffectKind) -> Content<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{SILENT, branch_of, created_with, minted};
+    use super::super::samples::{SILENT, branch_of, created_with, deliveries_of, minted};
 
     #[test]
     fn the_directory_is_told_all_that_it_needs_in_their_order() {
         let (scenario, answer) = created_with(SILENT);
         let branch = branch_of(&scenario, &answer);
-        let told: Vec<Value> = branch
-            .pending_messages()
+        let told: Vec<Value> = deliveries_of(&scenario, &answer)
+            .pending_messages(&branch)
             .iter()
             .map(|message| serde_json::from_slice(&message.body).unwrap())
             .collect();

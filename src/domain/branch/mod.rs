@@ -4,7 +4,7 @@
 //! ```text
 //!  organization  revision n ──create──▶ n + 1
 //!  branch        (none) ──create──▶ invitation pending ──accept_invitation──▶ manager active
-//!                       a side effect that is pending is completed by an event of its own
+//!  deliveries    (none) ──create──▶ pending ──taken by other systems──▶ completed
 //!  profile       (none) ──first fact, or create──▶ revision ──update_profile, later fact──▶ …
 //!  snapshot      (none) ──snapshot_settlement_account──▶ never changes
 //! ```
@@ -14,6 +14,7 @@ pub mod account_snapshot;
 pub mod business_registration;
 pub mod complete_side_effects;
 pub mod create;
+pub mod deliveries;
 pub mod directory_message;
 pub mod office_profile;
 pub mod onboarding;

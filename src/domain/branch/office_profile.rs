@@ -8,7 +8,7 @@ use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Resource};
 use crate::words;
 
 words! {
@@ -51,8 +51,6 @@ pub struct BranchOfficeProfile {
     pub effective_at: Instant,
     /// The update that made it stand so; `None` when that was a fact.
     pub update: Option<Update>,
-    /// The identifiers of all revisions that were made here, oldest first: each is given once.
-    pub revision_ids: Vec<Ident>,
 }
 
 /// A fact comes in.
@@ -90,21 +88,17 @@ impl Resource for BranchOfficeProfile {
 
     fn apply(state: Option<Self>, event: &BranchOfficeProfileEvent, at: Instant) -> Self {
         match (state, event) {
-            (state, BranchOfficeProfileEvent::FactCameIn(fact)) => Self {
+            (_, BranchOfficeProfileEvent::FactCameIn(fact)) => Self {
                 id: fact.id.clone(),
                 revision: fact.revision,
                 facts: fact.facts.clone(),
                 effective_at: at,
                 update: None,
-                revision_ids: state.map_or_else(Vec::new, |profile| profile.revision_ids),
             },
             (Some(mut profile), BranchOfficeProfileEvent::Updated(updated)) => {
                 profile.revision = profile.revision.next();
                 profile.facts = updated.facts.clone();
                 profile.effective_at = at;
-                profile
-                    .revision_ids
-                    .push(updated.update.revision_id.clone());
                 profile.update = Some(updated.update.clone());
                 profile
             }
@@ -121,17 +115,46 @@ impl Resource for BranchOfficeProfile {
     fn revision(&self) -> Revision {
         self.revision
     }
+}
 
-    fn names(&self) -> Vec<Name> {
-        self.revision_ids.iter().map(profile_revision).collect()
+/// A revision of a profile that was made here: its identifier is given once, whatever has become
+/// of the profile since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileRevision {
+    /// Its identifier, unique everywhere.
+    pub revision_id: Ident,
+    /// The profile.
+    pub branch_office_profile_id: Box<str>,
+    /// The profile's revision that it made.
+    pub revision_number: Revision,
+}
+
+/// What can happen to a revision. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ProfileRevisionEvent {
+    /// It is made.
+    Made(Box<ProfileRevision>),
+}
+
+impl Resource for ProfileRevision {
+    const KIND: Kind = Kind {
+        tag: 115,
+        name: "branch-office-profile-revision",
+    };
+    type Event = ProfileRevisionEvent;
+
+    fn apply(state: Option<Self>, event: &ProfileRevisionEvent, _: Instant) -> Self {
+        let ProfileRevisionEvent::Made(revision) = event;
+        assert!(state.is_none(), "a revision is made once");
+        (**revision).clone()
     }
 
-    fn validate(&self) -> Result<(), String> {
-        let last = self.update.as_ref().map(|update| &update.revision_id);
-        if last.is_some() && last != self.revision_ids.last() {
-            return Err("the update that stands is not the last one".to_owned());
-        }
-        Ok(())
+    fn id(&self) -> Vec<String> {
+        vec![self.revision_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::FIRST
     }
 }
 
@@ -154,12 +177,6 @@ impl FactHolder for BranchOfficeProfile {
             facts: facts.clone(),
         })))
     }
-}
-
-/// The name that the profile with this revision holds.
-#[must_use]
-pub fn profile_revision(revision_id: &Ident) -> Name {
-    Name::new(Space::ProfileRevision, &[revision_id])
 }
 
 /// Whether the actor may update, and read, the profile with this identifier.

@@ -1,6 +1,7 @@
-//! Reading a branch as it stands: for the head office and whoever may create branches, for its
-//! managers, and for whom its invitation is or was.
+//! Reading a branch as it stands, joined with how far its deliveries are: for the head office and
+//! whoever may create branches, for its managers, and for whom its invitation is or was.
 
+use super::deliveries::BranchDeliveries;
 use super::state::{BRANCH_CREATE, Branch, BranchView};
 use crate::base::actor::Actor;
 use crate::domain::read::{Found, ReadRequest};
@@ -16,7 +17,10 @@ pub fn read_branch(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let Some(branch) = branch.filter(|branch| may_read(request.actor, id, branch)) else {
         return Err(Rejection::not_found());
     };
-    Found::at_revision(&branch, &BranchView::new(&branch))
+    let Some(deliveries) = request.view.get::<BranchDeliveries>(&[id]) else {
+        return Err(Rejection::not_found());
+    };
+    Found::at_revision_and_digest(&branch, &BranchView::new(&branch, &deliveries))
 }
 
 fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {
@@ -35,7 +39,7 @@ mod tests {
     use super::super::samples::{administrator, created, headquarters, invitee, with, with_email};
     use super::*;
     use crate::base::actor::ActorKind;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, manager, revision_of};
 
     fn read(
         scenario: &mut Scenario,
@@ -43,7 +47,8 @@ mod tests {
         id: &str,
     ) -> Result<(String, Value), Rejection> {
         let path = [("branchId", id)];
-        scenario.acting(reader).read("read_branch", &path)
+        let (tag, body) = scenario.acting(reader).read("read_branch", &path)?;
+        Ok((revision_of(&tag), body))
     }
 
     fn accept(scenario: &mut Scenario) -> Value {

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::create::{self, CreateBranch};
+use super::deliveries::BranchDeliveries;
 use super::onboarding::DirectoryAnswers;
 use super::organization::Organization;
 use super::state::{BRANCH_CREATE, Branch};
@@ -173,6 +174,12 @@ pub(super) fn row(name: &str) -> &'static Row {
 
 /// The branch that this answer tells of.
 pub(super) fn branch_of(scenario: &Scenario, answer: &Value) -> Branch {
+    let id = answer["branchId"].as_str().unwrap();
+    scenario.state(&[id]).unwrap()
+}
+
+/// The deliveries of the branch that this answer tells of.
+pub(super) fn deliveries_of(scenario: &Scenario, answer: &Value) -> BranchDeliveries {
     let id = answer["branchId"].as_str().unwrap();
     scenario.state(&[id]).unwrap()
 }

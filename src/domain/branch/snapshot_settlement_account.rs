@@ -43,6 +43,9 @@ rejections! {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters, its finance operators and managers of the branch may settle for it.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under a key that is forgotten by now: read what stands.",
         /// Profile or account; the members are named where they are found.
         SettlementAccountConflict = Conflict "settlement_account_conflict" ["settlementAccountId"]
             "There is no such settlement account of this branch.",
@@ -442,6 +445,7 @@ mod tests {
             SnapshotSettlementAccount::REJECTIONS,
             [
                 (Class::Forbidden, "permission_denied"),
+                (Class::Conflict, "first_answer_forgotten"),
                 (Class::Conflict, "settlement_account_conflict"),
                 (Class::Conflict, "revision_stale"),
                 (Class::Conflict, "settlement_account_unverified"),

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::business_registration::BusinessRegistrationNumber;
-use super::directory_message::DirectoryMessage;
+use super::deliveries::BranchDeliveries;
 use super::onboarding::{
-    AuthorizationRelationshipStatus, OutcomeStatus, Repair, SideEffect, SideEffectKind,
-    SideEffectStatus, outcome,
+    AuthorizationRelationshipStatus, OutcomeStatus, SideEffect, SideEffectKind, outcome,
 };
 use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
@@ -15,7 +14,6 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
-use crate::domain::operation::Commit;
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
 use crate::{members, words};
 
@@ -249,10 +247,6 @@ pub struct Branch {
     pub created_at: Instant,
     /// How many commits it has seen.
     pub revision: Revision,
-    /// What its creation brings about in other systems.
-    pub side_effects: Vec<SideEffect>,
-    /// There while a side effect is pending.
-    pub repair: Option<Repair>,
     /// There once the first manager has accepted.
     pub manager: Option<Manager>,
 }
@@ -268,29 +262,13 @@ pub struct Manager {
     pub accepted_at: Instant,
 }
 
-/// A branch is created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BranchCreated {
-    /// What it is created with.
-    pub founding: Founding,
-    /// What its creation brings about, as far as it is.
-    pub side_effects: Vec<SideEffect>,
-    /// The identifier of the repair, where a side effect is pending.
-    pub repair_id: Option<Uuid>,
-}
-
 /// What can happen to a branch. New events go at the end: their order stands in the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BranchEvent {
     /// It is created.
-    Created(Box<BranchCreated>),
+    Created(Box<Founding>),
     /// The first manager accepts the invitation.
     ManagerAccepted(Activation),
-    /// Side effects that were pending are done.
-    SideEffectsCompleted {
-        /// The numbers of their messages.
-        outbox_message_ids: Vec<i64>,
-    },
 }
 
 impl Resource for Branch {
@@ -302,15 +280,10 @@ impl Resource for Branch {
 
     fn apply(state: Option<Self>, event: &BranchEvent, at: Instant) -> Self {
         match (state, event) {
-            (None, BranchEvent::Created(created)) => Self {
-                founding: created.founding.clone(),
+            (None, BranchEvent::Created(founding)) => Self {
+                founding: (**founding).clone(),
                 created_at: at,
                 revision: Revision::FIRST,
-                side_effects: created.side_effects.clone(),
-                repair: created.repair_id.map(|repair_id| Repair {
-                    repair_id,
-                    scheduled_at: at,
-                }),
                 manager: None,
             },
             (Some(mut branch), BranchEvent::ManagerAccepted(activation)) => {
@@ -322,10 +295,6 @@ impl Resource for Branch {
                 let before = branch.manager.replace(manager);
                 assert!(before.is_none(), "an invitation is accepted once");
                 branch.revision = branch.revision.next();
-                branch
-            }
-            (Some(mut branch), BranchEvent::SideEffectsCompleted { outbox_message_ids }) => {
-                branch.complete(outbox_message_ids);
                 branch
             }
             (Some(_), BranchEvent::Created(_)) => panic!("a branch is created once"),
@@ -359,15 +328,10 @@ impl Resource for Branch {
             let subject = &manager.activation.subject;
             accepted_invitations(&self.founding.invitee.email, subject)
         });
-        let in_repair = self.repair.map(|_| branches_in_repair());
-        accepted_by.into_iter().chain(in_repair).collect()
+        accepted_by.into_iter().collect()
     }
 
     fn validate(&self) -> Result<(), String> {
-        let pending = self.side_effects.iter().any(SideEffect::is_pending);
-        if pending != self.repair.is_some() {
-            return Err("a repair stands when and only when a side effect is pending".to_owned());
-        }
         let accepted_at = self
             .manager
             .as_ref()
@@ -395,54 +359,6 @@ impl Branch {
 
     fn is_of_invitee(&self, email: &str) -> bool {
         self.founding.invitee.email.eq_ignore_ascii_case(email)
-    }
-
-    /// The messages whose side effects are pending, in the order in which they are delivered.
-    #[must_use]
-    pub fn pending_messages(&self) -> Vec<DirectoryMessage> {
-        let pending = self
-            .side_effects
-            .iter()
-            .filter(|effect| effect.is_pending());
-        pending
-            .map(|effect| DirectoryMessage::new(&self.founding, effect))
-            .collect()
-    }
-
-    /// The commit that completes the side effects of these messages, as far as they are pending;
-    /// `None` when none is.
-    #[must_use]
-    pub fn complete_side_effects(
-        &self,
-        outbox_message_ids: &[i64],
-        now: Instant,
-    ) -> Option<Commit<Self>> {
-        let pending = self
-            .side_effects
-            .iter()
-            .filter(|effect| effect.is_pending());
-        let outbox_message_ids: Vec<_> = pending
-            .map(|effect| effect.outbox_message_id)
-            .filter(|number| outbox_message_ids.contains(number))
-            .collect();
-        let is_any = !outbox_message_ids.is_empty();
-        let event = BranchEvent::SideEffectsCompleted { outbox_message_ids };
-        is_any.then(|| Commit::new(Some(self), event, now))
-    }
-
-    fn complete(&mut self, outbox_message_ids: &[i64]) {
-        for number in outbox_message_ids {
-            let effect = self
-                .side_effects
-                .iter_mut()
-                .find(|effect| effect.outbox_message_id == *number && effect.is_pending())
-                .expect("only a side effect that is pending is completed");
-            effect.status = SideEffectStatus::Completed;
-        }
-        if !self.side_effects.iter().any(SideEffect::is_pending) {
-            self.repair = None;
-        }
-        self.revision = self.revision.next();
     }
 }
 
@@ -476,13 +392,8 @@ pub fn accepted_invitations(email: &str, subject: &str) -> Name {
     )
 }
 
-/// The list of the branches of which a side effect is pending: what is to be delivered.
-#[must_use]
-pub fn branches_in_repair() -> Name {
-    Name::new(Space::BranchInRepair, &[])
-}
-
-/// A branch as its readers see it, and as its creation is answered: how it stands.
+/// A branch as its readers see it, and as its creation is answered: how it stands, and how far its
+/// deliveries are.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BranchView<'a> {
@@ -562,13 +473,13 @@ struct MembershipFeePolicyView {
 }
 
 impl<'a> BranchView<'a> {
-    /// The branch as it stands.
+    /// The branch as it stands, with its deliveries.
     #[must_use]
-    pub fn new(branch: &'a Branch) -> Self {
+    pub fn new(branch: &'a Branch, deliveries: &'a BranchDeliveries) -> Self {
         let founding = &branch.founding;
-        let outcome = outcome(&branch.side_effects);
+        let outcome = outcome(&deliveries.side_effects);
         let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
-            let effects = branch.side_effects.iter();
+            let effects = deliveries.side_effects.iter();
             effects
                 .filter(|effect| effect.kind == kind)
                 .copied()
@@ -603,10 +514,10 @@ impl<'a> BranchView<'a> {
             authorization_relationship_status: outcome.authorization_relationship,
             authorization_relationships: founding.relationships(),
             membership_fee_policy_status: FeePolicyStatus::Recorded,
-            side_effects: &branch.side_effects,
+            side_effects: &deliveries.side_effects,
             audit_event_id: founding.audit_event_id,
             outcome_status: outcome.status,
-            repair: branch.repair.map(|repair| RepairView {
+            repair: deliveries.repair.map(|repair| RepairView {
                 repair_id: repair.repair_id,
                 scheduled_at: repair.scheduled_at,
                 pending_side_effects: outcome.pending,
@@ -647,112 +558,11 @@ impl<'a> BranchView<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::super::samples::{
-        SILENT, administrator, branch_of, created, created_with, invitee, with_email,
-    };
+    use super::super::samples::{branch_of, created, with_email};
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::base::codec;
-    use crate::domain::scenario::{Scenario, actor};
-
-    /// A service with one branch, of which nothing in other systems is done yet.
-    fn nothing_done() -> (Scenario, Branch) {
-        let (scenario, answer) = created_with(SILENT);
-        let branch = branch_of(&scenario, &answer);
-        (scenario, branch)
-    }
-
-    #[test]
-    fn side_effects_are_completed_one_by_one_and_the_last_one_ends_the_repair() {
-        let (mut scenario, mut branch) = nothing_done();
-        let numbers: Vec<_> = branch
-            .side_effects
-            .iter()
-            .map(|effect| effect.outbox_message_id)
-            .collect();
-        let repair_id = branch.repair.unwrap().repair_id;
-        let later = Instant::parse("2026-11-21T00:00:00Z").unwrap();
-        // The invitation first, the identity last.
-        for (done, number) in numbers.iter().rev().enumerate() {
-            let commit = branch.complete_side_effects(&[*number], later).unwrap();
-            branch = commit.next;
-            assert_eq!(branch.validate(), Ok(()));
-            assert!(branch.complete_side_effects(&[*number], later).is_none());
-            let id = branch.founding.branch_id.to_string();
-            scenario.acting(administrator());
-            scenario.given(&branch);
-            let (tag, read) = scenario.read("read_branch", &[("branchId", &id)]).unwrap();
-            assert_eq!(tag, (done + 2).to_string());
-            assert_eq!(read["revision"], done + 2);
-            let is_last = done == 2;
-            let identity = &read["operatorIdentity"];
-            assert_eq!(identity["operatorIdentityId"].is_null(), !is_last);
-            assert_eq!(identity["operatorIdentityDisposition"].is_null(), !is_last);
-            let status = if done == 0 { "pending" } else { "applied" };
-            assert_eq!(read["authorizationRelationshipStatus"], status);
-            let group = &read["authorizationRelationship"];
-            assert_eq!(group["authorizationRelationshipStatus"], status);
-            if is_last {
-                assert_eq!(read["outcomeStatus"], "completed");
-                assert_eq!(read["repair"], json!(null));
-            } else {
-                assert_eq!(read["outcomeStatus"], "repair_pending");
-                assert_eq!(read["repair"]["repairId"], repair_id.to_string());
-                assert_eq!(read["repair"]["scheduledAt"], "2026-11-20T12:00:00.000Z");
-                let pending = read["repair"]["pendingSideEffects"].as_array().unwrap();
-                assert_eq!(pending.len(), 2 - done);
-            }
-        }
-        assert!(
-            branch
-                .complete_side_effects(&[numbers[0] + 99], later)
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn several_side_effects_are_completed_in_one_commit_and_leave_the_list_together() {
-        let (_, branch) = nothing_done();
-        assert_eq!(branch.listed(), [branches_in_repair()]);
-        let numbers: Vec<_> = branch
-            .pending_messages()
-            .iter()
-            .map(|message| message.number)
-            .collect();
-        assert_eq!(numbers, [6, 7, 8]);
-        let later = Instant::default();
-        let some = branch
-            .complete_side_effects(&[8, 6, 99], later)
-            .unwrap()
-            .next;
-        assert_eq!(some.revision.number(), 2);
-        assert_eq!(some.pending_messages().len(), 1);
-        assert_eq!(some.listed(), [branches_in_repair()]);
-        let all = some.complete_side_effects(&numbers, later).unwrap().next;
-        assert_eq!(all.revision.number(), 3);
-        assert_eq!(all.listed(), []);
-        assert!(all.complete_side_effects(&numbers, later).is_none());
-    }
-
-    #[test]
-    fn an_invitation_may_be_accepted_while_side_effects_are_pending() {
-        let (mut scenario, branch) = nothing_done();
-        scenario.acting(invitee());
-        let body = json!({"expectedOnboardingRevision": 1});
-        scenario
-            .when("accept_manager_invitation", &[], &body)
-            .committed();
-        let id = branch.founding.branch_id.to_string();
-        let branch: Branch = scenario.state(&[&id]).unwrap();
-        let number = branch.side_effects[2].outbox_message_id;
-        let next = branch
-            .complete_side_effects(&[number], Instant::default())
-            .unwrap()
-            .next;
-        assert_eq!(next.revision.number(), 3);
-        assert!(next.manager.is_some());
-        assert!(next.repair.is_some());
-    }
+    use crate::domain::scenario::actor;
 
     #[test]
     fn a_branch_holds_its_invitation_s_address_until_it_is_accepted() {
@@ -800,10 +610,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_does_not_validate() {
-        let (_, branch) = nothing_done();
-        let mut unrepaired = branch.clone();
-        unrepaired.repair = None;
-        assert!(unrepaired.validate().unwrap_err().contains("repair"));
+        let (scenario, answer) = created();
+        let branch = branch_of(&scenario, &answer);
         let mut unborn = branch;
         unborn.revision = Revision::NONE;
         assert!(unborn.validate().unwrap_err().contains("revision 0"));
@@ -811,7 +619,8 @@ mod tests {
 
     #[test]
     fn a_branch_comes_out_of_records_as_it_went_in() {
-        let (_, branch) = nothing_done();
+        let (scenario, answer) = created();
+        let branch = branch_of(&scenario, &answer);
         let bytes = codec::encode(&branch);
         assert_eq!(codec::decode::<Branch>(&bytes).unwrap(), branch);
     }

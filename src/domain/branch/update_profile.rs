@@ -6,15 +6,15 @@
 //! advances by one.
 
 use super::office_profile::{
-    BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevisionView, ProfileUpdated, Update,
-    may_update, profile_revision,
+    BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionEvent,
+    ProfileRevisionView, ProfileUpdated, Update, may_update,
 };
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource};
+use crate::domain::resource::Resource;
 use crate::{members, rejections};
 
 members! {
@@ -77,10 +77,6 @@ impl Operation for UpdateProfile {
         Some(command.command_id.as_str())
     }
 
-    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
-        vec![profile_revision(&command.revision_id)]
-    }
-
     fn decide(
         state: Option<&BranchOfficeProfile>,
         command: &Command,
@@ -95,8 +91,8 @@ impl Operation for UpdateProfile {
         if command.expected_revision != profile.revision.number() {
             return Err(Refusal::RevisionStale.into());
         }
-        let name = profile_revision(&command.revision_id);
-        if context.view.holder(name).is_some() {
+        let standing = context.view.get::<ProfileRevision>(&[&command.revision_id]);
+        if standing.is_some() {
             return Err(Refusal::RevisionIdConflict.into());
         }
         let event = BranchOfficeProfileEvent::Updated(Box::new(ProfileUpdated {
@@ -114,7 +110,13 @@ impl Operation for UpdateProfile {
                 business_registration_reference: command.business_registration_reference.clone(),
             },
         }));
-        let commit = Commit::new(state, event, context.at);
+        let mut commit = Commit::new(state, event, context.at);
+        let made = ProfileRevision {
+            revision_id: command.revision_id.clone(),
+            branch_office_profile_id: commit.next.id.clone(),
+            revision_number: commit.next.revision,
+        };
+        commit.born::<ProfileRevision>(&ProfileRevisionEvent::Made(Box::new(made)));
         let body = to_json(&ProfileRevisionView::new(&commit.next));
         commit.answer(body)
     }
@@ -292,6 +294,40 @@ mod tests {
                 (Class::Conflict, "revision_stale", vec!["expectedRevision"])
             );
         }
+    }
+
+    #[test]
+    fn the_thousandth_update_costs_what_the_first_did_and_the_first_identifier_is_still_given() {
+        let mut scenario = ready();
+        let mut costs = Vec::new();
+        for number in 0..1_000 {
+            let body = with(
+                &update(),
+                &[
+                    ("commandId", json!(format!("update-{number:04}"))),
+                    ("revisionId", json!(format!("revision-{number:04}"))),
+                    ("expectedRevision", json!(3 + number)),
+                ],
+            );
+            scenario.when(NAME, &[], &body).committed();
+            costs.push(scenario.cost);
+        }
+        let (least, most) = (costs[0], costs[999]);
+        println!("the first update: {least:?}, the thousandth: {most:?}");
+        // A revision takes a few more bytes when it is larger.
+        assert!(most.record <= least.record + 16, "{least:?}, {most:?}");
+        assert!(most.states <= least.states + 16, "{least:?}, {most:?}");
+        let again = with(
+            &update(),
+            &[
+                ("commandId", json!("update-again")),
+                ("revisionId", json!("revision-0000")),
+                ("expectedRevision", json!(1_003)),
+            ],
+        );
+        let refusal = scenario.when(NAME, &[], &again).refusal();
+        let expected = (Class::Conflict, "revision_id_conflict", vec!["revisionId"]);
+        assert_eq!(summary(&refusal), expected);
     }
 
     #[test]

@@ -73,22 +73,20 @@ impl Operation for AuthorizePayment {
         if actor.member_id.is_none() {
             return Err(Refusal::MemberIdentityMissing.into());
         }
-        let Some(book) = book else {
-            return Err(Refusal::PaymentGrantMissing.into());
-        };
         let AtLeast(amount_krw) = command.amount_krw;
         let delegation = book
-            .covering(&command.scope, amount_krw, context.now)
-            .find(|held| {
+            .and_then(|book| book.latest(&context.view))
+            .filter(|held| {
                 let terms = &held.grant.terms;
                 terms.family_account_id == command.family_account_id
                     && terms.mother_member_id == command.mother_member_id
+                    && held.covers(&command.scope, amount_krw, context.now)
             });
         let Some(delegation) = delegation else {
             return Err(Refusal::PaymentGrantMissing.into());
         };
         Ok(Decision::Answer(to_json(&PaymentDelegationView::new(
-            book, delegation,
+            &delegation,
         ))))
     }
 }
@@ -221,17 +219,15 @@ mod tests {
     #[test]
     fn a_revoked_delegation_covers_nothing() {
         let (mut service, _) = granted();
-        let mut book = service
-            .state::<PaymentAuthority>(&["booking-1", "father"])
-            .unwrap();
-        book.revision = Revision::new(2);
-        book.delegations[0].grant.revision = Revision::new(2);
-        book.delegations[0].grant.revocation = Some(Revocation {
+        let mut held =
+            service.view(|view| PaymentAuthority::latest_of(view, "booking-1", "father").unwrap());
+        held.grant.revision = Revision::new(2);
+        held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: Ident::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });
-        service.given(&book);
+        service.given(&held);
         let then = authorize(&mut service, &body());
         assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
     }

@@ -1,29 +1,28 @@
-//! The book of the care-history access grants that one member was given for one booking.
+//! The care-history access grants that a mother has given, each a resource of its own, and the book
+//! of those that one member was given for one booking, in which a new one is decided on.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::grant::{Grant, GrantTerms, validate_book};
+use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Resource, View};
 
 /// The scope of reading a summary, the only one there is: no grant allows a review or a rating to
 /// be changed.
 pub const SUMMARY: &str = "summary";
 
-/// The book.
+/// A care-history access grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CareHistoryAuthority {
+pub struct CareHistoryGrant {
     /// The booking.
     pub reservation_booking_id: Ident,
     /// The member who may read.
     pub grantee_member_id: Ident,
-    /// How many commits the book has seen.
-    pub revision: Revision,
-    /// Its grants, oldest first.
-    pub grants: Vec<Grant>,
+    /// What it has in common with other grants.
+    pub grant: Grant,
 }
 
 /// Access is granted.
@@ -37,11 +36,73 @@ pub struct CareHistoryAccessGranted {
     pub terms: GrantTerms,
 }
 
+/// What can happen to a grant. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum CareHistoryGrantEvent {
+    /// It is granted.
+    Granted(Box<CareHistoryAccessGranted>),
+}
+
+impl Resource for CareHistoryGrant {
+    const KIND: Kind = Kind {
+        tag: 113,
+        name: "care-history-access-grant",
+    };
+    type Event = CareHistoryGrantEvent;
+
+    fn apply(state: Option<Self>, event: &CareHistoryGrantEvent, at: Instant) -> Self {
+        let CareHistoryGrantEvent::Granted(granted) = event;
+        assert!(state.is_none(), "access is granted once");
+        Self {
+            reservation_booking_id: granted.reservation_booking_id.clone(),
+            grantee_member_id: granted.grantee_member_id.clone(),
+            grant: Grant::new(&granted.terms, at),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.grant.terms.grant_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.grant.revision
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.grant.validate()
+    }
+}
+
+/// The book. It names the latest grant alone, however many there were: there is one scope, so a
+/// later one is given only when those before it are over, and over they stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CareHistoryAuthority {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The member who may read.
+    pub grantee_member_id: Ident,
+    /// How many grants it has seen.
+    pub revision: Revision,
+    /// The latest grant.
+    pub latest: Uuid,
+}
+
+/// A grant is entered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CareHistoryGrantEntered {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The member who may read.
+    pub grantee_member_id: Ident,
+    /// The grant.
+    pub grant_id: Uuid,
+}
+
 /// What can happen to a book. New events go at the end: their order stands in the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CareHistoryAuthorityEvent {
-    /// Access is granted.
-    Granted(Box<CareHistoryAccessGranted>),
+    /// A grant is entered.
+    Entered(Box<CareHistoryGrantEntered>),
 }
 
 impl Resource for CareHistoryAuthority {
@@ -51,22 +112,20 @@ impl Resource for CareHistoryAuthority {
     };
     type Event = CareHistoryAuthorityEvent;
 
-    fn apply(state: Option<Self>, event: &CareHistoryAuthorityEvent, at: Instant) -> Self {
-        let CareHistoryAuthorityEvent::Granted(granted) = event;
-        let mut book = state.unwrap_or_else(|| Self {
-            reservation_booking_id: granted.reservation_booking_id.clone(),
-            grantee_member_id: granted.grantee_member_id.clone(),
-            revision: Revision::NONE,
-            grants: Vec::new(),
-        });
+    fn apply(state: Option<Self>, event: &CareHistoryAuthorityEvent, _: Instant) -> Self {
+        let CareHistoryAuthorityEvent::Entered(entered) = event;
+        let before = state.as_ref().map_or(Revision::NONE, |book| book.revision);
+        let next = Self {
+            reservation_booking_id: entered.reservation_booking_id.clone(),
+            grantee_member_id: entered.grantee_member_id.clone(),
+            revision: before.next(),
+            latest: entered.grant_id,
+        };
         assert!(
-            book.reservation_booking_id == granted.reservation_booking_id
-                && book.grantee_member_id == granted.grantee_member_id,
-            "access is granted in the book of its own booking and member"
+            state.is_none_or(|book| book.id() == next.id()),
+            "a grant is entered in the book of its own booking and member"
         );
-        book.grants.push(Grant::new(&granted.terms, at));
-        book.revision = book.revision.next();
-        book
+        next
     }
 
     fn id(&self) -> Vec<String> {
@@ -80,28 +139,19 @@ impl Resource for CareHistoryAuthority {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        let ids = self.grants.iter().map(|grant| grant.terms.grant_id);
-        ids.map(|id| Self::name(&id.to_string())).collect()
-    }
-
     fn validate(&self) -> Result<(), String> {
-        let grants: Vec<_> = self.grants.iter().collect();
-        validate_book(self.revision, &grants)
+        if self.revision < Revision::FIRST {
+            return Err(format!("a book at revision {}", self.revision));
+        }
+        Ok(())
     }
 }
 
 impl CareHistoryAuthority {
-    /// The name through which the book is found that holds this grant.
+    /// The latest grant.
     #[must_use]
-    pub fn name(grant_id: &str) -> Name {
-        Name::new(Space::CareHistoryGrant, &[grant_id])
-    }
-
-    /// The grant with this identifier.
-    #[must_use]
-    pub fn grant(&self, grant_id: &str) -> Option<&Grant> {
-        self.grants.iter().find(|grant| grant.is_named(grant_id))
+    pub fn latest(&self, view: &View<'_>) -> Option<CareHistoryGrant> {
+        view.get(&[&self.latest.to_string()])
     }
 }
 
@@ -125,16 +175,17 @@ pub struct CareHistoryGrantView<'a> {
 }
 
 impl<'a> CareHistoryGrantView<'a> {
-    /// The view of a grant of this book.
+    /// The view of this grant.
     #[must_use]
-    pub fn new(book: &'a CareHistoryAuthority, grant: &'a Grant) -> Self {
+    pub fn new(held: &'a CareHistoryGrant) -> Self {
+        let grant = &held.grant;
         let terms = &grant.terms;
         let revocation = grant.revocation.as_ref();
         Self {
             reservation_care_history_access_grant_id: terms.grant_id,
-            grantee_member_id: &book.grantee_member_id,
+            grantee_member_id: &held.grantee_member_id,
             mother_member_id: &terms.mother_member_id,
-            reservation_booking_id: &book.reservation_booking_id,
+            reservation_booking_id: &held.reservation_booking_id,
             scopes: &terms.scopes,
             granted_by_member_id: &terms.mother_member_id,
             granted_at: grant.granted_at,

@@ -80,10 +80,20 @@ impl Grant {
         scopes.iter().any(|scope| self.has_scope(scope))
     }
 
-    /// Whether this is the grant's identifier, as it is written in answers.
-    #[must_use]
-    pub fn is_named(&self, grant_id: &str) -> bool {
-        self.terms.grant_id.to_string() == grant_id
+    /// Whether it can be. That it was not over when it was granted was judged by the clock, and
+    /// `granted_at` is when that was written down, which may lie later.
+    ///
+    /// # Errors
+    /// A sentence that says what cannot be.
+    pub fn validate(&self) -> Result<(), String> {
+        let id = self.terms.grant_id;
+        if self.terms.scopes.is_empty() {
+            return Err(format!("{id} has no scope"));
+        }
+        if self.revision < Revision::FIRST {
+            return Err(format!("{id} at revision {}", self.revision));
+        }
+        Ok(())
     }
 }
 
@@ -110,35 +120,6 @@ pub fn is_only(scopes: &[Ident], allowed: &str) -> bool {
 #[must_use]
 pub fn evidence<K: FactKind>(fact: &Fact<K>) -> Box<str> {
     format!("{}/{}@{}", K::KIND.name, fact.id, fact.revision).into()
-}
-
-/// Whether a book of these grants can be: each commit made one grant or changed one, and no two
-/// that share a scope ever stood at one time.
-///
-/// # Errors
-/// A sentence that says what cannot be.
-pub fn validate_book(revision: Revision, grants: &[&Grant]) -> Result<(), String> {
-    let commits: i64 = grants.iter().map(|grant| grant.revision.number()).sum();
-    if commits != revision.number() {
-        return Err(format!(
-            "{commits} commits to its grants at revision {revision}"
-        ));
-    }
-    for (index, grant) in grants.iter().enumerate() {
-        let id = grant.terms.grant_id;
-        if grant.terms.scopes.is_empty() {
-            return Err(format!("{id} has no scope"));
-        }
-        // That it was not over when it was granted was judged by the clock; the time that it is
-        // recorded with may be later.
-        let overlaps = |earlier: &&&Grant| {
-            earlier.is_active(grant.granted_at) && earlier.shares_scope(&grant.terms.scopes)
-        };
-        if let Some(earlier) = grants[..index].iter().find(overlaps) {
-            return Err(format!("{id} overlaps {}", earlier.terms.grant_id));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -198,29 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn a_book_may_hold_grants_one_after_the_other_and_none_beside_another() {
-        let first = grant(1, START, START + 10);
-        let later = grant(2, START + 10, START + 20);
-        let beside = grant(3, START + 9, START + 20);
-        assert_eq!(validate_book(Revision::new(2), &[&first, &later]), Ok(()));
-        assert!(
-            validate_book(Revision::new(2), &[&first, &beside])
-                .unwrap_err()
-                .contains("overlaps")
-        );
-        assert!(
-            validate_book(Revision::new(3), &[&first, &later])
-                .unwrap_err()
-                .contains("revision 3")
-        );
-        let held_up = grant(4, START + 1, START);
-        assert_eq!(validate_book(Revision::FIRST, &[&held_up]), Ok(()));
-        let mut idle = grant(5, START, START + 1);
+    fn a_grant_has_a_scope_and_was_committed() {
+        let good = grant(1, START, START + 10);
+        assert_eq!(good.validate(), Ok(()));
+        // The time that it is recorded with was held up, beyond the end that the clock judged.
+        assert_eq!(grant(2, START + 1, START).validate(), Ok(()));
+        let mut idle = good.clone();
         idle.terms.scopes.clear();
-        assert!(
-            validate_book(Revision::FIRST, &[&idle])
-                .unwrap_err()
-                .contains("no scope")
-        );
+        assert!(idle.validate().unwrap_err().contains("no scope"));
+        let mut unborn = good;
+        unborn.revision = Revision::NONE;
+        assert!(unborn.validate().unwrap_err().contains("revision 0"));
     }
 }

@@ -7,8 +7,8 @@
 //! one shares a scope (409). The mother who grants is the actor, never a member of the body.
 
 use super::care_history_authority::{
-    CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent,
-    CareHistoryGrantView, SUMMARY,
+    CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent, CareHistoryGrant,
+    CareHistoryGrantEntered, CareHistoryGrantEvent, CareHistoryGrantView, SUMMARY,
 };
 use super::grant::{GrantTerms, evidence, is_only};
 use crate::base::actor::ActorKind;
@@ -19,7 +19,7 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource};
+use crate::domain::resource::Resource;
 use crate::{at_path, members, rejections};
 
 members! {
@@ -93,10 +93,6 @@ impl Operation for GrantCareHistoryAccess {
         Some(CareHistoryAuthority::KIND.key(&id))
     }
 
-    fn names(_: &Command, context: &Context<'_>) -> Vec<Name> {
-        vec![CareHistoryAuthority::name(&context.born.to_string())]
-    }
-
     fn decide(
         book: Option<&CareHistoryAuthority>,
         command: &Command,
@@ -134,11 +130,19 @@ impl Operation for GrantCareHistoryAccess {
         if body.expires_at <= context.now {
             return Err(Refusal::GrantExpiryConflict.into());
         }
-        let mut held = book.iter().flat_map(|book| &book.grants);
-        if held.any(|grant| grant.is_active(context.now) && grant.shares_scope(&body.scopes)) {
+        let standing = book.and_then(|book| book.latest(&context.view));
+        if standing.is_some_and(|held| {
+            held.grant.is_active(context.now) && held.grant.shares_scope(&body.scopes)
+        }) {
             return Err(Refusal::GrantOverlap.into());
         }
-        let granted = CareHistoryAccessGranted {
+        let event = CareHistoryAuthorityEvent::Entered(Box::new(CareHistoryGrantEntered {
+            reservation_booking_id: body.reservation_booking_id.clone(),
+            grantee_member_id: body.grantee_member_id.clone(),
+            grant_id: context.born,
+        }));
+        let mut commit = Commit::new(book, event, context.at);
+        let granted = CareHistoryGrantEvent::Granted(Box::new(CareHistoryAccessGranted {
             reservation_booking_id: body.reservation_booking_id.clone(),
             grantee_member_id: body.grantee_member_id.clone(),
             terms: GrantTerms {
@@ -149,12 +153,9 @@ impl Operation for GrantCareHistoryAccess {
                 expires_at: body.expires_at,
                 authority_evidence: vec![evidence(&account), evidence(&booking)],
             },
-        };
-        let event = CareHistoryAuthorityEvent::Granted(Box::new(granted));
-        let commit = Commit::new(book, event, context.at);
-        let grant = commit.next.grants.last().expect("the event added a grant");
-        let answer = to_json(&CareHistoryGrantView::new(&commit.next, grant));
-        commit.answer(answer)
+        }));
+        let grant = commit.born::<CareHistoryGrant>(&granted);
+        commit.answer(to_json(&CareHistoryGrantView::new(&grant)))
     }
 }
 
@@ -221,7 +222,9 @@ mod tests {
         let book = service
             .state::<CareHistoryAuthority>(&["booking-1", "father"])
             .unwrap();
-        assert_eq!((book.revision, book.grants.len()), (Revision::FIRST, 1));
+        assert_eq!(book.revision, Revision::FIRST);
+        let id = &answer["reservationCareHistoryAccessGrantId"];
+        assert_eq!(book.latest.to_string(), *id);
     }
 
     #[test]
@@ -324,7 +327,37 @@ mod tests {
         let book = service
             .state::<CareHistoryAuthority>(&["booking-1", "father"])
             .unwrap();
-        assert_eq!((book.revision, book.grants.len()), (Revision::new(2), 2));
+        assert_eq!(book.revision, Revision::new(2));
+        let id = &second["reservationCareHistoryAccessGrantId"];
+        assert_eq!(book.latest.to_string(), *id);
+    }
+
+    #[test]
+    fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
+        let mut service = by_mother();
+        let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let mut costs = Vec::new();
+        let mut first = Value::Null;
+        for number in 0..1_000 {
+            let now = start.plus_seconds(number);
+            let end = json!(now.plus_seconds(1).to_string());
+            let brief = with(access(), "expiresAt", end);
+            let answer = grant(service.at(&now.to_string()), &brief).committed();
+            costs.push(service.cost);
+            if number == 0 {
+                first = answer;
+            }
+        }
+        let (least, most) = (costs[0], costs[999]);
+        println!("the first grant: {least:?}, the thousandth: {most:?}");
+        // A revision takes a few more bytes when it is larger.
+        assert!(most.record <= least.record + 16, "{least:?}, {most:?}");
+        assert!(most.states <= least.states + 16, "{least:?}, {most:?}");
+        let id = first["reservationCareHistoryAccessGrantId"]
+            .as_str()
+            .unwrap();
+        let read = service.read("read_care_history_grant", &[("id", id)]);
+        assert_eq!(read.unwrap(), ("1".to_owned(), first.clone()));
     }
 
     #[test]
@@ -342,19 +375,19 @@ mod tests {
     fn a_revoked_grant_makes_room_for_another_and_is_read_as_revoked() {
         let mut service = by_mother();
         grant(&mut service, &access()).committed();
-        let mut book = service
+        let book = service
             .state::<CareHistoryAuthority>(&["booking-1", "father"])
             .unwrap();
-        book.revision = Revision::new(2);
-        book.grants[0].revision = Revision::new(2);
-        book.grants[0].revocation = Some(Revocation {
+        let mut held = service.view(|view| book.latest(view)).unwrap();
+        held.grant.revision = Revision::new(2);
+        held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: Ident::from_trusted("mother-1"),
             revocation_reason_code: None,
         });
-        service.given(&book);
+        service.given(&held);
         grant(&mut service, &access()).committed();
-        let id = book.grants[0].terms.grant_id.to_string();
+        let id = held.grant.terms.grant_id.to_string();
         let (tag, revoked) = service
             .read("read_care_history_grant", &[("id", &id)])
             .unwrap();

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::grant::{GrantTerms, evidence, is_mother, is_only};
 use super::payment_authority::{
-    PaymentAuthority, PaymentAuthorityEvent, PaymentDelegationView, PaymentGranted,
-    RESERVATION_DEPOSIT,
+    DelegationEntered, PaymentAuthority, PaymentAuthorityEvent, PaymentDelegation,
+    PaymentDelegationEvent, PaymentDelegationView, PaymentGranted, RESERVATION_DEPOSIT,
 };
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -22,7 +22,7 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource};
+use crate::domain::resource::Resource;
 use crate::{members, rejections};
 
 /// What the message to the authorization system is about.
@@ -96,10 +96,6 @@ impl Operation for GrantPayment {
         Some(PaymentAuthority::KIND.key(&id))
     }
 
-    fn names(_: &Command, context: &Context<'_>) -> Vec<Name> {
-        vec![PaymentAuthority::name(&context.born.to_string())]
-    }
-
     fn decide(
         book: Option<&PaymentAuthority>,
         command: &Command,
@@ -138,13 +134,19 @@ impl Operation for GrantPayment {
         if command.expires_at <= context.now {
             return Err(Refusal::DelegationExpiryConflict.into());
         }
-        let mut held = book.iter().flat_map(|book| &book.delegations);
-        if held.any(|held| {
+        let standing = book.and_then(|book| book.latest(&context.view));
+        if standing.is_some_and(|held| {
             held.grant.is_active(context.now) && held.grant.shares_scope(&command.scopes)
         }) {
             return Err(Refusal::DelegationOverlap.into());
         }
-        let event = PaymentAuthorityEvent::Granted(Box::new(PaymentGranted {
+        let event = PaymentAuthorityEvent::Entered(Box::new(DelegationEntered {
+            reservation_booking_id: command.reservation_booking_id.clone(),
+            payer_member_id: command.payer_member_id.clone(),
+            payment_delegation_id: context.born,
+        }));
+        let mut commit = Commit::new(book, event, context.at);
+        let granted = PaymentDelegationEvent::Granted(Box::new(PaymentGranted {
             reservation_booking_id: command.reservation_booking_id.clone(),
             payer_member_id: command.payer_member_id.clone(),
             terms: GrantTerms {
@@ -157,13 +159,8 @@ impl Operation for GrantPayment {
             },
             maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.0,
         }));
-        let mut commit = Commit::new(book, event, context.at);
-        let next = commit.next.clone();
-        let delegation = next
-            .delegations
-            .last()
-            .expect("the event added a delegation");
-        let delegation = PaymentDelegationView::new(&next, delegation);
+        let delegation = commit.born::<PaymentDelegation>(&granted);
+        let delegation = PaymentDelegationView::new(&delegation);
         let body = to_json(&delegation);
         let message = GrantedMessage {
             family_account_id: &command.family_account_id,
@@ -195,6 +192,12 @@ mod tests {
     }
 
     /// The families, and the first mother acts.
+    fn latest(service: &Scenario) -> PaymentDelegation {
+        service
+            .view(|view| PaymentAuthority::latest_of(view, "booking-1", "father"))
+            .unwrap()
+    }
+
     fn by_mother() -> Scenario {
         let mut service = family();
         service.acting(mother());
@@ -232,7 +235,7 @@ mod tests {
             .state::<PaymentAuthority>(&["booking-1", "father"])
             .unwrap();
         assert_eq!(book.revision, Revision::FIRST);
-        assert_eq!(book.delegations.len(), 1);
+        assert_eq!(book.latest.to_string(), answer["paymentDelegationId"]);
     }
 
     #[test]
@@ -368,7 +371,7 @@ mod tests {
             .state::<PaymentAuthority>(&["booking-1", "father"])
             .unwrap();
         assert_eq!(book.revision, Revision::new(2));
-        assert_eq!(book.delegations.len(), 2);
+        assert_eq!(book.latest.to_string(), second["paymentDelegationId"]);
         assert_eq!(service.outbox.len(), 2);
     }
 
@@ -376,20 +379,17 @@ mod tests {
     fn a_revoked_delegation_makes_room_for_another() {
         let mut service = by_mother();
         grant(&mut service, &body()).committed();
-        let mut book = service
-            .state::<PaymentAuthority>(&["booking-1", "father"])
-            .unwrap();
-        book.revision = Revision::new(2);
-        book.delegations[0].grant.revision = Revision::new(2);
-        book.delegations[0].grant.revocation = Some(Revocation {
+        let mut held = latest(&service);
+        held.grant.revision = Revision::new(2);
+        held.grant.revocation = Some(Revocation {
             revoked_at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             revoked_by_member_id: Ident::from_trusted("mother-1"),
             revocation_reason_code: Some(Ident::from_trusted("changed_mind")),
         });
-        service.given(&book);
+        service.given(&held);
         let second = grant(&mut service, &body()).committed();
         assert_eq!(second["revokedAt"], Value::Null);
-        let id = book.delegations[0].grant.terms.grant_id.to_string();
+        let id = held.grant.terms.grant_id.to_string();
         let (tag, revoked) = service
             .read("read_payment_delegation", &[("id", &id)])
             .unwrap();
@@ -441,8 +441,36 @@ mod tests {
         let book = service
             .state::<PaymentAuthority>(&["booking-1", "father"])
             .unwrap();
-        assert_eq!(book.delegations.len(), granted, "SEED={seed}");
+        assert_eq!(book.revision, Revision::new(granted), "SEED={seed}");
         assert_eq!(book.validate(), Ok(()), "SEED={seed}");
+    }
+
+    #[test]
+    fn the_thousandth_grant_costs_what_the_first_did_and_the_first_is_still_read() {
+        let mut service = by_mother();
+        let start = Instant::parse("2026-11-20T12:00:00Z").unwrap();
+        let mut costs = Vec::new();
+        let mut first = Value::Null;
+        for number in 0..1_000 {
+            let now = start.plus_seconds(number);
+            let brief = with(body(), "expiresAt", json!(now.plus_seconds(1).to_string()));
+            let answer = grant(service.at(&now.to_string()), &brief).committed();
+            costs.push(service.cost);
+            if number == 0 {
+                first = answer;
+            }
+        }
+        let (least, most) = (costs[0], costs[999]);
+        println!("the first grant: {least:?}, the thousandth: {most:?}");
+        // A revision takes a few more bytes when it is larger.
+        assert!(most.record <= least.record + 16, "{least:?}, {most:?}");
+        assert!(most.states <= least.states + 16, "{least:?}, {most:?}");
+        let id = first["paymentDelegationId"].as_str().unwrap();
+        let read = service.read("read_payment_delegation", &[("id", id)]);
+        assert_eq!(read.unwrap(), ("1".to_owned(), first.clone()));
+        let overlap = with(body(), "expiresAt", json!("2027-01-01T00:00:00Z"));
+        let then = grant(service.at("2026-11-20T12:16:39.999Z"), &overlap);
+        assert_eq!(then.code(), "delegation_overlap");
     }
 
     #[test]

@@ -9,9 +9,10 @@
 //! Both end when their time runs out. Revoking them is the work of another system: a revocation
 //! is held and shown, and no operation here makes one.
 //!
-//! What one member was ever granted for one booking is one resource, a *book*: whether a new grant
-//! overlaps a standing one is decided on one state, so two that overlap cannot both be committed.
-//! A single grant is found through its identifier, a name of its book.
+//! Each grant is a resource of its own. What one member was given for one booking has a *book*
+//! beside them: whether a new grant overlaps a standing one is decided on one state, so two that
+//! overlap cannot both be committed. The book names the latest grant alone, so that it does not
+//! grow with the history that it has seen.
 
 pub mod authorize_payment;
 pub mod care_history_authority;

@@ -1,13 +1,14 @@
-//! The book of the payment delegations that one payer was given for one booking.
+//! The payment delegations that a mother has given, each a resource of its own, and the book of
+//! those that one payer was given for one booking, in which a new one is decided on.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::grant::{Grant, GrantTerms, validate_book};
+use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Resource, View};
 
 /// The scope of paying for a reservation, the only one there is.
 pub const RESERVATION_DEPOSIT: &str = "reservation_deposit";
@@ -15,23 +16,14 @@ pub const RESERVATION_DEPOSIT: &str = "reservation_deposit";
 /// A mother's authority to pay, given to a member of her family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentDelegation {
-    /// What it has in common with other grants.
-    pub grant: Grant,
-    /// The most that may be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
-}
-
-/// The book.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PaymentAuthority {
     /// The booking.
     pub reservation_booking_id: Ident,
     /// The payer.
     pub payer_member_id: Ident,
-    /// How many commits the book has seen.
-    pub revision: Revision,
-    /// Its delegations, oldest first.
-    pub delegations: Vec<PaymentDelegation>,
+    /// What it has in common with other grants.
+    pub grant: Grant,
+    /// The most that may be paid, in won.
+    pub maximum_authorized_amount_krw: i64,
 }
 
 /// A delegation is granted.
@@ -47,11 +39,87 @@ pub struct PaymentGranted {
     pub maximum_authorized_amount_krw: i64,
 }
 
+/// What can happen to a delegation. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PaymentDelegationEvent {
+    /// It is granted.
+    Granted(Box<PaymentGranted>),
+}
+
+impl Resource for PaymentDelegation {
+    const KIND: Kind = Kind {
+        tag: 112,
+        name: "payment-delegation",
+    };
+    type Event = PaymentDelegationEvent;
+
+    fn apply(state: Option<Self>, event: &PaymentDelegationEvent, at: Instant) -> Self {
+        let PaymentDelegationEvent::Granted(granted) = event;
+        assert!(state.is_none(), "a delegation is granted once");
+        Self {
+            reservation_booking_id: granted.reservation_booking_id.clone(),
+            payer_member_id: granted.payer_member_id.clone(),
+            grant: Grant::new(&granted.terms, at),
+            maximum_authorized_amount_krw: granted.maximum_authorized_amount_krw,
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.grant.terms.grant_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.grant.revision
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.maximum_authorized_amount_krw < 1 {
+            return Err("a delegation allows no payment".to_owned());
+        }
+        self.grant.validate()
+    }
+}
+
+impl PaymentDelegation {
+    /// Whether it allows `amount_krw` won to be paid for `scope` at `now`.
+    #[must_use]
+    pub fn covers(&self, scope: &str, amount_krw: i64, now: Instant) -> bool {
+        self.grant.is_active(now)
+            && self.grant.has_scope(scope)
+            && amount_krw <= self.maximum_authorized_amount_krw
+    }
+}
+
+/// The book. It names the latest delegation alone, however many there were: there is one scope, so
+/// a later one is granted only when those before it are over, and over they stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PaymentAuthority {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The payer.
+    pub payer_member_id: Ident,
+    /// How many delegations it has seen.
+    pub revision: Revision,
+    /// The latest delegation.
+    pub latest: Uuid,
+}
+
+/// A delegation is entered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationEntered {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The payer.
+    pub payer_member_id: Ident,
+    /// The delegation.
+    pub payment_delegation_id: Uuid,
+}
+
 /// What can happen to a book. New events go at the end: their order stands in the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PaymentAuthorityEvent {
-    /// A delegation is granted.
-    Granted(Box<PaymentGranted>),
+    /// A delegation is entered.
+    Entered(Box<DelegationEntered>),
 }
 
 impl Resource for PaymentAuthority {
@@ -61,25 +129,20 @@ impl Resource for PaymentAuthority {
     };
     type Event = PaymentAuthorityEvent;
 
-    fn apply(state: Option<Self>, event: &PaymentAuthorityEvent, at: Instant) -> Self {
-        let PaymentAuthorityEvent::Granted(granted) = event;
-        let mut book = state.unwrap_or_else(|| Self {
-            reservation_booking_id: granted.reservation_booking_id.clone(),
-            payer_member_id: granted.payer_member_id.clone(),
-            revision: Revision::NONE,
-            delegations: Vec::new(),
-        });
+    fn apply(state: Option<Self>, event: &PaymentAuthorityEvent, _: Instant) -> Self {
+        let PaymentAuthorityEvent::Entered(entered) = event;
+        let before = state.as_ref().map_or(Revision::NONE, |book| book.revision);
+        let next = Self {
+            reservation_booking_id: entered.reservation_booking_id.clone(),
+            payer_member_id: entered.payer_member_id.clone(),
+            revision: before.next(),
+            latest: entered.payment_delegation_id,
+        };
         assert!(
-            book.reservation_booking_id == granted.reservation_booking_id
-                && book.payer_member_id == granted.payer_member_id,
-            "a delegation is granted in the book of its own booking and payer"
+            state.is_none_or(|book| book.id() == next.id()),
+            "a delegation is entered in the book of its own booking and payer"
         );
-        book.delegations.push(PaymentDelegation {
-            grant: Grant::new(&granted.terms, at),
-            maximum_authorized_amount_krw: granted.maximum_authorized_amount_krw,
-        });
-        book.revision = book.revision.next();
-        book
+        next
     }
 
     fn id(&self) -> Vec<String> {
@@ -93,54 +156,30 @@ impl Resource for PaymentAuthority {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        let ids = self
-            .delegations
-            .iter()
-            .map(|delegation| delegation.grant.terms.grant_id);
-        ids.map(|id| Self::name(&id.to_string())).collect()
-    }
-
     fn validate(&self) -> Result<(), String> {
-        if self
-            .delegations
-            .iter()
-            .any(|held| held.maximum_authorized_amount_krw < 1)
-        {
-            return Err("a delegation allows no payment".to_owned());
+        if self.revision < Revision::FIRST {
+            return Err(format!("a book at revision {}", self.revision));
         }
-        let grants: Vec<_> = self.delegations.iter().map(|held| &held.grant).collect();
-        validate_book(self.revision, &grants)
+        Ok(())
     }
 }
 
 impl PaymentAuthority {
-    /// The name through which the book is found that holds this delegation.
+    /// The latest delegation.
     #[must_use]
-    pub fn name(payment_delegation_id: &str) -> Name {
-        Name::new(Space::PaymentDelegation, &[payment_delegation_id])
+    pub fn latest(&self, view: &View<'_>) -> Option<PaymentDelegation> {
+        view.get(&[&self.latest.to_string()])
     }
 
-    /// The delegation with this identifier.
+    /// The latest delegation of this payer for this booking.
     #[must_use]
-    pub fn delegation(&self, payment_delegation_id: &str) -> Option<&PaymentDelegation> {
-        self.delegations
-            .iter()
-            .find(|held| held.grant.is_named(payment_delegation_id))
-    }
-
-    /// The delegations that allow `amount_krw` won to be paid for `scope` at `now`.
-    pub fn covering<'a>(
-        &'a self,
-        scope: &'a str,
-        amount_krw: i64,
-        now: Instant,
-    ) -> impl Iterator<Item = &'a PaymentDelegation> + 'a {
-        self.delegations.iter().filter(move |held| {
-            held.grant.is_active(now)
-                && held.grant.has_scope(scope)
-                && amount_krw <= held.maximum_authorized_amount_krw
-        })
+    pub fn latest_of(
+        view: &View<'_>,
+        reservation_booking_id: &str,
+        payer_member_id: &str,
+    ) -> Option<PaymentDelegation> {
+        view.get::<Self>(&[reservation_booking_id, payer_member_id])?
+            .latest(view)
     }
 }
 
@@ -165,22 +204,22 @@ pub struct PaymentDelegationView<'a> {
 }
 
 impl<'a> PaymentDelegationView<'a> {
-    /// The view of a delegation of this book.
+    /// The view of this delegation.
     #[must_use]
-    pub fn new(book: &'a PaymentAuthority, delegation: &'a PaymentDelegation) -> Self {
+    pub fn new(delegation: &'a PaymentDelegation) -> Self {
         let grant = &delegation.grant;
         let terms = &grant.terms;
         let revocation = grant.revocation.as_ref();
         Self {
             payment_delegation_id: terms.grant_id,
-            payer_member_id: &book.payer_member_id,
+            payer_member_id: &delegation.payer_member_id,
             mother_member_id: &terms.mother_member_id,
             scopes: &terms.scopes,
             granted_by_member_id: &terms.mother_member_id,
             granted_at: grant.granted_at,
             expires_at: terms.expires_at,
             maximum_authorized_amount_krw: delegation.maximum_authorized_amount_krw,
-            reservation_booking_id: &book.reservation_booking_id,
+            reservation_booking_id: &delegation.reservation_booking_id,
             revoked_at: revocation.map(|revocation| revocation.revoked_at),
             delegation_revision: grant.revision,
             authority_evidence: &terms.authority_evidence,

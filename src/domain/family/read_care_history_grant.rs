@@ -1,9 +1,8 @@
 //! Reading a care-history access grant: the mother who granted it, the grantee and headquarters
 //! see all of it. It says who reads about whose care, so it is no branch's business.
 
-use super::care_history_authority::{CareHistoryAuthority, CareHistoryGrantView};
+use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantView};
 use super::grant::{is_member, is_mother};
-use crate::domain::operation::to_json;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::rejection::Rejection;
 
@@ -13,23 +12,14 @@ use crate::domain::rejection::Rejection;
 /// `not_found` when it does not exist, or is not for the actor to see.
 pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let actor = request.actor;
-    let id = request.param("id");
-    let book = request
-        .view
-        .named::<CareHistoryAuthority>(CareHistoryAuthority::name(id));
-    let Some(book) = book else {
-        return Err(Rejection::not_found());
-    };
-    match book.grant(id) {
-        Some(grant)
+    let held = request.view.get::<CareHistoryGrant>(&[request.param("id")]);
+    match held {
+        Some(held)
             if actor.is_headquarters()
-                || is_mother(actor, &grant.terms.mother_member_id)
-                || is_member(actor, &book.grantee_member_id) =>
+                || is_mother(actor, &held.grant.terms.mother_member_id)
+                || is_member(actor, &held.grantee_member_id) =>
         {
-            Ok(Found {
-                tag: grant.revision.to_string(),
-                body: to_json(&CareHistoryGrantView::new(&book, grant)),
-            })
+            Found::at_revision(&held, &CareHistoryGrantView::new(&held))
         }
         _ => Err(Rejection::not_found()),
     }

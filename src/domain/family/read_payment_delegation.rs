@@ -2,9 +2,8 @@
 //! manager of the booking's branch see all of it.
 
 use super::grant::{is_member, is_mother};
-use super::payment_authority::{PaymentAuthority, PaymentDelegation, PaymentDelegationView};
+use super::payment_authority::{PaymentDelegation, PaymentDelegationView};
 use crate::base::actor::ActorKind;
-use crate::domain::operation::to_json;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -14,35 +13,26 @@ use crate::domain::rejection::Rejection;
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
 pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
-    let id = request.param("id");
-    let book = request
+    let delegation = request
         .view
-        .named::<PaymentAuthority>(PaymentAuthority::name(id));
-    let Some(book) = book else {
-        return Err(Rejection::not_found());
-    };
-    match book.delegation(id) {
-        Some(delegation) if may_read(request, &book, delegation) => Ok(Found {
-            tag: delegation.grant.revision.to_string(),
-            body: to_json(&PaymentDelegationView::new(&book, delegation)),
-        }),
+        .get::<PaymentDelegation>(&[request.param("id")]);
+    match delegation {
+        Some(delegation) if may_read(request, &delegation) => {
+            Found::at_revision(&delegation, &PaymentDelegationView::new(&delegation))
+        }
         _ => Err(Rejection::not_found()),
     }
 }
 
-fn may_read(
-    request: &ReadRequest<'_>,
-    book: &PaymentAuthority,
-    delegation: &PaymentDelegation,
-) -> bool {
+fn may_read(request: &ReadRequest<'_>, delegation: &PaymentDelegation) -> bool {
     let actor = request.actor;
     actor.is_headquarters()
         || is_mother(actor, &delegation.grant.terms.mother_member_id)
-        || is_member(actor, &book.payer_member_id)
+        || is_member(actor, &delegation.payer_member_id)
         || actor.kind == ActorKind::BranchManager
             && request
                 .view
-                .fact::<ReservationBooking>(&book.reservation_booking_id)
+                .fact::<ReservationBooking>(&delegation.reservation_booking_id)
                 .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
 }
 

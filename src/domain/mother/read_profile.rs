@@ -23,7 +23,7 @@ pub fn read_profile(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
         return Err(Rejection::not_found());
     };
     let required = required_at(request.view, request.now);
-    Found::at_revision(&profile, &ProfileView::new(&profile, &required))
+    Found::at_revision_and_digest(&profile, &ProfileView::new(&profile, &required))
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use crate::base::actor::ActorKind;
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
     use crate::domain::rejection::Rejection;
-    use crate::domain::scenario::{Scenario, actor};
+    use crate::domain::scenario::{Scenario, actor, revision_of};
 
     const READ: &str = "read_mother_profile";
 
@@ -76,7 +76,7 @@ mod tests {
             facts["accountLifecycle"] = lifecycle.into();
             scenario.fact("mother-profile", "profile-1", 1, facts);
             let (tag, body) = scenario.acting(mother()).read(READ, &[]).unwrap();
-            assert_eq!(tag, "1");
+            assert_eq!(revision_of(&tag), "1");
             assert_eq!(body["accountLifecycle"], lifecycle);
             assert_eq!(body["allowedNextActions"], json!([]));
             assert_eq!(body["idempotentReplay"], false);
@@ -102,9 +102,19 @@ mod tests {
             completeness(scenario.at("2026-11-30T23:59:59.999Z")),
             "complete"
         );
+        let tag = |scenario: &Scenario| scenario.read(READ, &[]).unwrap().0;
+        let before = tag(&scenario);
         assert_eq!(
             completeness(scenario.at("2026-12-01T00:00:00Z")),
             "incomplete"
         );
+        let after = tag(&scenario);
+        assert_ne!(before, after, "the body has changed");
+        assert_eq!(
+            (revision_of(&before), revision_of(&after)),
+            ("1".to_owned(), "1".to_owned())
+        );
+        scenario.at("2026-12-01T00:00:01Z");
+        assert_eq!(tag(&scenario), after, "the body has not");
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Resource: the profile that the subject owns. Rejections, in the order tested: the actor is no
 //! mother (403); she has no profile (404); her account is not active (403); an expected revision
-//! is stale (409); and last, as invalid: a contact is not verified, a consent version is not
+//! is stale, as many consent versions as may be were accepted (409); and last, as invalid: a contact is not verified, a consent version is not
 //! published. Profile and address advance by one; each version not accepted before gets a
 //! receipt.
 
 use super::state::{
-    ConsentAccepted, MotherProfile, MotherProfileEvent, ProfileUpdated, ProfileView,
+    CONSENT_RECEIPTS_MAX, ConsentAccepted, MotherProfile, MotherProfileEvent, ProfileUpdated,
+    ProfileView,
 };
 use crate::base::actor::ActorKind;
 use crate::base::address::Address;
@@ -84,6 +85,9 @@ rejections! {
         /// A revision is stale; the members are named where it is found.
         RevisionStale = Conflict "revision_stale" ["expectedProfileRevision", "expectedAddressRevision"]
             "The expected revision is not the current one: read again, then decide.",
+        /// As many consent versions as may be were accepted.
+        ConsentReceiptsFull = Conflict "consent_receipts_full" ["consentAcceptances"]
+            "A profile has at most 1000 consent receipts.",
         /// A contact is not verified.
         ContactUnverified = Invalid "contact_unverified" []
             "The e-mail address and the phone number must be verified first.",
@@ -124,22 +128,27 @@ impl Operation for UpdateProfile {
         if !stale.is_empty() {
             return Err(Rejection::revision_stale(&stale));
         }
+        let accepted = command.consent_acceptances.as_ref();
+        let accepted = accepted.map_or(&[][..], |NonEmpty(items)| items);
+        let first_accepted: Vec<_> = accepted
+            .iter()
+            .filter(|item| !profile.has_accepted(&item.policy_key, &item.version_label))
+            .collect();
+        if profile.consent_receipts.len() + first_accepted.len() > CONSENT_RECEIPTS_MAX {
+            return Err(Refusal::ConsentReceiptsFull.into());
+        }
         if !profile.fact.has_verified_contacts() {
             return Err(Refusal::ContactUnverified.into());
         }
-        let accepted = command.consent_acceptances.as_ref();
-        let accepted = accepted.map_or(&[][..], |NonEmpty(items)| items);
         if !accepted.iter().all(|item| is_published(item, context)) {
             return Err(Refusal::ConsentVersionNotPublished.into());
         }
-        let first_accepted = accepted
-            .iter()
-            .filter(|item| !profile.has_accepted(&item.policy_key, &item.version_label));
         let event = MotherProfileEvent::ProfileUpdated(Box::new(ProfileUpdated {
             full_name: command.full_name.clone(),
             birth_date: command.birth_date,
             address: command.address.clone(),
             accepted: first_accepted
+                .into_iter()
                 .map(|item| ConsentAccepted {
                     consent_receipt_id: context.mint.id(),
                     policy_key: item.policy_key.clone(),
@@ -185,7 +194,7 @@ mod tests {
     use crate::base::time::Instant;
     use crate::catalogue::OPERATIONS;
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
-    use crate::domain::scenario::{Scenario, actor};
+    use crate::domain::scenario::{Scenario, actor, assert_conflict, revision_of};
 
     const UPDATE: &str = "update_mother_profile";
 
@@ -258,6 +267,38 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_has_a_thousand_consent_receipts_at_most() {
+        let mut scenario = ready();
+        let version = |number: i64| format!("2027-{number:04}");
+        let accepted = |from: i64, to: i64| -> Value {
+            let versions = (from..to)
+                .map(|number| json!({"policyKey": "policy", "versionLabel": version(number)}));
+            versions.collect::<Vec<_>>().into()
+        };
+        for number in 0..1_001 {
+            let id = format!("policy@{}", version(number));
+            consent(&mut scenario, &id, "2026-01-01T00:00:00Z", false);
+        }
+        scenario.acting(mother());
+        let ask = |scenario: &mut Scenario, revision: i64, versions: Value| {
+            let mut body = body();
+            body["expectedProfileRevision"] = json!(revision);
+            body["expectedAddressRevision"] = json!(revision);
+            body["consentAcceptances"] = versions;
+            scenario.when(UPDATE, &[], &body)
+        };
+        let all = ask(&mut scenario, 1, accepted(0, 1_001));
+        assert_conflict(all, "consent_receipts_full", &["consentAcceptances"]);
+        let most = ask(&mut scenario, 1, accepted(0, 1_000)).committed();
+        assert_eq!(most["consentReceipts"].as_array().unwrap().len(), 1_000);
+        println!("with a thousand consent receipts: {:?}", scenario.cost);
+        let one_more = ask(&mut scenario, 2, accepted(1_000, 1_001));
+        assert_conflict(one_more, "consent_receipts_full", &["consentAcceptances"]);
+        // What was accepted before takes no further place.
+        ask(&mut scenario, 2, accepted(990, 1_000)).committed();
+    }
+
+    #[test]
     fn profile_and_address_are_replaced_and_the_consent_gets_a_receipt() {
         let mut scenario = ready();
         let answer = scenario.when(UPDATE, &[], &body()).committed();
@@ -320,7 +361,7 @@ mod tests {
         );
         assert!(scenario.outbox.is_empty());
         let (tag, read) = scenario.read("read_mother_profile", &[]).unwrap();
-        assert_eq!((tag.as_str(), read), ("2", answer));
+        assert_eq!((revision_of(&tag), read), ("2".to_owned(), answer));
     }
 
     #[test]
@@ -585,6 +626,7 @@ mod tests {
                 (Class::Missing, "mother_profile_not_found"),
                 (Class::Forbidden, "permission_denied"),
                 (Class::Conflict, "revision_stale"),
+                (Class::Conflict, "consent_receipts_full"),
                 (Class::Invalid, "contact_unverified"),
                 (Class::Invalid, "consent_version_not_published"),
             ]

@@ -155,10 +155,10 @@ fn delegation(
 ) -> Option<PaymentDelegation> {
     let fact = &obligation.fact;
     let member = actor.member_id.as_deref()?;
-    let book = view.get::<PaymentAuthority>(&[&fact.reservation_booking_id, member])?;
-    book.covering(RESERVATION_DEPOSIT, amount_krw, now)
-        .find(|held| held.grant.terms.mother_member_id == fact.mother_member_id)
-        .cloned()
+    PaymentAuthority::latest_of(view, &fact.reservation_booking_id, member).filter(|held| {
+        held.covers(RESERVATION_DEPOSIT, amount_krw, now)
+            && held.grant.terms.mother_member_id == fact.mother_member_id
+    })
 }
 
 /// The evidence that the actor is a finance operator of `object`, by the token and by a fact.

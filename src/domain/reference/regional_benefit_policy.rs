@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::basis_points::BasisPoints;
 use super::{Fact, FactKind};
-use crate::base::json::{FaultCode, Reader};
+use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
 use crate::domain::resource::{Kind, Name, Space, View};
@@ -27,18 +27,18 @@ members! {
         /// The last day on which it holds; null is without end.
         pub effective_until: Option<Date> = "effectiveUntil",
         /// A fixed amount, in won.
-        pub fixed_krw: Option<i64> = "fixedKrw",
+        pub fixed_krw: Option<AtLeast<0>> = "fixedKrw",
         /// A part of the service's price.
         pub basis_points: Option<BasisPoints> = "basisPoints",
         /// The most that it grants, in won, of either kind.
-        pub cap_krw: Option<i64> = "capKrw",
+        pub cap_krw: Option<AtLeast<0>> = "capKrw",
     }
     rules exactly_one(fixed_krw, basis_points)
 }
 
 fn exactly_one(
     at: &mut Reader,
-    fixed_krw: Option<&Option<i64>>,
+    fixed_krw: Option<&Option<AtLeast<0>>>,
     basis_points: Option<&Option<BasisPoints>>,
 ) {
     // The outer `None` is a faulty member, which has been told of.

@@ -536,6 +536,14 @@ fn a_benefit_is_either_fixed_or_a_part_of_the_price() {
         at("basisPoints", "out_of_range")
     );
     assert_eq!(put(json!("1"), Value::Null), at("fixedKrw", "wrong_type"));
+    assert_eq!(put(json!(-1), Value::Null), at("fixedKrw", "out_of_range"));
+    let cap = |cap: i64| {
+        changed("regional-benefit-policy", |facts| {
+            facts["capKrw"] = json!(cap);
+        })
+    };
+    assert_eq!(cap(0), []);
+    assert_eq!(cap(-1), at("capKrw", "out_of_range"));
     let neither = changed("regional-benefit-policy", |facts| {
         without(facts, "fixedKrw");
         without(facts, "basisPoints");

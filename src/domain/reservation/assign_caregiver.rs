@@ -4,21 +4,23 @@
 //! Resource: the booking's care-team roster. Rejections, in the order tested: the actor may not
 //! staff the booking, or there is none (403: who may not is not told which); the booking is not
 //! active, the snapshot is not the one that is meant or not to be used any more, an expected
-//! revision is stale, the slot is filled, there is nothing to replace, the decision stands (409).
+//! revision is stale, the slot is filled, there is nothing to replace, the decision stands, as many
+//! decisions as may be were taken together with it (409).
 
 use super::roster::{
-    Assignment, AssignmentResultView, CareTeamRoster, CaregiverAssigned, RosterEvent, may_assign,
+    Assignment, AssignmentDecision, AssignmentResultView, CareTeamRoster, CaregiverAssigned,
+    DECISIONS_TOGETHER_MAX, RosterDecision, Standing, assigned, is_filled, may_assign, slot,
 };
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident};
-use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::Fact;
 use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotFact};
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource};
+use crate::domain::resource::Resource;
 use crate::{members, rejections};
 
 members! {
@@ -85,6 +87,9 @@ rejections! {
         AssignmentDecisionConflict = Conflict "assignment_decision_conflict"
             ["assignmentDecisionId"]
             "A decision with this identifier stands.",
+        /// As many decisions as may be stand under the roster decision's identifier.
+        RosterDecisionFull = Conflict "roster_decision_full" ["rosterDecisionId"]
+            "200 decisions stand under this rosterDecisionId: take another one.",
     }
 }
 
@@ -103,10 +108,6 @@ impl Operation for AssignCaregiver {
 
     fn key(command: &Command) -> Option<&str> {
         Some(command.idempotency_key.as_str())
-    }
-
-    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
-        vec![CareTeamRoster::decision(&command.assignment_decision_id)]
     }
 
     fn decide(
@@ -129,23 +130,36 @@ impl Operation for AssignCaregiver {
         if !stale.is_empty() {
             return Err(Rejection::revision_stale(&stale));
         }
-        let is_filled = |key: &str| state.is_some_and(|roster| roster.is_filled(key));
+        let booking_id = &command.reservation_booking_id;
         let target = &command.target_assignment_key;
         let replaced = command.replacement_of_assignment_key.as_ref();
-        if is_filled(target) && replaced != Some(target) {
+        let target_slot = slot(&context.view, booking_id, target);
+        if is_filled(target_slot.as_ref()) && replaced != Some(target) {
             return Err(Refusal::AssignmentSlotTaken.into());
         }
-        if replaced.is_some_and(|replaced| !is_filled(replaced)) {
+        let replaced_slot = replaced.and_then(|key| slot(&context.view, booking_id, key));
+        if replaced.is_some() && !is_filled(replaced_slot.as_ref()) {
             return Err(Refusal::ReplacementNotFound.into());
         }
-        let name = CareTeamRoster::decision(&command.assignment_decision_id);
-        if context.view.holder(name).is_some() {
+        let decision_id = &command.assignment_decision_id;
+        let standing = context.view.get::<AssignmentDecision>(&[decision_id]);
+        if standing.is_some() {
             return Err(Refusal::AssignmentDecisionConflict.into());
         }
-        let event = RosterEvent::Assigned(Box::new(CaregiverAssigned {
-            reservation_booking_id: command.reservation_booking_id.clone(),
+        let together = context
+            .view
+            .get::<RosterDecision>(&[booking_id, &command.roster_decision_id]);
+        let mut decisions = together
+            .as_ref()
+            .map(|together| together.decisions(&context.view))
+            .unwrap_or_default();
+        if decisions.len() >= DECISIONS_TOGETHER_MAX {
+            return Err(Refusal::RosterDecisionFull.into());
+        }
+        let decision = CaregiverAssigned {
+            reservation_booking_id: booking_id.clone(),
             assignment: Assignment {
-                assignment_decision_id: command.assignment_decision_id.clone(),
+                assignment_decision_id: decision_id.clone(),
                 roster_decision_id: command.roster_decision_id.clone(),
                 target_assignment_key: target.clone(),
                 replacement_of_assignment_key: replaced.cloned(),
@@ -165,10 +179,15 @@ impl Operation for AssignCaregiver {
                 actor_id: context.actor.subject.clone(),
                 idempotency_key: context.key.into(),
             },
-        }));
-        let commit = Commit::new(state, event, context.at);
-        let answer = to_json(&AssignmentResultView::latest(&commit.next));
-        commit.answer(answer)
+        };
+        let before = Standing {
+            together,
+            target: target_slot,
+            replaced: replaced_slot.filter(|slot| slot.assignment_key != *target),
+        };
+        let (commit, decided) = assigned(state, &before, &decision, context.at);
+        decisions.push(decided);
+        commit.answer(to_json(&AssignmentResultView::new(&decisions)))
     }
 }
 
@@ -291,13 +310,90 @@ mod tests {
         assert!(service.outbox.is_empty());
         let roster: CareTeamRoster = service.state(&["booking-1"]).unwrap();
         assert_eq!(roster.revision, Revision::FIRST);
-        let recorded = &roster.decisions[0];
+        let recorded: AssignmentDecision = service.state(&["decision-1"]).unwrap();
         assert_eq!(recorded.decided_at.to_string(), "2026-11-20T12:00:00.000Z");
         assert_eq!(&*recorded.assignment.caregiver_profile_id, "caregiver-1");
         assert_eq!(recorded.assignment.candidate_snapshot_revision.number(), 3);
         assert_eq!(&*recorded.assignment.matching_request_key, "matching-1");
         let fact: Fact<ReservationBooking> = service.state(&["booking-1"]).unwrap();
         assert_eq!(fact.revision.number(), 5, "the booking stays as it was");
+    }
+
+    #[test]
+    fn the_thousandth_decision_costs_what_the_first_did_and_the_first_is_still_known() {
+        let mut service = assigning();
+        let mut costs = Vec::new();
+        for number in 0..1_000 {
+            let slot = format!("slot-{number:04}");
+            let mut body = with(
+                &assignment(number, &slot, number.into()),
+                &[
+                    ("rosterDecisionId", json!(format!("together-{number:04}"))),
+                    ("assignmentDecisionId", json!(format!("one-{number:04}"))),
+                    ("idempotencyKey", json!(format!("key-{number:04}"))),
+                ],
+            );
+            // Each but the first takes the place of the one before: so much is always replaced.
+            if number > 0 {
+                let before = format!("slot-{:04}", number - 1);
+                body["replacementOfAssignmentKey"] = json!(before);
+            }
+            assign(&mut service, &body).committed();
+            costs.push(service.cost);
+        }
+        let (least, most) = (costs[1], costs[999]);
+        println!("the second decision: {least:?}, the thousandth: {most:?}");
+        // A revision takes a few more bytes when it is larger.
+        assert!(most.record <= least.record + 32, "{least:?}, {most:?}");
+        assert!(most.states <= least.states + 32, "{least:?}, {most:?}");
+        let again = with(
+            &assignment(0, "slot-0000", 1_000),
+            &[
+                ("assignmentDecisionId", json!("one-0000")),
+                ("idempotencyKey", json!("again")),
+            ],
+        );
+        let then = assign(&mut service, &again);
+        assert_conflict(
+            then,
+            "assignment_decision_conflict",
+            &["assignmentDecisionId"],
+        );
+        let taken = assign(&mut service, &assignment(2_000, "slot-0999", 1_000));
+        assert_conflict(taken, "assignment_slot_taken", &["targetAssignmentKey"]);
+        // What was decided under an earlier identifier is told whole when it is gone on with.
+        let under_the_first = with(
+            &assignment(2_000, "slot-0000", 1_000),
+            &[("rosterDecisionId", json!("together-0000"))],
+        );
+        let answer = assign(&mut service, &under_the_first).committed();
+        let decisions = answer["assignmentDecisions"].as_array().unwrap();
+        let ids: Vec<_> = decisions
+            .iter()
+            .map(|decision| &decision["assignmentDecisionId"])
+            .collect();
+        assert_eq!(ids, ["one-0000", "decision-2000"]);
+    }
+
+    #[test]
+    fn two_hundred_decisions_may_be_taken_together_and_the_next_one_elsewhere() {
+        let mut service = assigning();
+        for number in 0..200 {
+            let slot = format!("slot-{number}");
+            let body = assignment(number, &slot, number.into());
+            let answer = assign(&mut service, &body).committed();
+            let together = answer["assignmentDecisions"].as_array().unwrap().len();
+            assert_eq!(together, usize::try_from(number).unwrap() + 1);
+        }
+        let one_more = assignment(200, "slot-200", 200);
+        let then = assign(&mut service, &one_more);
+        assert_conflict(then, "roster_decision_full", &["rosterDecisionId"]);
+        let elsewhere = with(
+            &one_more,
+            &[("rosterDecisionId", json!("roster-decision-2"))],
+        );
+        let answer = assign(&mut service, &elsewhere).committed();
+        assert_eq!(answer["assignmentDecisions"].as_array().unwrap().len(), 1);
     }
 
     #[test]
@@ -678,11 +774,11 @@ mod tests {
                 }
                 filled.insert(target);
             }
-            let roster: Option<CareTeamRoster> = service.state(&["booking-1"]);
-            for slot in slots {
+            for key in slots {
+                let standing = service.view(|view| slot(view, "booking-1", key));
                 assert_eq!(
-                    roster.as_ref().is_some_and(|roster| roster.is_filled(slot)),
-                    filled.contains(slot),
+                    is_filled(standing.as_ref()),
+                    filled.contains(key),
                     "SEED={seed}"
                 );
             }

@@ -810,7 +810,39 @@ mod tests {
                 .to_owned()
         };
         let first = of(ready());
-        assert_eq!(of(ready()), first);
+        // The review once more, at its next revision, with its facts spelled so.
+        let spelled = |facts: &str| {
+            const PLACE: &str = r#""the facts""#;
+            let review = with(review(), &[("reviewedFacts", json!("the facts"))]).to_string();
+            assert!(review.contains(PLACE));
+            let review = review.replace(PLACE, facts);
+            let mut service = ready();
+            let fact = format!(
+                r#"{{"facts":{review},"revision":3,"id":"review-1","kind":"final-review-projection"}}"#
+            );
+            service.put_fact_as_sent(&fact).committed();
+            let asked = with(body(), &[("expectedReviewRevision", json!(3))]);
+            let answer = confirm(service.acting(owner()), &asked).committed();
+            answer["reviewedFactFingerprint"].clone()
+        };
+        for facts in [
+            r#"{"share":0.5,"careDays":10,"pricePerDayKrw":150000,"메모":"낮 \"돌봄\""}"#,
+            r#"{"메모":"낮 \"돌봄\"","pricePerDayKrw":150000,"careDays":10,"share":0.5}"#,
+            r#"{"share":5e-1,"careDays":1e1,"pricePerDayKrw":1.5E+5,"메모":"낮 \"돌봄\""}"#,
+            r#"{"share":0.500,"careDays":10.0,"pricePerDayKrw":150000.00,"메모":"낮 \"돌봄\""}"#,
+            r#"{"\u0073hare":0.5,"careDays":10,"pricePerDayKrw":150000,
+                "\uba54\ubaa8":"\ub0ae \u0022\ub3cc\ubd04\u0022"}"#,
+            "{ \"share\" : 0.5,\t\"careDays\":10,\n\"pricePerDayKrw\":150000,\r\n \
+             \"메모\":\"낮 \\\"돌봄\\\"\"}",
+        ] {
+            assert_eq!(spelled(facts), first, "{facts}");
+        }
+        for facts in [
+            r#"{"share":0.5,"careDays":"10","pricePerDayKrw":150000,"메모":"낮 \"돌봄\""}"#,
+            r#"{"share":0.5,"careDays":10,"pricePerDayKrw":150000,"메모":"낮  \"돌봄\""}"#,
+        ] {
+            assert_ne!(spelled(facts), first, "{facts}");
+        }
         let intent = with(draft(), &[("intent", json!("consultation"))]);
         assert_ne!(of(world(intent, review())), first);
         assert_ne!(of(extension()), first);

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::ledger::{Charge, Grant, Shares, benefit_krw, settle};
 use super::lifecycle::{
-    AppliedBenefit, ChargeFinalized, FinancialLifecycle, FinancialLifecycleEvent,
+    AppliedBenefit, ChargeFinalized, ComponentAmounts, FinancialLifecycle, FinancialLifecycleEvent,
     FinancialLifecycleView,
 };
 use crate::base::digest::Digest;
@@ -82,7 +82,7 @@ members! {
         /// Further components, each with its amount.
         pub amount_by_component_code: Option<ComponentAmounts> = "amountByComponentCode",
         /// What is turned on and off.
-        pub enabled_flags: Option<BTreeMap<Box<str>, bool>> = "enabledFlags",
+        pub enabled_flags: Option<EnabledFlags> = "enabledFlags",
         /// The branch's number in an older system.
         pub branch_id: Option<i64> = "branchId",
         /// The caregiver, as a user.
@@ -110,85 +110,84 @@ members! {
     )
 }
 
-/// The amounts of further components, in won, by the components' codes.
+/// The flags, by their names, which have 1 to 512 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
+pub struct EnabledFlags(BTreeMap<Box<str>, bool>);
 
-impl Member for ComponentAmounts {
-    /// A code at fault is told, and does not keep the amounts from being read.
+impl Member for EnabledFlags {
+    /// A name at fault is told, and does not keep the flags from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-        if let Json::Object(components) = value {
-            for (code, _) in components {
-                at.entry(code, |at| {
-                    <Ident as Member>::read(&Json::Text(code.clone()), at)
-                });
+        /// The longest name, in characters.
+        const NAME_MAX: usize = 512;
+        if let Json::Object(flags) = value {
+            for (name, _) in flags {
+                let fault = match name.chars().count() {
+                    0 => FaultCode::TooShort,
+                    1..=NAME_MAX => continue,
+                    _ => FaultCode::TooLong,
+                };
+                at.entry(name, |at| at.fault::<()>(fault));
             }
         }
         Member::read(value, at).map(Self)
     }
 }
 
-impl ComponentAmounts {
-    /// All together.
-    fn sum(&self) -> i128 {
-        self.0.values().map(|AtLeast(won)| i128::from(*won)).sum()
-    }
-}
-
-/// The charge of these amounts: the optional ones as the body declares them, from additional
-/// services to the voucher's add-on.
-fn charge_of(
+/// What a request says of the charge, by the members' names. An amount that is absent is 0.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
     service_price: AtLeast<0>,
     own_price: AtLeast<0>,
-    optional: [Option<AtLeast<0>>; 6],
+    additional_service: Option<AtLeast<0>>,
+    rental_equipment: Option<AtLeast<0>>,
+    government_discount: Option<AtLeast<0>>,
+    coupon_discount: Option<AtLeast<0>>,
+    pre_reservation_payment: Option<AtLeast<0>>,
+    voucher_add_on: Option<AtLeast<0>>,
     user_fee_change: Option<i64>,
-    components: Option<&ComponentAmounts>,
-) -> Charge {
-    let [
-        additional_service_krw,
-        rental_equipment_krw,
-        government_discount_krw,
-        coupon_discount_krw,
-        pre_reservation_payment_krw,
-        voucher_add_on_krw,
-    ] = optional.map(|amount| amount.map_or(0, |AtLeast(won)| won));
-    Charge {
-        service_price_krw: service_price.0,
-        own_price_krw: own_price.0,
-        additional_service_krw,
-        rental_equipment_krw,
-        components_krw: components.map_or(0, ComponentAmounts::sum),
-        government_discount_krw,
-        coupon_discount_krw,
-        pre_reservation_payment_krw,
-        voucher_add_on_krw,
-        user_fee_change_krw: user_fee_change.unwrap_or(0),
+    components: Option<&'a ComponentAmounts>,
+}
+
+impl Asked<'_> {
+    fn charge(&self) -> Charge {
+        let won = |amount: Option<AtLeast<0>>| amount.map_or(0, |AtLeast(won)| won);
+        Charge {
+            service_price_krw: self.service_price.0,
+            own_price_krw: self.own_price.0,
+            additional_service_krw: won(self.additional_service),
+            rental_equipment_krw: won(self.rental_equipment),
+            components_krw: self.components.map_or(0, ComponentAmounts::sum),
+            government_discount_krw: won(self.government_discount),
+            coupon_discount_krw: won(self.coupon_discount),
+            pre_reservation_payment_krw: won(self.pre_reservation_payment),
+            voucher_add_on_krw: won(self.voucher_add_on),
+            user_fee_change_krw: self.user_fee_change.unwrap_or(0),
+        }
     }
 }
 
 impl Body {
     fn charge(&self) -> Charge {
-        charge_of(
-            self.service_price_krw,
-            self.own_price_krw,
-            [
-                self.additional_service_charge_krw,
-                self.rental_equipment_charge_krw,
-                self.government_discount_amount_krw,
-                self.coupon_discount_amount_krw,
-                self.pre_reservation_payment_amount_krw,
-                self.voucher_service_balance_add_on_krw,
-            ],
-            self.voucher_inhome_user_fee_change_amount_krw,
-            self.amount_by_component_code.as_ref(),
-        )
+        let asked = Asked {
+            service_price: self.service_price_krw,
+            own_price: self.own_price_krw,
+            additional_service: self.additional_service_charge_krw,
+            rental_equipment: self.rental_equipment_charge_krw,
+            government_discount: self.government_discount_amount_krw,
+            coupon_discount: self.coupon_discount_amount_krw,
+            pre_reservation_payment: self.pre_reservation_payment_amount_krw,
+            voucher_add_on: self.voucher_service_balance_add_on_krw,
+            user_fee_change: self.voucher_inhome_user_fee_change_amount_krw,
+            components: self.amount_by_component_code.as_ref(),
+        };
+        asked.charge()
     }
 
     /// Whether the regional benefit is asked for: it is, unless it is turned off.
     fn wants_benefit(&self) -> bool {
         let flags = self.enabled_flags.as_ref();
-        flags.and_then(|flags| flags.get(REGIONAL_BENEFIT)) != Some(&false)
+        flags.and_then(|EnabledFlags(flags)| flags.get(REGIONAL_BENEFIT)) != Some(&false)
     }
 }
 
@@ -222,20 +221,19 @@ fn consistent(
         at.fault_at::<()>("ownPriceKrw", FaultCode::OutOfRange);
     }
     let charge = || {
-        Some(charge_of(
-            *service_price?,
-            *own_price?,
-            [
-                *additional?,
-                *rental?,
-                *government?,
-                *coupon?,
-                *pre_reservation?,
-                *add_on?,
-            ],
-            *user_fee_change?,
-            components?.as_ref(),
-        ))
+        let asked = Asked {
+            service_price: *service_price?,
+            own_price: *own_price?,
+            additional_service: *additional?,
+            rental_equipment: *rental?,
+            government_discount: *government?,
+            coupon_discount: *coupon?,
+            pre_reservation_payment: *pre_reservation?,
+            voucher_add_on: *add_on?,
+            user_fee_change: *user_fee_change?,
+            components: components?.as_ref(),
+        };
+        Some(asked.charge())
     };
     if charge().is_some_and(|charge| !charge.fits()) {
         at.fault::<()>(FaultCode::OutOfRange);
@@ -286,7 +284,8 @@ impl Operation for FinalizeCharge {
         };
         let benefit = benefit_of(body, &context.view);
         let benefit_krw = benefit.as_ref().map_or(0, |benefit| benefit.amount_krw);
-        let Ok(settlement) = settle(&body.charge(), shares, benefit_krw) else {
+        let charge = body.charge();
+        let Ok(settlement) = settle(&charge, shares, benefit_krw) else {
             return Err(Rejection::invalid_at("", FaultCode::OutOfRange));
         };
         let key = body.finalized_charge_snapshot_id.as_str();
@@ -298,6 +297,9 @@ impl Operation for FinalizeCharge {
             captured_on: body.captured_on,
             quoted_on: body.quoted_on,
             financial_facts_revision: facts.revision,
+            amounts: charge,
+            components: body.amount_by_component_code.clone().unwrap_or_default(),
+            shares,
             benefit,
             settlement,
             care_delivery_session_code: facts.facts.care_delivery_session_code,
@@ -323,10 +325,13 @@ fn benefit_of(body: &Body, view: &View<'_>) -> Option<AppliedBenefit> {
     };
     let policy = policy_for(view, &case)?;
     let facts = &policy.facts;
-    let fixed = Grant::Fixed(facts.fixed_krw.unwrap_or(0));
+    let fixed = Grant::Fixed(facts.fixed_krw.map_or(0, |AtLeast(won)| won));
+    let cap_krw = facts.cap_krw.map(|AtLeast(won)| won);
     let grant = facts.basis_points.map_or(fixed, Grant::Part);
     Some(AppliedBenefit {
-        amount_krw: benefit_krw(grant, facts.cap_krw, body.service_price_krw.0),
+        amount_krw: benefit_krw(grant, cap_krw, body.service_price_krw.0),
+        grant,
+        cap_krw,
         policy_revision: policy.revision,
         policy_id: policy.id,
     })
@@ -614,8 +619,30 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_would_take_gives_nothing() {
-        for (fixed, cap) in [(json!(-500), Value::Null), (json!(500), json!(-1))] {
+    fn a_policy_that_would_take_does_not_come_in() {
+        for (fixed, cap, place) in [
+            (json!(-1), Value::Null, "facts.fixedKrw"),
+            (json!(i64::MIN), Value::Null, "facts.fixedKrw"),
+            (json!(500), json!(-1), "facts.capKrw"),
+        ] {
+            let mut service = service();
+            let policy = json!({
+                "serviceType": "postpartum_care",
+                "level1": "서울특별시",
+                "level2": "중구",
+                "level3": "명동",
+                "effectiveFrom": "2026-01-01",
+                "fixedKrw": fixed,
+                "capKrw": cap,
+            });
+            let then = service.put_fact("regional-benefit-policy", "policy-0", 1, policy);
+            assert_eq!(then.faults(), faults([(place, "out_of_range")]));
+        }
+    }
+
+    #[test]
+    fn a_policy_of_nothing_is_chosen_and_gives_nothing() {
+        for (fixed, cap) in [(json!(0), Value::Null), (json!(500), json!(0))] {
             let mut service = service();
             let policy = json!({
                 "serviceType": "postpartum_care",
@@ -635,6 +662,119 @@ mod tests {
                 0,
                 "the policy was chosen all the same"
             );
+        }
+    }
+
+    #[test]
+    fn each_amount_of_a_request_stands_in_the_line_of_its_name() {
+        // Amounts of which no two, nor their sums, are alike.
+        let amounts = [
+            ("servicePriceKrw", 1_000_000),
+            ("ownPriceKrw", 600_000),
+            ("additionalServiceChargeKrw", 1),
+            ("rentalEquipmentChargeKrw", 20),
+            ("governmentDiscountAmountKrw", 300),
+            ("couponDiscountAmountKrw", 4_000),
+            ("preReservationPaymentAmountKrw", 50_000),
+            ("voucherServiceBalanceAddOnKrw", 7_000_000),
+            ("voucherInhomeUserFeeChangeAmountKrw", 80_000_000),
+        ];
+        let mut body = charge();
+        for (member, amount) in amounts {
+            body[member] = json!(amount);
+        }
+        body["amountByComponentCode"] = json!({"night": 900_000_000, "twins": 2});
+        let mut service = service();
+        finalize(&mut service, &body).committed();
+        let charge = lifecycle(&service).charge;
+        let lines: Vec<_> = charge
+            .settlement
+            .lines
+            .iter()
+            .map(|line| (line.side.as_str(), line.account.as_str(), line.amount_krw))
+            .collect();
+        let gross = 901_000_023;
+        let shares = (gross * 7 / 10, gross / 10);
+        assert_eq!(
+            lines,
+            [
+                ("debit", "mother_payable", 987_445_723),
+                ("debit", "voucher", 400_000),
+                ("debit", "government_discount", 300),
+                ("debit", "coupon_discount", 4_000),
+                ("debit", "regional_benefit", 100_000),
+                ("debit", "pre_reservation_payment", 50_000),
+                ("credit", "caregiver", shares.0),
+                ("credit", "branch", gross - shares.0 - shares.1),
+                ("credit", "headquarters", shares.1),
+                ("credit", "voucher_add_on", 7_000_000),
+                ("credit", "user_fee_change", 80_000_000),
+            ]
+        );
+        // What is kept of the request says the same, by name.
+        assert_eq!(
+            charge.amounts,
+            Charge {
+                service_price_krw: 1_000_000,
+                own_price_krw: 600_000,
+                additional_service_krw: 1,
+                rental_equipment_krw: 20,
+                components_krw: 900_000_002,
+                government_discount_krw: 300,
+                coupon_discount_krw: 4_000,
+                pre_reservation_payment_krw: 50_000,
+                voucher_add_on_krw: 7_000_000,
+                user_fee_change_krw: 80_000_000,
+            }
+        );
+    }
+
+    #[test]
+    fn a_finalized_charge_is_computed_again_from_what_is_kept_with_it() {
+        let mut service = service();
+        finalize(&mut service, &charge()).committed();
+        let standing = lifecycle(&service).charge;
+        // The facts go on; what was finalized does not ask them any more.
+        let facts = json!({"caregiverShareBasisPoints": 1, "headquartersShareBasisPoints": 1});
+        service.fact("reservation-financial-facts", "booking-1", 4, facts);
+        let benefit = standing.benefit.clone().unwrap();
+        let again = benefit_krw(
+            benefit.grant,
+            benefit.cap_krw,
+            standing.amounts.service_price_krw,
+        );
+        assert_eq!(again, 100_000);
+        let settlement = settle(&standing.amounts, standing.shares, again);
+        assert_eq!(settlement.as_ref(), Ok(&standing.settlement));
+        assert_eq!(standing.components.sum(), standing.amounts.components_krw);
+        assert_eq!(standing.computes_again(), Ok(()));
+    }
+
+    #[test]
+    fn what_does_not_come_to_its_settlement_does_not_validate() {
+        let mut service = service();
+        finalize(&mut service, &charge()).committed();
+        let standing = lifecycle(&service);
+        assert_eq!(standing.validate(), Ok(()));
+        let damages: [fn(&mut ChargeFinalized); 6] = [
+            |charge| {
+                // Swapped, they come to the same sums: the lines tell them apart.
+                let amounts = &mut charge.amounts;
+                std::mem::swap(
+                    &mut amounts.government_discount_krw,
+                    &mut amounts.coupon_discount_krw,
+                );
+            },
+            |charge| charge.amounts.components_krw += 1,
+            |charge| charge.components = ComponentAmounts::default(),
+            |charge| charge.shares.headquarters = charge.shares.caregiver,
+            |charge| charge.benefit.as_mut().unwrap().cap_krw = None,
+            |charge| charge.benefit = None,
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut damaged = standing.clone();
+            damage(&mut damaged.charge);
+            assert!(damaged.validate().is_err(), "damage {number}");
         }
     }
 
@@ -852,6 +992,12 @@ mod tests {
                 "enabledFlags.regionalBenefit",
                 "wrong_type",
             ),
+            (
+                "enabledFlags",
+                json!({"": true}),
+                "enabledFlags.",
+                "too_short",
+            ),
             ("branchId", json!("7"), "branchId", "wrong_type"),
             (
                 "serviceCalendarImpactFactIds",
@@ -881,6 +1027,33 @@ mod tests {
                 ("ownPriceKrw", "required"),
             ])
         );
+    }
+
+    #[test]
+    fn component_codes_and_flag_names_have_1_to_512_characters() {
+        let longest = "가".repeat(512);
+        for member in ["amountByComponentCode", "enabledFlags"] {
+            let value = |name: &str| {
+                if member == "enabledFlags" {
+                    json!({name: true})
+                } else {
+                    json!({name: 1})
+                }
+            };
+            ask(&with(&charge(), &[(member, value(&longest))])).committed();
+            ask(&with(&charge(), &[(member, value("x"))])).committed();
+            for (name, code) in [
+                (String::new(), "too_short"),
+                (format!("{longest}x"), "too_long"),
+            ] {
+                let told = ask(&with(&charge(), &[(member, value(&name))])).faults();
+                let [(path, told)] = told.as_slice() else {
+                    panic!("one fault: {told:?}");
+                };
+                assert!(path.starts_with(&format!("{member}.")), "{path}");
+                assert_eq!(*told, code);
+            }
+        }
     }
 
     #[test]

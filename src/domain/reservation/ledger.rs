@@ -24,7 +24,7 @@ use crate::words;
 
 /// What is charged, in won. Every amount is at least 0, but for the change of the user's fee; the
 /// own price is at most the service's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// The price of the service.
     pub service_price_krw: i64,
@@ -49,7 +49,7 @@ pub struct Charge {
 }
 
 /// How the gross charge is shared; what is left is the branch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
     /// The caregiver's share.
     pub caregiver: BasisPoints,
@@ -58,7 +58,7 @@ pub struct Shares {
 }
 
 /// What a regional policy grants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grant {
     /// So many won.
     Fixed(i64),
@@ -145,9 +145,9 @@ fn won(amount: i128) -> Result<i64, OutOfRange> {
     i64::try_from(amount).map_err(|_| OutOfRange)
 }
 
-/// What a policy gives to a service of this price, in won: at most `cap_krw`, and never less than
-/// nothing. A policy with a negative amount or cap, which its own system may send, gives 0: a
-/// benefit takes nothing from anybody.
+/// What a policy gives to a service of this price, in won: at most `cap_krw`. A fact with a negative
+/// amount or cap is refused as it comes in; here such a one gives 0, for a benefit takes nothing
+/// from anybody.
 #[must_use]
 pub fn benefit_krw(grant: Grant, cap_krw: Option<i64>, service_price_krw: i64) -> i64 {
     let granted = match grant {

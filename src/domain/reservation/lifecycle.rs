@@ -1,8 +1,11 @@
 //! The financial lifecycle of a booking: how its charge was finalized last, how it is shown.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Settlement;
+use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
+use crate::base::json::{AtLeast, Json, Member, Reader};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
@@ -17,6 +20,33 @@ words! {
     }
 }
 
+/// The amounts of further components, in won, by the components' codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
+
+impl Member for ComponentAmounts {
+    /// A code at fault is told, and does not keep the amounts from being read.
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        if let Json::Object(components) = value {
+            for (code, _) in components {
+                at.entry(code, |at| {
+                    <Ident as Member>::read(&Json::Text(code.clone()), at)
+                });
+            }
+        }
+        Member::read(value, at).map(Self)
+    }
+}
+
+impl ComponentAmounts {
+    /// All together.
+    #[must_use]
+    pub fn sum(&self) -> i128 {
+        self.0.values().map(|AtLeast(won)| i128::from(*won)).sum()
+    }
+}
+
 /// A regional benefit, as it was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedBenefit {
@@ -24,6 +54,10 @@ pub struct AppliedBenefit {
     pub policy_id: Box<str>,
     /// The policy's revision.
     pub policy_revision: Revision,
+    /// What it grants.
+    pub grant: Grant,
+    /// The most that it grants, in won.
+    pub cap_krw: Option<i64>,
     /// What it gave, in won.
     pub amount_krw: i64,
 }
@@ -45,6 +79,12 @@ pub struct ChargeFinalized {
     pub quoted_on: Date,
     /// The revision of the facts by which the charge is shared.
     pub financial_facts_revision: Revision,
+    /// What is charged, as the request said.
+    pub amounts: Charge,
+    /// What its components come from.
+    pub components: ComponentAmounts,
+    /// How the charge is shared.
+    pub shares: Shares,
     /// The regional benefit, where a policy applied.
     pub benefit: Option<AppliedBenefit>,
     /// What the charge comes to.
@@ -114,7 +154,35 @@ impl Resource for FinancialLifecycle {
         if self.charge.quoted_on > self.charge.captured_on {
             return Err("the price was quoted after the charge was captured".to_owned());
         }
-        self.charge.settlement.validate()
+        self.charge.settlement.validate()?;
+        self.charge.computes_again()
+    }
+}
+
+impl ChargeFinalized {
+    /// Whether what it was computed from, which is kept with it, comes to the same again.
+    ///
+    /// # Errors
+    /// A sentence that says what does not.
+    pub fn computes_again(&self) -> Result<(), String> {
+        if self.amounts.components_krw != self.components.sum() {
+            return Err("the components do not come to their sum".to_owned());
+        }
+        let benefit_again = self.benefit.as_ref().map_or(0, |benefit| {
+            let price = self.amounts.service_price_krw;
+            benefit_krw(benefit.grant, benefit.cap_krw, price)
+        });
+        let granted = self
+            .benefit
+            .as_ref()
+            .map_or(0, |benefit| benefit.amount_krw);
+        if benefit_again != granted {
+            return Err(format!("a benefit of {granted} won, not {benefit_again}"));
+        }
+        if settle(&self.amounts, self.shares, granted).as_ref() != Ok(&self.settlement) {
+            return Err("the charge does not come to its settlement".to_owned());
+        }
+        Ok(())
     }
 }
 

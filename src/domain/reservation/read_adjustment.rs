@@ -38,13 +38,8 @@ fn may_read(request: &ReadRequest<'_>, adjustment: &PaymentChangeAdjustment) -> 
             .fact::<ReservationBooking>(booking_id)
             .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id)),
         ActorKind::FamilyMember => actor.member_id.as_deref().is_some_and(|member_id| {
-            let authority = request
-                .view
-                .get::<PaymentAuthority>(&[booking_id, member_id]);
-            authority.is_some_and(|book| {
-                let mut held = book.delegations.iter();
-                held.any(|held| held.grant.is_active(request.now))
-            })
+            PaymentAuthority::latest_of(request.view, booking_id, member_id)
+                .is_some_and(|held| held.grant.is_active(request.now))
         }),
         ActorKind::BranchFinanceOperator
         | ActorKind::HeadquartersFinanceOperator

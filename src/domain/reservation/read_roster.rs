@@ -1,7 +1,8 @@
 //! Reading the care-team roster of a booking: headquarters and the managers of the booking's
-//! branch see what came of its latest decision, as that was answered, at the roster's revision.
+//! branch see what came of its latest decision, as that was answered, at the roster's revision:
+//! the decisions of its rosterDecisionId, and no earlier ones.
 
-use super::roster::{AssignmentResultView, CareTeamRoster, may_assign};
+use super::roster::{AssignmentResultView, CareTeamRoster, RosterDecision, may_assign};
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -19,7 +20,12 @@ pub fn read_roster(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let Some(roster) = request.view.get::<CareTeamRoster>(&[id]) else {
         return Err(Rejection::not_found());
     };
-    Found::at_revision(&roster, &AssignmentResultView::latest(&roster))
+    let together = request
+        .view
+        .get::<RosterDecision>(&[id, roster.latest.as_str()]);
+    let decisions = together.map(|together| together.decisions(request.view));
+    let decisions = decisions.unwrap_or_default();
+    Found::at_revision(&roster, &AssignmentResultView::new(&decisions))
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
-//! The care-team roster of a booking: its state, its events, and how it looks from outside.
-
-use std::collections::BTreeSet;
+//! The care-team roster of a booking, the decisions that it consists of, what was decided together,
+//! and the slots that they fill; their states, their events, and how they look from outside.
+//!
+//! Each is a resource of its own, so that no commit carries the history with it: a roster says how
+//! many decisions there were and under which identifier the latest one was taken, a slot whether
+//! it is filled. They change together, in the commit of a decision, which the roster decides.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +11,13 @@ use crate::base::actor::Actor;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::operation::Commit;
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Kind, Resource, View};
 use crate::words;
+
+/// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
+pub const DECISIONS_TOGETHER_MAX: usize = 200;
 
 words! {
     /// What a decision does.
@@ -69,24 +76,15 @@ pub struct Assignment {
     pub idempotency_key: Box<str>,
 }
 
-/// A decision of a roster.
+/// A decision of a roster: it is taken once, and never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentDecision {
+    /// The booking.
+    pub reservation_booking_id: Ident,
     /// What was decided.
     pub assignment: Assignment,
     /// When.
     pub decided_at: Instant,
-}
-
-/// The roster of a booking.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CareTeamRoster {
-    /// The booking.
-    pub reservation_booking_id: Ident,
-    /// How many commits it has seen.
-    pub revision: Revision,
-    /// Its decisions, oldest first.
-    pub decisions: Vec<AssignmentDecision>,
 }
 
 /// A caregiver is assigned in the roster of a booking.
@@ -98,11 +96,213 @@ pub struct CaregiverAssigned {
     pub assignment: Assignment,
 }
 
+/// What can happen to a decision. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AssignmentEvent {
+    /// A caregiver is assigned.
+    Assigned(Box<CaregiverAssigned>),
+}
+
+impl Resource for AssignmentDecision {
+    const KIND: Kind = Kind {
+        tag: 117,
+        name: "care-team-assignment",
+    };
+    type Event = AssignmentEvent;
+
+    fn apply(state: Option<Self>, event: &AssignmentEvent, at: Instant) -> Self {
+        let AssignmentEvent::Assigned(assigned) = event;
+        assert!(state.is_none(), "a decision is taken once");
+        Self {
+            reservation_booking_id: assigned.reservation_booking_id.clone(),
+            assignment: assigned.assignment.clone(),
+            decided_at: at,
+        }
+    }
+
+    /// The decision's identifier is unique everywhere.
+    fn id(&self) -> Vec<String> {
+        vec![self.assignment.assignment_decision_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        Revision::FIRST
+    }
+}
+
+/// What was decided together in a roster: the decisions under one rosterDecisionId.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RosterDecision {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The identifier, unique in the roster.
+    pub roster_decision_id: Ident,
+    /// The identifiers of its decisions, oldest first.
+    pub assignment_decision_ids: Vec<Ident>,
+}
+
+/// A decision is taken together with those before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecidedTogether {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The identifier of what is decided together.
+    pub roster_decision_id: Ident,
+    /// The decision.
+    pub assignment_decision_id: Ident,
+}
+
+/// What can happen to what is decided together. New events go at the end: their order stands in
+/// the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum RosterDecisionEvent {
+    /// A decision is taken.
+    Decided(Box<DecidedTogether>),
+}
+
+impl Resource for RosterDecision {
+    const KIND: Kind = Kind {
+        tag: 116,
+        name: "care-team-roster-decision",
+    };
+    type Event = RosterDecisionEvent;
+
+    fn apply(state: Option<Self>, event: &RosterDecisionEvent, _: Instant) -> Self {
+        let RosterDecisionEvent::Decided(decided) = event;
+        let mut together = state.unwrap_or_else(|| Self {
+            reservation_booking_id: decided.reservation_booking_id.clone(),
+            roster_decision_id: decided.roster_decision_id.clone(),
+            assignment_decision_ids: Vec::new(),
+        });
+        assert!(
+            together.reservation_booking_id == decided.reservation_booking_id
+                && together.roster_decision_id == decided.roster_decision_id,
+            "a decision stands with those of its own roster and identifier"
+        );
+        together
+            .assignment_decision_ids
+            .push(decided.assignment_decision_id.clone());
+        together
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![
+            self.reservation_booking_id.to_string(),
+            self.roster_decision_id.to_string(),
+        ]
+    }
+
+    fn revision(&self) -> Revision {
+        let decisions = self.assignment_decision_ids.len();
+        Revision::new(i64::try_from(decisions).unwrap_or(i64::MAX))
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        match self.assignment_decision_ids.len() {
+            1..=DECISIONS_TOGETHER_MAX => Ok(()),
+            decisions => Err(format!("{decisions} decisions together")),
+        }
+    }
+}
+
+/// A slot of a roster that some decision has filled, or emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssignmentSlot {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The slot's key, unique in the roster.
+    pub assignment_key: Ident,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// The decision that fills it; none: it was replaced by one that fills another.
+    pub filled_by: Option<Ident>,
+}
+
+/// A slot is filled or emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotSet {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// The slot's key.
+    pub assignment_key: Ident,
+    /// The decision that fills it from now on.
+    pub filled_by: Option<Ident>,
+}
+
+/// What can happen to a slot. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SlotEvent {
+    /// It is filled, anew or for the first time, or emptied.
+    Set(Box<SlotSet>),
+}
+
+impl Resource for AssignmentSlot {
+    const KIND: Kind = Kind {
+        tag: 118,
+        name: "care-team-slot",
+    };
+    type Event = SlotEvent;
+
+    fn apply(state: Option<Self>, event: &SlotEvent, _: Instant) -> Self {
+        let SlotEvent::Set(set) = event;
+        let before = state.as_ref().map_or(Revision::NONE, |slot| slot.revision);
+        let next = Self {
+            reservation_booking_id: set.reservation_booking_id.clone(),
+            assignment_key: set.assignment_key.clone(),
+            revision: before.next(),
+            filled_by: set.filled_by.clone(),
+        };
+        assert!(
+            state.is_none_or(|slot| slot.id() == next.id()),
+            "a slot is set by its own key"
+        );
+        next
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![
+            self.reservation_booking_id.to_string(),
+            self.assignment_key.to_string(),
+        ]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.revision == Revision::FIRST && self.filled_by.is_none() {
+            return Err("a slot that nobody has filled is emptied".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The roster of a booking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CareTeamRoster {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// How many decisions it has seen.
+    pub revision: Revision,
+    /// Under which identifier the latest one was taken.
+    pub latest: Ident,
+}
+
+/// A decision is taken in a roster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RosterDecided {
+    /// The booking.
+    pub reservation_booking_id: Ident,
+    /// What is decided together.
+    pub roster_decision_id: Ident,
+}
+
 /// What can happen to a roster. New events go at the end: their order stands in the log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RosterEvent {
-    /// A caregiver is assigned.
-    Assigned(Box<CaregiverAssigned>),
+    /// A decision is taken.
+    Decided(Box<RosterDecided>),
 }
 
 impl Resource for CareTeamRoster {
@@ -112,23 +312,22 @@ impl Resource for CareTeamRoster {
     };
     type Event = RosterEvent;
 
-    fn apply(state: Option<Self>, event: &RosterEvent, at: Instant) -> Self {
-        let RosterEvent::Assigned(assigned) = event;
-        let mut roster = state.unwrap_or_else(|| Self {
-            reservation_booking_id: assigned.reservation_booking_id.clone(),
-            revision: Revision::NONE,
-            decisions: Vec::new(),
-        });
+    fn apply(state: Option<Self>, event: &RosterEvent, _: Instant) -> Self {
+        let RosterEvent::Decided(decided) = event;
+        let before = state.as_ref();
         assert!(
-            roster.reservation_booking_id == assigned.reservation_booking_id,
+            before.is_none_or(|roster| {
+                roster.reservation_booking_id == decided.reservation_booking_id
+            }),
             "a caregiver is assigned in the roster of the booking"
         );
-        roster.decisions.push(AssignmentDecision {
-            assignment: assigned.assignment.clone(),
-            decided_at: at,
-        });
-        roster.revision = roster.revision.next();
-        roster
+        Self {
+            reservation_booking_id: decided.reservation_booking_id.clone(),
+            revision: before
+                .map_or(Revision::NONE, |roster| roster.revision)
+                .next(),
+            latest: decided.roster_decision_id.clone(),
+        }
     }
 
     fn id(&self) -> Vec<String> {
@@ -139,78 +338,83 @@ impl Resource for CareTeamRoster {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        let decisions = self.decisions.iter();
-        decisions
-            .map(|decision| Self::decision(&decision.assignment.assignment_decision_id))
-            .collect()
-    }
-
     fn validate(&self) -> Result<(), String> {
-        let decisions = self.decisions.len();
-        if i64::try_from(decisions) != Ok(self.revision.number()) {
-            return Err(format!(
-                "{decisions} decisions at revision {}",
-                self.revision
-            ));
-        }
-        let mut ids = BTreeSet::new();
-        let mut filled = BTreeSet::new();
-        let mut revision = Revision::NONE;
-        for AssignmentDecision { assignment, .. } in &self.decisions {
-            if !ids.insert(&assignment.assignment_decision_id) {
-                return Err("two decisions have one identifier".to_owned());
-            }
-            if assignment.expected_roster_revision != revision {
-                return Err(format!(
-                    "a decision at {revision} expected another revision"
-                ));
-            }
-            if let Some(replaced) = &assignment.replacement_of_assignment_key
-                && !filled.remove(replaced)
-            {
-                return Err("a decision replaces what did not stand".to_owned());
-            }
-            if !filled.insert(&assignment.target_assignment_key) {
-                return Err("a decision fills a slot that was not empty".to_owned());
-            }
-            revision = revision.next();
+        if self.revision < Revision::FIRST {
+            return Err(format!("a roster at revision {}", self.revision));
         }
         Ok(())
     }
 }
 
-impl CareTeamRoster {
-    /// The name that belongs to the roster in which this decision stands.
-    #[must_use]
-    pub fn decision(assignment_decision_id: &str) -> Name {
-        Name::new(Space::AssignmentDecision, &[assignment_decision_id])
-    }
+/// A slot, as a decision finds it.
+#[must_use]
+pub fn slot(view: &View<'_>, booking: &str, assignment_key: &str) -> Option<AssignmentSlot> {
+    view.get(&[booking, assignment_key])
+}
 
-    /// Whether the slot with this key is filled: by a decision that was not replaced since.
-    #[must_use]
-    pub fn is_filled(&self, assignment_key: &str) -> bool {
-        // The last decision that knows the slot tells; one that replaces a slot by itself fills it.
-        let decisions = self.decisions.iter().rev();
-        decisions
-            .map(|decision| &decision.assignment)
-            .find_map(|assignment| {
-                let replaced = assignment.replacement_of_assignment_key.as_deref();
-                if *assignment.target_assignment_key == *assignment_key {
-                    Some(true)
-                } else if replaced == Some(assignment_key) {
-                    Some(false)
-                } else {
-                    None
-                }
-            })
-            .unwrap_or(false)
-    }
+/// Whether a slot is filled.
+#[must_use]
+pub fn is_filled(slot: Option<&AssignmentSlot>) -> bool {
+    slot.is_some_and(|slot| slot.filled_by.is_some())
+}
 
-    /// The latest decision; there is one in every roster that exists.
+/// What stands before an assignment, as its decision has read it.
+pub struct Standing {
+    /// What was decided together with it so far.
+    pub together: Option<RosterDecision>,
+    /// The slot that it fills.
+    pub target: Option<AssignmentSlot>,
+    /// The slot that it empties, where that is another one.
+    pub replaced: Option<AssignmentSlot>,
+}
+
+/// The commit of an assignment in the roster of a booking, and the decision as it stands then.
+#[must_use]
+pub fn assigned(
+    roster: Option<&CareTeamRoster>,
+    standing: &Standing,
+    decision: &CaregiverAssigned,
+    now: Instant,
+) -> (Commit<CareTeamRoster>, AssignmentDecision) {
+    let booking = &decision.reservation_booking_id;
+    let assignment = &decision.assignment;
+    let event = RosterEvent::Decided(Box::new(RosterDecided {
+        reservation_booking_id: booking.clone(),
+        roster_decision_id: assignment.roster_decision_id.clone(),
+    }));
+    let mut commit = Commit::new(roster, event, now);
+    let event = AssignmentEvent::Assigned(Box::new(decision.clone()));
+    let decided = commit.born::<AssignmentDecision>(&event);
+    let event = RosterDecisionEvent::Decided(Box::new(DecidedTogether {
+        reservation_booking_id: booking.clone(),
+        roster_decision_id: assignment.roster_decision_id.clone(),
+        assignment_decision_id: assignment.assignment_decision_id.clone(),
+    }));
+    commit.also(standing.together.as_ref(), &event);
+    let set = |key: &Ident, filled_by| {
+        SlotEvent::Set(Box::new(SlotSet {
+            reservation_booking_id: booking.clone(),
+            assignment_key: key.clone(),
+            filled_by,
+        }))
+    };
+    if let Some(emptied) = &standing.replaced {
+        commit.also(Some(emptied), &set(&emptied.assignment_key, None));
+    }
+    let by = Some(assignment.assignment_decision_id.clone());
+    commit.also(
+        standing.target.as_ref(),
+        &set(&assignment.target_assignment_key, by),
+    );
+    (commit, decided)
+}
+
+impl RosterDecision {
+    /// Its decisions, oldest first, as far as they stand in `view`.
     #[must_use]
-    pub fn latest(&self) -> Option<&Assignment> {
-        self.decisions.last().map(|decision| &decision.assignment)
+    pub fn decisions(&self, view: &View<'_>) -> Vec<AssignmentDecision> {
+        let ids = self.assignment_decision_ids.iter();
+        ids.filter_map(|id| view.get(&[id.as_str()])).collect()
     }
 }
 
@@ -255,33 +459,33 @@ struct DecisionView<'a> {
 }
 
 impl<'a> AssignmentResultView<'a> {
-    /// What came of the roster's latest decision: that decision, after the earlier ones that were
-    /// recorded together with it. `None` of a roster without decisions.
+    /// What came of the last of `decisions`, which were taken together: all of them, oldest first.
+    /// `None` where there is none.
     #[must_use]
-    pub fn latest(roster: &'a CareTeamRoster) -> Option<Self> {
-        let latest = roster.latest()?;
-        let decisions = roster.decisions.iter().map(|decision| &decision.assignment);
-        let together = decisions
-            .filter(|assignment| assignment.roster_decision_id == latest.roster_decision_id);
+    pub fn new(decisions: &'a [AssignmentDecision]) -> Option<Self> {
+        let AssignmentDecision {
+            reservation_booking_id,
+            assignment: latest,
+            ..
+        } = decisions.last()?;
         Some(Self {
             roster_decision_id: &latest.roster_decision_id,
-            reservation_booking_id: &roster.reservation_booking_id,
+            reservation_booking_id,
             expected_roster_revision: latest.expected_roster_revision,
             evidence_key: evidence_key(latest),
-            assignment_decisions: together
-                .map(|assignment| DecisionView::new(roster, assignment))
-                .collect(),
+            assignment_decisions: decisions.iter().map(DecisionView::new).collect(),
             status: AssignmentStatus::Recorded,
         })
     }
 }
 
 impl<'a> DecisionView<'a> {
-    fn new(roster: &'a CareTeamRoster, assignment: &'a Assignment) -> Self {
+    fn new(decision: &'a AssignmentDecision) -> Self {
+        let assignment = &decision.assignment;
         let replaced = assignment.replacement_of_assignment_key.as_ref();
         Self {
             assignment_decision_id: &assignment.assignment_decision_id,
-            reservation_booking_id: &roster.reservation_booking_id,
+            reservation_booking_id: &decision.reservation_booking_id,
             decision_kind: if replaced.is_some() {
                 DecisionKind::Replace
             } else {
@@ -315,59 +519,47 @@ mod tests {
     use super::super::samples::{assign, assigning, assignment, replacing};
     use super::*;
 
-    /// A roster with two slots: `slot-1`, twice filled, and `slot-2`.
-    fn roster() -> CareTeamRoster {
-        let mut service = assigning();
-        assign(&mut service, &assignment(1, "slot-1", 0)).committed();
-        assign(&mut service, &assignment(2, "slot-2", 1)).committed();
-        assign(&mut service, &replacing(3, "slot-1", 2, "slot-1")).committed();
-        service.state(&["booking-1"]).unwrap()
-    }
-
     #[test]
     fn a_state_that_cannot_be_does_not_validate() {
-        let roster = roster();
+        let mut service = assigning();
+        assign(&mut service, &assignment(1, "slot-1", 0)).committed();
+        let mut roster: CareTeamRoster = service.state(&["booking-1"]).unwrap();
         assert_eq!(roster.validate(), Ok(()));
-        let damages: [fn(&mut CareTeamRoster); 6] = [
-            |roster| roster.revision = Revision::new(2),
-            |roster| {
-                roster.decisions[2].assignment.assignment_decision_id =
-                    Ident::from_trusted("decision-1");
-            },
-            |roster| {
-                roster.decisions[1].assignment.expected_roster_revision = Revision::new(2);
-            },
-            |roster| {
-                roster.decisions[2].assignment.replacement_of_assignment_key = None;
-            },
-            |roster| {
-                roster.decisions[2].assignment.replacement_of_assignment_key =
-                    Some(Ident::from_trusted("slot-3"));
-            },
-            |roster| {
-                roster.decisions[1].assignment.target_assignment_key =
-                    Ident::from_trusted("slot-1");
-            },
-        ];
-        for (number, damage) in damages.iter().enumerate() {
-            let mut damaged = roster.clone();
-            damage(&mut damaged);
-            assert!(damaged.validate().is_err(), "damage {number}");
-        }
+        roster.revision = Revision::NONE;
+        assert!(roster.validate().is_err());
+        let id = ["booking-1", "roster-decision-1"];
+        let mut together: RosterDecision = service.state(&id).unwrap();
+        assert_eq!(together.validate(), Ok(()));
+        let one = together.assignment_decision_ids[0].clone();
+        together.assignment_decision_ids = vec![one.clone(); DECISIONS_TOGETHER_MAX];
+        assert_eq!(together.validate(), Ok(()));
+        together.assignment_decision_ids.push(one);
+        assert!(together.validate().is_err());
+        together.assignment_decision_ids.clear();
+        assert!(together.validate().is_err());
+        let mut slot: AssignmentSlot = service.state(&["booking-1", "slot-1"]).unwrap();
+        assert_eq!(slot.validate(), Ok(()));
+        slot.filled_by = None;
+        assert!(slot.validate().is_err());
     }
 
     #[test]
     fn a_slot_is_filled_until_its_decision_is_replaced_elsewhere() {
-        let mut roster = roster();
-        let filled = |roster: &CareTeamRoster| {
-            ["slot-1", "slot-2", "slot-3", "slot"].map(|key| roster.is_filled(key))
+        let mut service = assigning();
+        let filled = |service: &crate::domain::scenario::Scenario| {
+            ["slot-1", "slot-2", "slot-3", "slot"].map(|key| {
+                let standing = service.view(|view| slot(view, "booking-1", key));
+                is_filled(standing.as_ref())
+            })
         };
-        assert_eq!(filled(&roster), [true, true, false, false]);
-        roster.decisions[2].assignment.target_assignment_key = Ident::from_trusted("slot-3");
-        assert_eq!(roster.validate(), Ok(()));
-        assert_eq!(filled(&roster), [false, true, true, false]);
-        roster.decisions.clear();
-        assert_eq!(filled(&roster), [false; 4]);
-        assert!(AssignmentResultView::latest(&roster).is_none());
+        assign(&mut service, &assignment(1, "slot-1", 0)).committed();
+        assign(&mut service, &assignment(2, "slot-2", 1)).committed();
+        assert_eq!(filled(&service), [true, true, false, false]);
+        assign(&mut service, &replacing(3, "slot-1", 2, "slot-1")).committed();
+        assert_eq!(filled(&service), [true, true, false, false]);
+        assign(&mut service, &replacing(4, "slot-3", 3, "slot-1")).committed();
+        assert_eq!(filled(&service), [false, true, true, false]);
+        assign(&mut service, &assignment(5, "slot-1", 4)).committed();
+        assert_eq!(filled(&service), [true, true, true, false]);
     }
 }

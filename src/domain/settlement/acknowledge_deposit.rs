@@ -360,6 +360,7 @@ mod tests {
         let (mut scenario, id) = scenario("head_office_to_branch");
         let mut statement: Statement = scenario.state(&[&id]).unwrap();
         statement.status = status;
+        statement.transition_audits[0].after_status = status;
         scenario.given(&statement);
         (scenario, id)
     }
@@ -370,6 +371,7 @@ mod tests {
         scenario.when(NAME, &[], &body(&id)).committed();
         let mut statement: Statement = scenario.state(&[&id]).unwrap();
         statement.status = StatementStatus::Arrears;
+        statement.transition_audits[1].after_status = StatementStatus::Arrears;
         scenario.given(&statement);
         (scenario, id)
     }

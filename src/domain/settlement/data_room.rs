@@ -119,6 +119,9 @@ members! {
     }
 }
 
+/// How many artifacts a request may have, superseded ones included: each of its answers tells all.
+pub const ARTIFACTS_MAX: usize = 200;
+
 /// An artifact of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandingArtifact {

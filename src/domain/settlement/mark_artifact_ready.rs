@@ -3,9 +3,11 @@
 //! Resource: the request. Rejections, in the order tested: the actor is no workflow, or not the
 //! one that the body names (403); the request is unknown (404); the expected revision is stale,
 //! an artifact with this identifier stands, the artifact was made from older data than were asked
-//! for (409). An earlier artifact of the same kind stays, superseded.
+//! for, the request has as many as it may have (409). An earlier artifact of the same kind stays, superseded.
 
-use super::data_room::{Artifact, ArtifactReady, DataRoomEvent, DataRoomRequest, DataRoomView};
+use super::data_room::{
+    ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomEvent, DataRoomRequest, DataRoomView,
+};
 use super::state::SettlementActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
@@ -57,6 +59,9 @@ rejections! {
         /// The data are too old.
         DatasetRevisionStale = Conflict "dataset_revision_stale" ["artifact.sourceDatasetRevision"]
             "The artifact was made from an older revision of the data set than the request asks for.",
+        /// The request has as many artifacts as it may have.
+        ArtifactsFull = Conflict "artifacts_full" ["settlementDataRoomRequestId"]
+            "The request has 200 artifacts: open another one.",
     }
 }
 
@@ -99,6 +104,9 @@ impl Operation for MarkArtifactReady {
         if artifact.source_dataset_revision < request.opening.scope.source_dataset_revision.0 {
             return Err(Refusal::DatasetRevisionStale.into());
         }
+        if request.artifacts.len() >= ARTIFACTS_MAX {
+            return Err(Refusal::ArtifactsFull.into());
+        }
         let event = DataRoomEvent::ArtifactReady(Box::new(ArtifactReady {
             artifact: artifact.clone(),
             actor_kind: actor.kind,
@@ -123,6 +131,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::ActorKind;
+    use crate::base::codec;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "mark_artifact_ready";
@@ -149,6 +158,61 @@ mod tests {
         assert_eq!(refusal.class, Class::Conflict);
         let places = refusal.conflicting.iter().map(ToString::to_string);
         (refusal.code, places.collect())
+    }
+
+    #[test]
+    fn a_request_has_two_hundred_artifacts_at_most_and_they_fit_whatever_they_are() {
+        let mut scenario = opened_data_room();
+        // Every text as long as it may be, of the letters that take most bytes.
+        let long = |text: &str, number: i64| {
+            let length = if text == "storageObjectKey" {
+                1_024
+            } else {
+                512
+            };
+            json!(format!("{number:04}{}", "\u{1f37c}".repeat(length - 4)))
+        };
+        let longest = |number: i64| {
+            let mut body = ready_artifact(1, "lines", number + 1);
+            for member in [
+                "artifactId",
+                "artifactKind",
+                "storageBucket",
+                "storageObjectKey",
+                "exportFormat",
+                "fileName",
+            ] {
+                body["artifact"][member] = long(member, number);
+            }
+            body["idempotencyKey"] = json!(format!("key-{number}"));
+            body
+        };
+        for number in 0..200 {
+            let then = scenario.when(NAME, &PATH, &longest(number));
+            let Then::Committed(answer) = then else {
+                panic!("{number}: {then:?}");
+            };
+            if number == 199 {
+                assert_eq!(answer["artifacts"].as_array().unwrap().len(), 200);
+            }
+        }
+        println!("the two hundredth artifact: {:?}", scenario.cost);
+        assert!(scenario.cost.states <= codec::STATE_BYTES_MAX * 3 / 4);
+        let then = scenario.when(NAME, &PATH, &longest(200));
+        assert_eq!(
+            conflict(then),
+            (
+                "artifacts_full",
+                vec!["settlementDataRoomRequestId".to_owned()]
+            )
+        );
+        let mut again = longest(0);
+        again["expectedRevision"] = json!(201);
+        assert_eq!(
+            conflict(scenario.when(NAME, &PATH, &again)).0,
+            "artifact_id_conflict"
+        );
+        assert_eq!(revision(&scenario), 201);
     }
 
     #[test]

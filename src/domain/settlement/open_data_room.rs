@@ -42,6 +42,9 @@ rejections! {
         /// The code stands.
         RequestCodeConflict = Conflict "request_code_conflict" ["requestCode"]
             "A data-room request with this code stands with other facts.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under a key that is forgotten by now: read what stands.",
     }
 }
 

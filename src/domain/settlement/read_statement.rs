@@ -18,7 +18,7 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
         Some(statement)
             if may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id) =>
         {
-            Found::at_revision(&statement, &StatementView::new(&statement, actor))
+            Found::at_revision_and_digest(&statement, &StatementView::new(&statement, actor))
         }
         _ => Err(Rejection::not_found()),
     }
@@ -33,9 +33,19 @@ mod tests {
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
-    use crate::domain::scenario::{Scenario, actor, manager};
+    use crate::domain::scenario::{Scenario, actor, manager, revision_of};
 
     fn read(
+        scenario: &mut Scenario,
+        reader: Actor,
+        id: &str,
+    ) -> Result<(String, Value), Rejection> {
+        let (tag, body) = tagged(scenario, reader, id)?;
+        Ok((revision_of(&tag), body))
+    }
+
+    /// As [`read`], with the tag as it stands.
+    fn tagged(
         scenario: &mut Scenario,
         reader: Actor,
         id: &str,
@@ -43,6 +53,19 @@ mod tests {
         scenario
             .acting(reader)
             .read("read_statement", &[("statementId", id)])
+    }
+
+    #[test]
+    fn a_tag_is_that_of_what_the_reader_sees() {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let branch = || manager("manager-1", "branch-1");
+        let (whole, body) = tagged(&mut scenario, headquarters(), &id).unwrap();
+        let (without_memo, _) = tagged(&mut scenario, branch(), &id).unwrap();
+        assert_ne!(body["headOfficePrivateMemo"], Value::Null);
+        assert_ne!(whole, without_memo, "the memo is not for the branch");
+        assert_eq!(tagged(&mut scenario, workflow(), &id).unwrap().0, whole);
+        let (again, _) = tagged(&mut scenario, branch(), &id).unwrap();
+        assert_eq!(again, without_memo);
     }
 
     #[test]

@@ -64,6 +64,9 @@ rejections! {
         /// The code stands.
         StatementCodeConflict = Conflict "statement_code_conflict" ["statementCode"]
             "A statement with this code stands with other facts.",
+        /// It was done before under a key that is forgotten by now; the engine finds that.
+        FirstAnswerForgotten = Conflict "first_answer_forgotten" []
+            "This was done before, under a key that is forgotten by now: read what stands.",
     }
 }
 

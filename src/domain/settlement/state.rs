@@ -337,6 +337,7 @@ impl Resource for Statement {
         if i64::try_from(audits) != Ok(self.revision.number()) {
             return Err(format!("{audits} audits at revision {}", self.revision));
         }
+        self.audits_follow_on_each_other()?;
         if self.opening.settlement_period_start > self.opening.settlement_period_end {
             return Err("the period ends before it starts".to_owned());
         }
@@ -345,6 +346,46 @@ impl Resource for Statement {
 }
 
 impl Statement {
+    /// Whether the audits are a chain: the first one opens, each goes on from the revision and the
+    /// status that the one before has left, and what the last one left is how the statement stands.
+    fn audits_follow_on_each_other(&self) -> Result<(), String> {
+        let mut revision = Revision::NONE;
+        // Its opening leaves a statement's first status as it is.
+        let mut status = StatementStatus::AwaitingBranchDeposit;
+        for audit in &self.transition_audits {
+            let opens = audit.command_kind == TransitionCommand::RequestDeposit;
+            if opens != (revision == Revision::NONE) {
+                return Err(format!(
+                    "{} after revision {revision}",
+                    audit.command_kind.as_str()
+                ));
+            }
+            if audit.expected_revision != revision || audit.committed_revision != revision.next() {
+                return Err(format!(
+                    "an audit from revision {} to {} after revision {revision}",
+                    audit.expected_revision, audit.committed_revision
+                ));
+            }
+            if audit.before_status != status {
+                return Err(format!(
+                    "an audit from {} where the statement was {}",
+                    audit.before_status.as_str(),
+                    status.as_str()
+                ));
+            }
+            revision = audit.committed_revision;
+            status = audit.after_status;
+        }
+        if self.status != status {
+            return Err(format!(
+                "{} after an audit that left it {}",
+                self.status.as_str(),
+                status.as_str()
+            ));
+        }
+        Ok(())
+    }
+
     fn opened(opening: &DepositRequested, at: Instant) -> Self {
         Self {
             status: StatementStatus::AwaitingBranchDeposit,
@@ -507,4 +548,66 @@ pub fn may_request(actor: &Actor) -> bool {
         actor.kind,
         ActorKind::HeadquartersAdministrator | ActorKind::SystemWorkflow
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::samples::opened;
+    use super::*;
+    use crate::domain::scenario::manager;
+
+    /// A statement whose deposit was requested and acknowledged.
+    fn acknowledged() -> Statement {
+        let (mut scenario, id) = opened("head_office_to_branch");
+        let body = json!({
+            "statementId": id,
+            "actorKind": "branch_manager",
+            "actorProfileId": "manager-1",
+            "idempotencyKey": "acknowledgement-key-1",
+            "expectedRevision": 1,
+            "reason": null,
+            "lineAcknowledgements": [{
+                "lineAcknowledgementId": "acknowledgement-1",
+                "settlementLineKey": "line-1",
+                "settlementLineKind": "delivery_fee",
+                "acknowledgedByActorProfileId": "manager-1",
+                "acknowledgedAt": "2026-11-20T11:00:00Z",
+                "acknowledgementNote": null,
+            }],
+        });
+        scenario.acting(manager("manager-1", "branch-1"));
+        scenario.when("acknowledge_deposit", &[], &body).committed();
+        scenario.state(&[&id]).unwrap()
+    }
+
+    #[test]
+    fn a_statement_stands_where_the_chain_of_its_audits_has_left_it() {
+        let statement = acknowledged();
+        assert_eq!(statement.validate(), Ok(()));
+        let damages: [fn(&mut Statement); 9] = [
+            |statement| statement.revision = Revision::FIRST,
+            |statement| statement.status = StatementStatus::Settled,
+            |statement| statement.status = StatementStatus::AwaitingBranchDeposit,
+            |statement| statement.transition_audits.swap(0, 1),
+            |statement| {
+                statement.transition_audits[1].before_status = StatementStatus::Arrears;
+            },
+            |statement| {
+                statement.transition_audits[0].after_status = StatementStatus::Reconciliation;
+            },
+            |statement| statement.transition_audits[1].expected_revision = Revision::NONE,
+            |statement| statement.transition_audits[1].committed_revision = Revision::new(3),
+            |statement| {
+                statement.transition_audits[1].command_kind = TransitionCommand::RequestDeposit;
+            },
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut damaged = statement.clone();
+            damage(&mut damaged);
+            assert!(damaged.validate().is_err(), "damage {number}");
+        }
+    }
 }

@@ -202,9 +202,10 @@ fn read(client: &mut Client, world: &World, id: &Value) -> Value {
     let answer = client.get(&path, &administrator(world));
     assert_eq!(answer.status, 200, "{answer:?}");
     let body = answer.json();
-    assert_eq!(
-        answer.header("etag").unwrap(),
-        format!("\"{}\"", body["revision"]),
+    let tag = answer.header("etag").unwrap();
+    assert!(
+        tag.starts_with(&format!("\"{}-", body["revision"])),
+        "{tag}"
     );
     body
 }
@@ -291,8 +292,8 @@ fn a_directory_that_answers_in_time_makes_the_branch_complete_at_once() {
     assert_eq!(first["repair"], Value::Null);
     assert_eq!(first["authorizationRelationshipStatus"], "applied");
     assert_eq!(statuses(&first), ["completed"; 3]);
-    // It was born, and completed by a commit of its own.
-    assert_eq!(first["revision"], 2);
+    // It was completed by a commit of its own, which is none of the branch's.
+    assert_eq!(first["revision"], 1);
     assert_eq!(first["idempotentReplay"], false);
     assert_eq!(read(&mut client, &world, &first["branchId"]), first);
     assert_replayed(&mut client, &world, &first);
@@ -348,7 +349,10 @@ fn what_a_directory_refuses_is_sent_again_until_it_is_taken() {
         directory.wait_for(4);
         directory.set(Mode::Takes);
         let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
-        assert_eq!(branch["revision"], 4, "each was completed by itself");
+        assert_eq!(
+            branch["revision"], 1,
+            "what is delivered is no change of it"
+        );
         assert_in_order(&directory.delivered(), &first);
         assert_replayed(&mut client, &world, &first);
         server.kill();
@@ -375,14 +379,14 @@ fn what_was_taken_in_time_is_told_with_what_was_not() {
         first["repair"]["pendingSideEffects"],
         json!([first["sideEffects"][2]])
     );
-    assert_eq!(first["revision"], 2);
+    assert_eq!(first["revision"], 1);
     server.kill();
     let server = directory.server(&world);
     let mut client = server.client();
     assert_replayed(&mut client, &world, &first);
     directory.set(Mode::Takes);
     let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
-    assert_eq!(branch["revision"], 3);
+    assert_eq!(branch["revision"], 1);
     assert_replayed(&mut client, &world, &first);
     let delivered = directory.delivered();
     assert_in_order(&delivered, &first);
@@ -558,7 +562,48 @@ fn any_number_of_restarts_deliver_in_order_and_under_the_same_keys() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_leaves_the_branch_to_the_embedded_one_in_the_end() {
+fn an_invitation_is_accepted_at_revision_1_whatever_was_delivered_meanwhile() {
+    let world = World::new();
+    let directory = Directory::start(Mode::Fails);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let id = create(&mut client, &world).json()["branchId"].clone();
+    let path = format!("/admin/branches/{}", id.as_str().unwrap());
+    let tag = |client: &mut Client| {
+        let answer = client.get(&path, &administrator(&world));
+        answer.header("etag").unwrap().to_owned()
+    };
+    let pending = tag(&mut client);
+    directory.set(Mode::Takes);
+    wait_until_completed(&mut client, &world, &id);
+    let completed = tag(&mut client);
+    assert_ne!(
+        pending, completed,
+        "the body has changed, and so has its tag"
+    );
+    let bearer = format!("Bearer {}", administrator(&world));
+    let headers = [("Authorization", &*bearer), ("If-None-Match", &completed)];
+    let known = client.request("GET", &path, &headers, b"");
+    assert_eq!(known.status, 304);
+    let manager = world.token(&Actor {
+        email: Some("Mina@example.org".into()),
+        email_verified: true,
+        ..actor(ActorKind::BranchManager, "manager-1")
+    });
+    let accepted = client.post_keyed(
+        "/branch/manager-invitations/accept",
+        &manager,
+        "accept-1",
+        &json!({"expectedOnboardingRevision": 1}),
+    );
+    assert_eq!(accepted.status, 201, "{accepted:?}");
+    assert_eq!(accepted.json()["authorizationRelationshipStatus"], "queued");
+    assert_eq!(read(&mut client, &world, &id)["revision"], 2);
+    assert_ne!(tag(&mut client), completed);
+}
+
+#[test]
+fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
     let world = World::new();
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -571,15 +616,35 @@ fn a_directory_that_is_not_there_leaves_the_branch_to_the_embedded_one_in_the_en
     let first = answer.json();
     // What is pending does not hold the end up.
     assert_eq!(server.stop(), Some(0));
-    // Without the argument, the embedded directory carries out what is pending.
-    let server = Server::start(&world);
+    // A server that was told of no directory has none that could take it.
+    for _ in 0..2 {
+        let server = Server::start(&world);
+        let mut client = server.client();
+        // The embedded one completes what is created now, and that alone.
+        let mut other = creation();
+        other["expectedOrganizationRevision"] = json!(1);
+        let stale = client.post_keyed("/admin/branches", &administrator(&world), "key-2", &other);
+        assert_eq!(stale.json()["code"], "organization_revision_stale");
+        assert_eq!(read(&mut client, &world, &first["branchId"]), first);
+        assert_replayed(&mut client, &world, &first);
+        let metrics = client.get("/metrics", "").text().to_owned();
+        assert!(
+            metrics.contains("carebook_relay_pending_branches 1"),
+            "{metrics}"
+        );
+        assert_eq!(server.stop(), Some(0));
+        let data = world.data();
+        let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
+        assert_eq!(code, Some(0), "{out} {err}");
+    }
+    // One that answers takes it, however long it has waited.
+    let directory = Directory::start(Mode::Takes);
+    let server = directory.server(&world);
     let mut client = server.client();
     wait_until_completed(&mut client, &world, &first["branchId"]);
     assert_replayed(&mut client, &world, &first);
+    assert_in_order(&directory.delivered(), &first);
     assert_eq!(server.stop(), Some(0));
-    let data = world.data();
-    let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{out} {err}");
 }
 
 #[test]
