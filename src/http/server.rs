@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,11 +210,12 @@ impl Server {
             self.service.engine().resume_deliveries();
         }
         let graceful = Arc::new(GracefulShutdown::new());
+        let told = stop.clone();
         loop {
             tokio::select! {
                 biased;
                 handed = connections.recv() => match handed {
-                    Some(handed) => handed.serve(&graceful),
+                    Some(handed) => handed.serve(&graceful, &told),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -233,7 +235,7 @@ impl Server {
 
 impl Handed {
     /// Takes the connection over on the present lane.
-    fn serve(self, graceful: &Arc<GracefulShutdown>) {
+    fn serve(self, graceful: &Arc<GracefulShutdown>, stop: &watch::Receiver<bool>) {
         let Self {
             stream,
             counted,
@@ -246,7 +248,7 @@ impl Handed {
         let Some(tls) = front.tls.clone() else {
             return front.speak_http1(stream, counted, graceful);
         };
-        let graceful = Arc::downgrade(graceful);
+        let (graceful, stop) = (Arc::downgrade(graceful), stop.clone());
         tokio::spawn(async move {
             let handshake = tls.acceptor().accept(stream);
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
@@ -257,7 +259,7 @@ impl Handed {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                front.speak_http2(stream, counted, &graceful);
+                front.speak_http2(stream, counted, &graceful, stop);
             } else {
                 front.speak_http1(stream, counted, &graceful);
             }
@@ -271,14 +273,16 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
         let limits = &self.limits;
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
         let stream = TimedIo::new(stream, limits.write_timeout).http1(Arc::clone(&head));
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
+            let caller = Arc::clone(&caller);
             async move {
                 head.arrived();
-                let answer = service.handle(request).await;
+                let answer = service.handle(&caller, request).await;
                 head.answered();
                 Ok::<_, Infallible>(answer)
             }
@@ -299,18 +303,26 @@ impl Front {
         });
     }
 
-    fn speak_http2<S>(self: &Arc<Self>, stream: S, counted: Counted, graceful: &GracefulShutdown)
-    where
+    fn speak_http2<S>(
+        self: &Arc<Self>,
+        stream: S,
+        counted: Counted,
+        graceful: &GracefulShutdown,
+        mut stop: watch::Receiver<bool>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
+        let seen = Arc::clone(&caller);
         let held = Held::default();
         let respond = service_fn(move |request: Request<Incoming>| {
             let (service, held) = (Arc::clone(&service), held.clone());
+            let caller = Arc::clone(&caller);
             async move {
                 let room = held.room().await;
                 let answer = if has_host(&request) {
-                    service.handle(request).await
+                    service.handle(&caller, request).await
                 } else {
                     Manner::PLAIN.trouble(
                         StatusCode::BAD_REQUEST,
@@ -336,10 +348,26 @@ impl Front {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), respond);
-        let watched = graceful.watch(connection);
+        // Told to go for itself as well as with all others, who wait for it then.
+        let own = GracefulShutdown::new();
+        let watched = own.watch(connection);
+        let awaited = graceful.watcher();
         tokio::spawn(async move {
-            let _counted = counted;
-            if let Err(error) = watched.await {
+            let (_counted, _awaited) = (counted, awaited);
+            let mut watched = pin!(watched);
+            let ended = tokio::select! {
+                ended = &mut watched => ended,
+                () = async {
+                    tokio::select! {
+                        () = seen.is_told_to_go() => {}
+                        _ = stop.wait_for(|stop| *stop) => {}
+                    }
+                } => {
+                    drop(own);
+                    watched.await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended");
             }
         });
