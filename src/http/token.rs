@@ -13,7 +13,8 @@
 //!
 //! What was verified is remembered for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
 //! token and the generation of the key set, so that a request costs a hash and a look-up instead
-//! of a signature. Refusals are not remembered. Nothing here reads a clock.
+//! of a signature. Refusals are not remembered. The time of tokens is handed in; how old the key set is
+//! goes by a stopwatch.
 //!
 //! The signature of a token that was never good may be a forger's work, and costs us more than it
 //! does them: [`TokenVerifier::recall`] tells such a token from others before it is verified, and
