@@ -12,6 +12,7 @@ mod durability;
 mod facts_load;
 mod floors;
 mod fuzzed;
+mod hostile;
 mod http;
 mod inspect;
 mod listeners;

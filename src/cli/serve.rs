@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -64,7 +65,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     internal_listen: Option<SocketAddr>,
     /// Offers what needs no token to everybody who reaches --listen, though that is beyond the
-    /// loopback: whoever does can finalize charges.
+    /// loopback: whoever does can finalize charges. --demo-public says so, too.
     #[arg(long, conflicts_with = "internal_listen")]
     internal_public: bool,
     /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without
@@ -156,6 +157,7 @@ impl ServeArgs {
         log_to_stderr();
         self.expect_demo_inside()?;
         self.keeps_inside()?;
+        let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
             true => Some(
@@ -229,6 +231,7 @@ impl ServeArgs {
         };
         let stop =
             listen_to_signals(&engine, verifier, self.jwks.clone()).map_err(Failure::from_error)?;
+        drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
             say(&format!("internal on http://{inside}"));
@@ -270,6 +273,7 @@ impl ServeArgs {
             interval: self.snapshot_interval,
             retention: self.idempotency_retention,
             archive,
+            ..CheckpointPolicy::default()
         })
     }
 
@@ -281,7 +285,8 @@ impl ServeArgs {
     /// Refuses to offer to others what needs no token, unless told to.
     fn keeps_inside(&self) -> Result<(), Failure> {
         let is_near = self.listen.ip().to_canonical().is_loopback();
-        if is_near || self.internal_listen.is_some() || self.internal_public {
+        let is_meant = self.internal_public || self.demo_public;
+        if is_near || self.internal_listen.is_some() || is_meant {
             return Ok(());
         }
         Err(Failure::Arguments(format!(
@@ -423,6 +428,48 @@ fn end_the_process() -> OnFatal {
             std::process::exit(1);
         }
     })
+}
+
+/// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
+/// Nothing was acknowledged yet, and a start may be cut off anywhere.
+struct Starting(Arc<AtomicBool>);
+
+impl Starting {
+    fn watched() -> std::io::Result<Self> {
+        let is_starting = Arc::new(AtomicBool::new(true));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (mut terminate, mut interrupt) = {
+            let _inside = runtime.enter();
+            (
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+            )
+        };
+        let watched = Arc::clone(&is_starting);
+        let thread = std::thread::Builder::new().name("starting".to_owned());
+        thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            });
+            // After that others listen to the signals.
+            if watched.load(Ordering::Acquire) {
+                tracing::info!("told to stop while starting");
+                std::process::exit(0);
+            }
+        })?;
+        Ok(Self(is_starting))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Turns true on SIGTERM or SIGINT; reads the key set again on SIGHUP, and now and then; has a

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as Tick};
+use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 use wal::storage::Storage;
@@ -32,15 +32,13 @@ use crate::journal::replay::Recovered;
 use crate::journal::snapshot::{StateEntry, Summary, keep};
 use crate::journal::tally::{Marks, Tally};
 
-/// How often it looks whether there is something to do.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long after a failure the next attempt is made.
-const AFTER_FAILURE: Duration = Duration::from_secs(60);
 /// How long it works before it rests, while commands are in flight: no longer than a command may
 /// be late.
 const WORK: Duration = Duration::from_micros(250);
 /// How many times as long as it has worked it rests then: about an eighth of a processor.
 const REST: u32 = 7;
+/// How long it rests at most: what took long was a wait for the disk, which cost no processor.
+const REST_MAX: Duration = Duration::from_millis(50);
 /// How long after the last command the service counts as busy.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -56,16 +54,22 @@ pub struct CheckpointPolicy {
     pub retention: Option<Duration>,
     /// Where segments are moved that the log no longer needs; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,
+    /// How often it is looked whether there is something to do.
+    pub look: Duration,
+    /// How long after a failure the next attempt is made.
+    pub pause: Duration,
 }
 
 impl Default for CheckpointPolicy {
-    /// 256 MiB, an hour, for ever, deleted.
+    /// 256 MiB, an hour, for ever, deleted; a look each second, a minute after a failure.
     fn default() -> Self {
         Self {
             log_bytes: 256 << 20,
             interval: Duration::from_secs(3_600),
             retention: None,
             archive: None,
+            look: Duration::from_secs(1),
+            pause: Duration::from_secs(60),
         }
     }
 }
@@ -83,7 +87,7 @@ pub struct CheckpointFigures {
     pub bytes: u64,
     /// How long the last snapshot took.
     pub took: Duration,
-    /// When it was there; `None` before the first since the start.
+    /// When the newest one was written; `None` when there is none.
     pub at: Option<Instant>,
     /// Segments that the log has let go of.
     pub compacted_segments: u64,
@@ -91,6 +95,12 @@ pub struct CheckpointFigures {
     pub compacted_bytes: u64,
     /// Keys that were forgotten.
     pub forgotten_keys: u64,
+    /// Attempts that were not begun, or given up, for want of room on the disk.
+    pub without_room: u64,
+    /// Bytes that the last snapshot was to have at most, by what was known before it began.
+    pub estimate: u64,
+    /// How often the thread has looked whether there is something to do.
+    pub looks: u64,
 }
 
 /// One snapshot taken, and what the log let go of after it.
@@ -133,9 +143,12 @@ struct Bell {
 impl Bell {
     /// Waits until somebody rings; whether a snapshot was asked for.
     fn wait(&self, at_most: Duration) -> bool {
+        let until = Tick::now() + at_most;
         let mut requested = self.requested.lock();
-        if !*requested && !self.stops() {
-            self.rung.wait_for(&mut requested, at_most);
+        while !*requested && !self.stops() {
+            if self.rung.wait_until(&mut requested, until).timed_out() {
+                break;
+            }
         }
         std::mem::take(&mut *requested)
     }
@@ -165,7 +178,12 @@ impl Bell {
 
 impl Checkpointer {
     /// The checkpointer of a log that made this, with the newest snapshot that there is.
-    pub(crate) fn new(recovered: &Recovered, newest: Option<&SnapshotInfo>) -> Self {
+    /// `written` is when that was written.
+    pub(crate) fn new(
+        recovered: &Recovered,
+        newest: Option<&SnapshotInfo>,
+        written: Option<SystemTime>,
+    ) -> Self {
         let mut marks = recovered.tally.marks.clone();
         marks.let_go(recovered.tables.forgotten());
         Self {
@@ -177,6 +195,11 @@ impl Checkpointer {
             figures: Mutex::new(CheckpointFigures {
                 covers: newest.map_or(0, |newest| newest.covers),
                 bytes: newest.map_or(0, |newest| newest.bytes),
+                at: written.and_then(|written| {
+                    let since = written.duration_since(UNIX_EPOCH).ok()?;
+                    let millis = i64::try_from(since.as_millis()).ok()?;
+                    Some(Instant::from_millis(millis))
+                }),
                 ..CheckpointFigures::default()
             }),
             bell: Arc::default(),
@@ -218,52 +241,103 @@ impl Checkpointer {
     }
 }
 
+/// When the next snapshot is taken.
+struct Schedule {
+    /// When the last attempt ended, or the thread began.
+    last: Tick,
+    failed: bool,
+}
+
+impl Schedule {
+    /// Whether a snapshot is taken now: when one was asked for, or one is due so long after the
+    /// last attempt, which has a pause after a failure.
+    fn wants(
+        &self,
+        now: Tick,
+        requested: bool,
+        pause: Duration,
+        is_due: impl FnOnce(Duration) -> bool,
+    ) -> bool {
+        let since = now.duration_since(self.last);
+        requested || (!(self.failed && since < pause) && is_due(since))
+    }
+
+    fn ended(&mut self, now: Tick, failed: bool) {
+        *self = Self { last: now, failed };
+    }
+}
+
+/// Whether a snapshot is due so long after the last one: by how much was written since, or by its
+/// age where there is any news.
+fn is_due(
+    policy: &CheckpointPolicy,
+    since: Duration,
+    log_bytes: u64,
+    snapshot_bytes: u64,
+    is_news: impl FnOnce() -> bool,
+) -> bool {
+    log_bytes >= policy.log_bytes.max(snapshot_bytes) || (since >= policy.interval && is_news())
+}
+
 /// What the thread does.
 fn run(shared: &Weak<Shared>, bell: &Bell) {
     // Whoever may not ask for this has the pauses, which are enough.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
-    let mut last = Tick::now();
-    let mut failed: Option<Tick> = None;
+    let mut schedule = Schedule {
+        last: Tick::now(),
+        failed: false,
+    };
+    let mut look = match shared.upgrade() {
+        Some(shared) => shared.checkpointer.policy.lock().look,
+        None => return,
+    };
     loop {
-        let requested = bell.wait(LOOK);
+        let requested = bell.wait(look);
         let Some(shared) = shared.upgrade() else {
             return;
         };
         if bell.stops() {
             return;
         }
+        shared.checkpointer.figures.lock().looks += 1;
         shared.note_time();
-        let pausing = failed.is_some_and(|failed| failed.elapsed() < AFTER_FAILURE);
-        if !requested && (pausing || !shared.is_checkpoint_due(last.elapsed())) {
+        shared.look_for_room();
+        let policy = shared.checkpointer.policy.lock().clone();
+        look = policy.look;
+        let is_due = |since| shared.is_checkpoint_due(&policy, since);
+        if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
             continue;
         }
         // A fault of ours in here costs a snapshot, not all those to come.
         let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
-        let Ok(done) = attempt else {
-            shared.checkpointer.figures.lock().failures += 1;
-            failed = Some(Tick::now());
-            last = Tick::now();
-            continue;
-        };
-        match done {
-            Ok(Some(taken)) => {
-                failed = None;
+        let failed = match attempt {
+            Ok(Ok(None)) => false,
+            Ok(Ok(Some(taken))) => {
                 tracing::info!(
                     covers = taken.snapshot.covers,
                     bytes = taken.snapshot.bytes,
                     segments_removed = taken.compacted.segments,
                     "took a snapshot"
                 );
+                false
             }
-            Ok(None) => failed = None,
-            Err(wal::Error::Stopped { .. }) => return,
-            Err(error) => {
-                failed = Some(Tick::now());
+            Ok(Err(wal::Error::Stopped { .. })) => return,
+            Ok(Err(error)) => {
                 tracing::warn!(%error, "a snapshot was not taken; commands go on");
+                true
             }
-        }
-        last = Tick::now();
+            Err(_) => {
+                shared.checkpointer.figures.lock().failures += 1;
+                true
+            }
+        };
+        schedule.ended(Tick::now(), failed);
     }
+}
+
+/// How long it rests after so much work.
+fn rest_after(worked: Duration) -> Duration {
+    worked.saturating_mul(REST).min(REST_MAX)
 }
 
 /// Rests in proportion to the work that was done, while commands are in flight.
@@ -288,11 +362,12 @@ impl<'a> Pace<'a> {
 
     /// Called after each little piece of work.
     fn breathe(&mut self) -> Result<(), wal::Error> {
+        self.shared.unless_stopped()?;
         let worked = self.since.elapsed();
         if worked < WORK {
             return Ok(());
         }
-        self.shared.must_go_on()?;
+        self.must_have_room()?;
         if !self.is_background {
             self.since = Tick::now();
             return Ok(());
@@ -304,10 +379,28 @@ impl<'a> Pace<'a> {
             self.busy = Some(Tick::now());
         }
         if self.busy.is_some_and(|busy| busy.elapsed() < QUIET) {
-            self.shared.checkpointer.bell.rest(worked * REST);
+            self.shared.checkpointer.bell.rest(rest_after(worked));
         }
         self.since = Tick::now();
-        self.shared.must_go_on()
+        self.shared.unless_stopped()
+    }
+
+    /// Bytes that may be written beside the log, so that no command is refused for a snapshot's
+    /// sake. Whoever waits for one, with nobody else there, leaves the reserve alone.
+    fn spare(&self) -> Result<u64, wal::Error> {
+        let space = self.shared.journal.space()?;
+        Ok(match self.is_background {
+            true => space.spare(),
+            false => space.free.saturating_sub(space.reserve),
+        })
+    }
+
+    /// Whether there is still something to spare.
+    fn must_have_room(&self) -> Result<(), wal::Error> {
+        match self.spare()? {
+            0 => Err(no_room("it would take what the log needs".to_owned())),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -342,6 +435,20 @@ impl Bite {
     }
 }
 
+fn no_room(why: String) -> wal::Error {
+    wal::Error::Io {
+        what: "find room on the disk for",
+        file: "a snapshot".to_owned(),
+        source: std::io::Error::new(std::io::ErrorKind::StorageFull, why),
+    }
+}
+
+/// Whether it was for want of room on the disk.
+fn is_no_room(error: &wal::Error) -> bool {
+    matches!(error, wal::Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
 fn stopped() -> wal::Error {
     wal::Error::Stopped {
         reason: "the service ends".into(),
@@ -362,18 +469,13 @@ impl Shared {
     }
 
     /// Whether the next snapshot is due so long after the last one.
-    fn is_checkpoint_due(&self, since: Duration) -> bool {
-        let policy = self.checkpointer.policy.lock().clone();
+    fn is_checkpoint_due(&self, policy: &CheckpointPolicy, since: Duration) -> bool {
         let figures = self.checkpointer.figures();
         let log_bytes = self.journal.log_bytes_since_snapshot();
-        if log_bytes >= policy.log_bytes.max(figures.bytes) {
-            return true;
-        }
-        if since < policy.interval {
-            return false;
-        }
-        let known = self.checkpointer.known.lock();
-        self.journal.durable() > figures.covers || self.forgets(&policy, &known.marks).is_some()
+        is_due(policy, since, log_bytes, figures.bytes, || {
+            let known = self.checkpointer.known.lock();
+            self.journal.durable() > figures.covers || self.forgets(policy, &known.marks).is_some()
+        })
     }
 
     /// Up to which position keys are old enough to be forgotten, when more are than before.
@@ -389,19 +491,45 @@ impl Shared {
         (through > self.tables.forgotten()).then_some(through)
     }
 
-    /// Whether a snapshot can go on: the service does not end, and the disk has room.
-    fn must_go_on(&self) -> Result<(), wal::Error> {
-        if self.checkpointer.bell.stops() || self.lanes.has_failed() {
-            return Err(stopped());
+    /// Whether a work can go on: the service does not end.
+    fn unless_stopped(&self) -> Result<(), wal::Error> {
+        match self.checkpointer.bell.stops() || self.lanes.has_failed() {
+            true => Err(stopped()),
+            false => Ok(()),
         }
-        if self.journal.has_room() {
+    }
+
+    /// Whether a snapshot can begin: it fits, by an estimate that is not too small, beside what the
+    /// log needs.
+    fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
+        self.unless_stopped()?;
+        let estimate = self.estimate(pace)?;
+        self.checkpointer.figures.lock().estimate = estimate;
+        let spare = pace.spare()?;
+        if estimate <= spare {
             return Ok(());
         }
-        Err(wal::Error::Io {
-            what: "keep the reserve of free space beside",
-            file: "a snapshot".to_owned(),
-            source: std::io::ErrorKind::StorageFull.into(),
-        })
+        Err(no_room(format!(
+            "it may have {estimate} bytes, and {spare} are free beside the reserve and the log's \
+             next segment"
+        )))
+    }
+
+    /// The most bytes that a snapshot taken now is expected to have: the states as they stand, what
+    /// the last one keeps of records, and all of those since.
+    fn estimate(&self, pace: &mut Pace<'_>) -> Result<u64, wal::Error> {
+        /// Of a state beside its bytes: kind, key, position, two lengths.
+        const STATE: usize = 40;
+        /// For what is said of the whole, and of each block.
+        const ROUGHLY: u64 = 32 << 10;
+        let mut states = 0_u64;
+        self.tables.copy_states(
+            |standing| states += u64::try_from(standing.bytes.len() + STATE).unwrap_or(0),
+            || pace.breathe(),
+        )?;
+        let records = self.journal.kept_bytes() + self.journal.log_bytes_since_snapshot();
+        let bytes = states.saturating_add(records);
+        Ok(bytes.saturating_add(bytes / 64).saturating_add(ROUGHLY))
     }
 
     /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the
@@ -431,7 +559,10 @@ impl Shared {
                 figures.at = Some(self.clock.now());
             }
             Ok(None) | Err(wal::Error::Stopped { .. }) => {}
-            Err(_) => figures.failures += 1,
+            Err(error) => {
+                figures.failures += 1;
+                figures.without_room += u64::from(is_no_room(error));
+            }
         }
         done
     }
@@ -443,15 +574,18 @@ impl Shared {
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
     ) -> Result<Option<Checkpoint>, wal::Error> {
-        // What is to be removed already may be the room that is missing.
-        if !self.journal.has_room() {
-            self.compact(policy)?;
-        }
-        self.must_go_on()?;
-        self.forget(policy, &mut known.marks, pace)?;
         if self.journal.durable() == 0 {
             return Ok(None);
         }
+        match self.must_fit(pace) {
+            Err(error) if is_no_room(&error) => {
+                // What is to be removed already may be the room that is missing.
+                self.compact(policy)?;
+                self.must_fit(pace)?;
+            }
+            fits => fits?,
+        }
+        self.forget(policy, &mut known.marks, pace)?;
         let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
         // A compaction that fails is done by the next one; the snapshot stands.
@@ -477,7 +611,10 @@ impl Shared {
     }
 
     fn compact(&self, policy: &CheckpointPolicy) -> Result<Compacted, wal::Error> {
-        let compacted = self.journal.compact(policy.archive.as_deref())?;
+        let archive = policy.archive.as_deref();
+        let compacted = self
+            .journal
+            .compact_gently(archive, &mut || self.unless_stopped())?;
         let mut figures = self.checkpointer.figures.lock();
         figures.compacted_segments += compacted.segments;
         figures.compacted_bytes += compacted.bytes;
@@ -506,7 +643,7 @@ impl Shared {
             position
         };
         while self.journal.durable() < position {
-            self.must_go_on()?;
+            self.unless_stopped()?;
             std::thread::sleep(Duration::from_millis(1));
         }
         let swept = self.tables.sweep(|| pace.breathe())?;
@@ -549,10 +686,8 @@ impl Shared {
             },
         )?;
         let upto = bite.into_inner().upto.max(covers);
-        let info = self.journal.install_gently(snapshot, upto, &mut || {
-            // That the service ends is heard of below, where it is installed.
-            let _ = pace.breathe();
-        })?;
+        let mut breathe = || pace.breathe();
+        let info = self.journal.install_gently(snapshot, upto, &mut breathe)?;
         Ok((info, summary.tally))
     }
 
@@ -585,5 +720,107 @@ impl Shared {
             Some(error) => Err(error),
             None => walked,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_snapshot_is_due_by_what_was_written_or_by_its_age_where_there_is_news() {
+        let policy = CheckpointPolicy {
+            log_bytes: 100,
+            interval: seconds(3_600),
+            ..CheckpointPolicy::default()
+        };
+        for (since, log_bytes, snapshot_bytes, is_news, expected) in [
+            (0, 99, 0, true, false),
+            (0, 100, 0, true, true),
+            (0, 100, 100, true, true),
+            // Of a large state as much is written before it is written anew.
+            (0, 100, 101, true, false),
+            (0, 101, 101, true, true),
+            (3_599, 1, 0, true, false),
+            (3_600, 1, 0, true, true),
+            (3_600, 0, 0, false, false),
+            (9_000, 99, 0, false, false),
+        ] {
+            let due = is_due(&policy, seconds(since), log_bytes, snapshot_bytes, || {
+                is_news
+            });
+            assert_eq!(due, expected, "{since} s, {log_bytes} bytes");
+        }
+        // To know whether there is news takes long: nobody asks without need.
+        let is_due = is_due(&policy, seconds(3_599), 1, 0, || panic!("asked"));
+        assert!(!is_due);
+    }
+
+    #[test]
+    fn an_attempt_follows_a_failure_after_a_pause_and_a_request_at_once() {
+        let begun = Tick::now();
+        let mut schedule = Schedule {
+            last: begun,
+            failed: false,
+        };
+        let wants = |schedule: &Schedule, after: u64, requested, due| {
+            schedule.wants(begun + seconds(after), requested, seconds(60), |since| {
+                assert_eq!(begun + seconds(after) - schedule.last, since);
+                due
+            })
+        };
+        assert!(wants(&schedule, 0, false, true));
+        assert!(!wants(&schedule, 9_000, false, false));
+        assert!(wants(&schedule, 0, true, false));
+        schedule.ended(begun + seconds(100), true);
+        assert!(!wants(&schedule, 100, false, true));
+        assert!(!wants(&schedule, 159, false, true));
+        assert!(wants(&schedule, 159, true, true));
+        assert!(wants(&schedule, 160, false, true));
+        assert!(!wants(&schedule, 160, false, false));
+        schedule.ended(begun + seconds(200), false);
+        assert!(wants(&schedule, 200, false, true));
+    }
+
+    #[test]
+    fn a_rest_is_in_proportion_to_the_work_and_never_long() {
+        assert_eq!(rest_after(WORK), WORK * 7);
+        let millis = Duration::from_millis;
+        assert_eq!(rest_after(millis(7)), millis(49));
+        for worked in [millis(8), millis(400), seconds(30), Duration::MAX] {
+            assert_eq!(rest_after(worked), millis(50), "{worked:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_at_the_bell_sleeps_until_it_rings_or_the_time_is_up() {
+        let bell = Bell::default();
+        let begun = Tick::now();
+        let at_most = Duration::from_millis(60);
+        std::thread::scope(|scope| {
+            // News that are no request and no stop wake nobody.
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    bell.rung.notify_all();
+                    std::thread::yield_now();
+                }
+            });
+            assert!(!bell.wait(at_most));
+        });
+        assert!(begun.elapsed() >= at_most);
+        bell.request();
+        assert!(bell.wait(seconds(3_600)), "asked for before it waited");
+        assert!(!bell.wait(Duration::ZERO), "each request is answered once");
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.request());
+            assert!(bell.wait(seconds(3_600)));
+        });
+        bell.stop();
+        assert!(!bell.wait(seconds(3_600)));
+        bell.rest(seconds(3_600));
     }
 }

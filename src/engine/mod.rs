@@ -28,6 +28,7 @@ mod mint;
 pub mod processors;
 pub mod relay;
 mod resource;
+mod room;
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,6 +68,7 @@ use lane::Lanes;
 use mint::{EngineMint, MintAt};
 use relay::{ExternalDirectory, Relay};
 use resource::{Job, Verdict};
+use room::RoomWatch;
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -170,6 +172,7 @@ pub(crate) struct Shared {
     mint: EngineMint,
     relay: Relay,
     checkpointer: Checkpointer,
+    room: RoomWatch,
     recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     limits: Limits,
     ended: AtomicBool,
@@ -241,7 +244,8 @@ impl Engine {
         );
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
-            checkpointer: Checkpointer::new(&recovered, newest.first()),
+            checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
+            room: RoomWatch::default(),
             relay: Relay::new(&recovered.tables),
             tables: recovered.tables,
             journal,
@@ -259,6 +263,7 @@ impl Engine {
             limits,
             ended: AtomicBool::new(false),
         });
+        shared.look_for_room();
         shared.tell_if_ahead();
         Ok(Self { shared })
     }
@@ -318,6 +323,7 @@ impl Engine {
             relay_deliveries: shared.relay.deliveries(),
             relay_failures: shared.relay.failures(),
             checkpoints: shared.checkpointer.figures(),
+            has_room: shared.journal.has_room(),
             commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
         }
     }
@@ -470,6 +476,8 @@ pub struct Figures {
     pub relay_failures: u64,
     /// What the checkpointer has done.
     pub checkpoints: CheckpointFigures,
+    /// Whether the log has room for commands.
+    pub has_room: bool,
     /// How far the time of the last commit lies ahead of the system's clock.
     pub commits_ahead: Duration,
 }
@@ -522,6 +530,22 @@ pub(crate) struct Basis {
     seen: Vec<(Digest, u64)>,
     names: Vec<(Name, Option<Digest>)>,
     lists: Vec<(Name, Vec<Digest>)>,
+}
+
+impl Shared {
+    /// Whether the log has room for a command; where it has none, that is told.
+    fn has_room(&self) -> bool {
+        let has_room = self.journal.has_room();
+        if !has_room {
+            self.room.refused(self.journal.lack().as_ref());
+        }
+        has_room
+    }
+
+    /// Tells whether there is room, where that has changed or has to be told again.
+    fn look_for_room(&self) {
+        self.room.look(self.journal.lack().as_ref());
+    }
 }
 
 impl Shared {

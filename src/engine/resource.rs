@@ -290,7 +290,7 @@ impl Job {
         decided: Decided,
     ) -> Attempt {
         let shared = &*self.shared;
-        if !shared.journal.has_room() {
+        if !shared.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
         let to_deliver = self.to_deliver(&decided);
@@ -373,7 +373,7 @@ impl Job {
                 return Attempt::Final(Verdict::Unavailable);
             }
         }
-        if !shared.journal.has_room() {
+        if !shared.has_room() {
             return Attempt::Final(Verdict::Unavailable);
         }
         let record = NewRecord {

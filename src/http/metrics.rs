@@ -170,6 +170,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         relay_deliveries,
         relay_failures,
         checkpoints,
+        has_room,
         commits_ahead,
     } = figures;
     let gauge = "gauge";
@@ -232,6 +233,12 @@ fn engine(page: &mut Page, figures: &Figures) {
         relay_failures,
     );
     page.one(
+        "carebook_log_has_room",
+        gauge,
+        "1 while the log has room for commands; 0 while they are refused for want of it.",
+        u8::from(*has_room),
+    );
+    page.one(
         "carebook_commits_ahead_seconds",
         gauge,
         "How far the time of the last commit lies ahead of the system's clock.",
@@ -252,6 +259,9 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         compacted_segments,
         compacted_bytes,
         forgotten_keys,
+        without_room,
+        estimate,
+        looks: _,
     } = figures;
     let gauge = "gauge";
     let counter = "counter";
@@ -288,8 +298,20 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     page.one(
         "carebook_snapshot_timestamp_seconds",
         gauge,
-        "When the last snapshot was there, since 1970; 0 before the first since the start.",
+        "When the newest snapshot was written, since 1970; 0 when there is none.",
         at.map_or(0, |at| at.millis() / 1_000),
+    );
+    page.one(
+        "carebook_snapshots_without_room_total",
+        counter,
+        "Snapshots that were not begun, or given up, because the disk had no room for them.",
+        without_room,
+    );
+    page.one(
+        "carebook_snapshot_estimate_bytes",
+        gauge,
+        "Bytes that the last snapshot was to have at most, by what was known before it began.",
+        estimate,
     );
     page.one(
         "carebook_compacted_segments_total",

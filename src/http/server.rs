@@ -29,7 +29,7 @@ use super::frames::{Frames, Patience};
 use super::portions::Held;
 use super::response::Manner;
 use super::service::Service;
-use super::timed_io::{HeadLimit, TimedIo};
+use super::timed_io::{HeadLimit, Stop, TimedIo};
 use super::tls::Tls;
 use crate::engine::lane::Lanes;
 use crate::engine::processors::Processors;
@@ -209,17 +209,20 @@ impl Server {
             self.service.engine().resume_deliveries();
         }
         let graceful = Arc::new(GracefulShutdown::new());
+        let told = Stop::default();
         loop {
             tokio::select! {
                 biased;
                 handed = connections.recv() => match handed {
-                    Some(handed) => handed.serve(&graceful),
+                    Some(handed) => handed.serve(&graceful, &told),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        let until = Instant::now() + self.limits.drain_timeout;
+        let now = Instant::now();
+        let _ = told.set(now);
+        let until = now + self.limits.drain_timeout;
         // Handshakes hold the value too; what has not begun to speak by now is let go.
         if let Some(graceful) = Arc::into_inner(graceful) {
             let drained = tokio::time::timeout_at(until, graceful.shutdown());
@@ -233,7 +236,7 @@ impl Server {
 
 impl Handed {
     /// Takes the connection over on the present lane.
-    fn serve(self, graceful: &Arc<GracefulShutdown>) {
+    fn serve(self, graceful: &Arc<GracefulShutdown>, stop: &Stop) {
         let Self {
             stream,
             counted,
@@ -244,9 +247,9 @@ impl Handed {
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
         };
         let Some(tls) = front.tls.clone() else {
-            return front.speak_http1(stream, counted, graceful);
+            return front.speak_http1(stream, counted, graceful, stop);
         };
-        let graceful = Arc::downgrade(graceful);
+        let (graceful, stop) = (Arc::downgrade(graceful), Arc::clone(stop));
         tokio::spawn(async move {
             let handshake = tls.acceptor().accept(stream);
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
@@ -257,23 +260,29 @@ impl Handed {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                front.speak_http2(stream, counted, &graceful);
+                front.speak_http2(stream, counted, &graceful, &stop);
             } else {
-                front.speak_http1(stream, counted, &graceful);
+                front.speak_http1(stream, counted, &graceful, &stop);
             }
         });
     }
 }
 
 impl Front {
-    fn speak_http1<S>(self: &Arc<Self>, stream: S, counted: Counted, graceful: &GracefulShutdown)
-    where
+    fn speak_http1<S>(
+        self: &Arc<Self>,
+        stream: S,
+        counted: Counted,
+        graceful: &GracefulShutdown,
+        stop: &Stop,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
         let limits = &self.limits;
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
-        let stream = TimedIo::new(stream, limits.write_timeout).http1(Arc::clone(&head));
+        let stream =
+            TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http1(Arc::clone(&head));
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
             async move {
@@ -299,8 +308,13 @@ impl Front {
         });
     }
 
-    fn speak_http2<S>(self: &Arc<Self>, stream: S, counted: Counted, graceful: &GracefulShutdown)
-    where
+    fn speak_http2<S>(
+        self: &Arc<Self>,
+        stream: S,
+        counted: Counted,
+        graceful: &GracefulShutdown,
+        stop: &Stop,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
@@ -328,7 +342,7 @@ impl Front {
             answer: limits.write_timeout,
         };
         let frames = Frames::new(patience, Instant::now());
-        let stream = TimedIo::new(stream, limits.write_timeout).http2(frames);
+        let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http2(frames);
         let connection = http2::Builder::new(TokioExecutor::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(16 * 1024)

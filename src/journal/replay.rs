@@ -692,6 +692,26 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_may_keep_an_answer_and_the_one_in_its_place() {
+        // While it is taken, a third answer takes the place of the second: both lead to the key.
+        let records = [answer(), instead(1), instead(2)];
+        let held = Held::of(&records, 2, 3);
+        assert_eq!(held.kept.len(), 2);
+        let mut replay = held.load().unwrap();
+        replay.record(3, &records[2]).unwrap();
+        let recovered = replay.finish().unwrap();
+        let key = key_digest(3, "hq-1", "key-1");
+        assert_eq!(
+            (recovered.tables.key(key), recovered.tables.keys()),
+            (Some(3), 1)
+        );
+        // One in the place of another than it is kept with is none.
+        let mut other = Held::of(&records, 2, 3);
+        other.kept[1].1 = instead(7);
+        assert!(other.refused().contains("was taken"), "{}", other.refused());
+    }
+
+    #[test]
     fn what_a_snapshot_cannot_have_is_refused() {
         let records = history();
         let held = || Held::of(&records, 100, 120);

@@ -30,6 +30,7 @@ mod kill;
 mod kill_all;
 mod load;
 mod panics;
+mod room;
 mod snapshots;
 mod start;
 mod stop;

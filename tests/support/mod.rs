@@ -7,6 +7,7 @@
 pub mod gated;
 pub mod good;
 pub mod stage;
+pub mod watched;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -512,6 +513,14 @@ pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
         text(output.stdout),
         text(output.stderr),
     )
+}
+
+/// The resident memory of a process, in bytes.
+pub fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB").parse::<u64>();
+    kilobytes.unwrap() << 10
 }
 
 /// The files below a directory.

@@ -12,12 +12,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{BoxError, Error, UpkeepError};
-use crate::format::{RECORD_BYTES_MAX, to_u64};
+use crate::format::{self, RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
 use crate::log::{Log, Options};
 use crate::reader::Reader;
@@ -140,6 +140,28 @@ impl fmt::Display for Lack {
             }
             Self::Segment { why } => write!(f, "the log has no other segment: {why}"),
         }
+    }
+}
+
+/// What the disk of a log has free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes of the reserve.
+    pub reserve: u64,
+    /// Bytes of the segment that will be made next.
+    pub next_segment: u64,
+}
+
+impl Space {
+    /// Bytes that may be written beside the log without keeping from it its reserve, nor its next
+    /// segment.
+    #[must_use]
+    pub fn spare(&self) -> u64 {
+        self.free
+            .saturating_sub(self.reserve)
+            .saturating_sub(self.next_segment)
     }
 }
 
@@ -418,15 +440,33 @@ impl Appender {
         })
     }
 
-    /// Bytes that may be written beside the log without keeping its reserve or its next segment
-    /// from it; `None` when the system does not tell the free space.
-    pub fn spare_bytes(&self) -> Option<u64> {
-        let room = &self.shared.room;
-        let free = self.shared.reader.storage().free_bytes().ok()?;
-        let kept = room
-            .reserve
-            .saturating_add(room.next.load(Ordering::Relaxed));
-        Some(free.saturating_sub(kept))
+    /// What the disk has free now, and what of it is the log's.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system does not tell the free space.
+    pub fn space(&self) -> Result<Space, Error> {
+        let (room, storage) = (&self.shared.room, self.shared.reader.storage());
+        let free = storage.free_bytes().map_err(|source| {
+            Error::io("ask for the free space of", storage.describe(""))(source)
+        })?;
+        Ok(Space {
+            free,
+            reserve: room.reserve,
+            next_segment: room.next.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Bytes that the newest snapshot keeps of records; 0 when there is none.
+    pub fn kept_bytes(&self) -> u64 {
+        self.shared.reader.kept_bytes()
+    }
+
+    /// When the newest snapshot was written; `None` when there is none, or nobody knows.
+    pub fn snapshot_written(&self) -> Option<SystemTime> {
+        let reader = &self.shared.reader;
+        let newest = reader.snapshots().first().copied()?;
+        let name = format::snapshot_name(newest.number);
+        reader.storage().modified(&name).ok()
     }
 
     /// The record at a position, or what the newest snapshot kept of it when the
@@ -475,25 +515,27 @@ impl Appender {
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
     /// log has failed or was shut down.
     pub fn install(&self, writer: SnapshotWriter, upto: u64) -> Result<SnapshotInfo, Error> {
-        self.install_gently(writer, upto, &mut || {})
+        self.install_gently(writer, upto, &mut || Ok(()))
     }
 
-    /// The same, and calls `breathe` after each little piece that was read back: there, the
-    /// caller can rest to leave processors to commits.
+    /// The same, and calls `breathe` after each little piece that was read back, and while it
+    /// waits: there, the caller can rest to leave processors to commits, or give the snapshot up
+    /// by an error, which leaves nothing of it.
     ///
     /// # Errors
-    /// Those of [`Appender::install`].
+    /// Those of [`Appender::install`], and that of `breathe`.
     pub fn install_gently(
         &self,
         writer: SnapshotWriter,
         upto: u64,
-        breathe: &mut dyn FnMut(),
+        breathe: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<SnapshotInfo, Error> {
         let shared = &self.shared;
         while self.durable() < upto {
             if let Some(reason) = shared.queue.lock().closed.clone() {
                 return Err(Error::Stopped { reason });
             }
+            breathe()?;
             thread::sleep(Duration::from_millis(1));
         }
         let _alone = shared.upkeep.lock();
@@ -515,6 +557,19 @@ impl Appender {
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
     /// log has failed or was shut down.
     pub fn compact(&self, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
+        self.compact_gently(archive, &mut || Ok(()))
+    }
+
+    /// The same, and calls `breathe` after each little piece that was copied to the archive: an
+    /// error ends it, and nothing is removed that is not copied.
+    ///
+    /// # Errors
+    /// Those of [`Appender::compact`], and that of `breathe`.
+    pub fn compact_gently(
+        &self,
+        archive: Option<&dyn Storage>,
+        breathe: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Compacted, Error> {
         let shared = &self.shared;
         let _alone = shared.upkeep.lock();
         let Done::Removable(segments) = self.ask(Request::Removable)? else {
@@ -523,7 +578,7 @@ impl Appender {
         // What takes long is done here: commits may wait for the helper thread.
         let storage = shared.reader.storage();
         if let Some(archive) = archive {
-            segment::keep_in(storage, archive, &segments)?;
+            segment::keep_in(storage, archive, &segments, breathe)?;
         }
         let Done::Forgotten(compacted) = self.ask(Request::Forget(segments.clone()))? else {
             unreachable!("each request has its own answer");

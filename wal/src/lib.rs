@@ -75,7 +75,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Batches, Events, Failed, Lack, Sequence};
+pub use appender::{Appender, Batches, Events, Failed, Lack, Sequence, Space};
 pub use backup::{Backup, backup};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};

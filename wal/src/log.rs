@@ -212,7 +212,7 @@ impl Log {
             upto <= self.last_position(),
             "a snapshot never holds what is not durable"
         );
-        let finished = writer.finish(upto, &mut || {})?;
+        let finished = writer.finish(upto, &mut || Ok(()))?;
         let log_bytes = finished.log_bytes;
         match self.maker.install(finished, &self.reader) {
             Ok(info) => {

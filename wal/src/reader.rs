@@ -121,6 +121,11 @@ impl Reader {
         self.snapshots.read().clone()
     }
 
+    /// Bytes that the newest snapshot keeps of records.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept.read().as_ref().map_or(0, |kept| kept.bytes)
+    }
+
     /// Which snapshots there are, newest first.
     pub(crate) fn set_snapshots(&self, snapshots: Vec<SnapshotInfo>) {
         *self.snapshots.write() = snapshots;

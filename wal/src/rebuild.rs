@@ -105,7 +105,7 @@ impl Builder {
         let Some((writer, upto)) = self.snapshot.take() else {
             return Ok(());
         };
-        let mut finished = writer.finish(upto, &mut || {})?;
+        let mut finished = writer.finish(upto, &mut || Ok(()))?;
         finished.rename()?;
         self.manifest.snapshots.push(finished.listed);
         self.manifest.first_position = finished.listed.covers + 1;

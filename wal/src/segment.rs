@@ -9,8 +9,8 @@ use crate::lock;
 use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
-use crate::snapshot::{Finished, SnapshotInfo};
-use crate::storage::{File, Storage, copy_range, write_all_at};
+use crate::snapshot::{Breathe, Finished, SnapshotInfo};
+use crate::storage::{COPY, File, Storage, copy_range, write_all_at};
 use crate::survey::TornTail;
 
 const ZEROS: usize = 1 << 20;
@@ -369,7 +369,8 @@ impl Maker {
     ) -> Result<Compacted, UpkeepError> {
         let segments = self.removable();
         if let Some(archive) = archive {
-            keep_in(self.storage.as_ref(), archive, &segments).map_err(UpkeepError::Passing)?;
+            keep_in(self.storage.as_ref(), archive, &segments, &mut || Ok(()))
+                .map_err(UpkeepError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;
         remove(self.storage.as_ref(), &segments);
@@ -392,6 +393,7 @@ pub(crate) fn keep_in(
     storage: &dyn Storage,
     archive: &dyn Storage,
     segments: &[Removable],
+    breathe: Breathe<'_>,
 ) -> Result<(), Error> {
     for segment in segments {
         let (temp, name) = (
@@ -401,12 +403,17 @@ pub(crate) fn keep_in(
         let source = storage
             .open_read(&name)
             .map_err(Error::io("open", storage.describe(&name)))?;
-        let kept = archive.create(&temp).and_then(|target| {
-            copy_range(source.as_ref(), 0, segment.length, target.as_ref(), 0)?;
-            target.sync()?;
-            archive.rename(&temp, &name)
-        });
-        kept.map_err(Error::io("archive", archive.describe(&name)))?;
+        let failed = |source| Error::io("archive", archive.describe(&name))(source);
+        let target = archive.create(&temp).map_err(failed)?;
+        let mut at = 0;
+        while at < segment.length {
+            breathe()?;
+            let end = segment.length.min(at + COPY);
+            copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
+            at = end;
+        }
+        let kept = target.sync().and_then(|()| archive.rename(&temp, &name));
+        kept.map_err(failed)?;
     }
     if segments.is_empty() {
         return Ok(());

@@ -147,6 +147,8 @@ pub struct SnapshotWriter {
     kept: u64,
     entries: u64,
     kept_blocks: KeptBlocks,
+    /// Bytes of the blocks of kept records.
+    kept_bytes: u64,
     /// Log bytes that had been appended when it began.
     pub(crate) log_bytes: u64,
     installed: bool,
@@ -182,6 +184,7 @@ impl SnapshotWriter {
             kept: 0,
             entries: 0,
             kept_blocks: Vec::new(),
+            kept_bytes: 0,
             log_bytes,
             installed: false,
         };
@@ -264,6 +267,7 @@ impl SnapshotWriter {
         head[CHAIN..].copy_from_slice(&self.chain);
         if self.kind == KIND_KEPT {
             self.kept_blocks.push((self.first, self.offset));
+            self.kept_bytes += to_u64(BLOCK_HEADER + self.block.len());
         }
         let name = || {
             self.storage
@@ -289,12 +293,8 @@ impl SnapshotWriter {
     }
 
     /// Writes the end, syncs, reads all of it back and checks it; `breathe` is called after each
-    /// little piece. What is left to do is to give it its name and to list it.
-    pub(crate) fn finish(
-        mut self,
-        upto: u64,
-        breathe: &mut dyn FnMut(),
-    ) -> Result<Finished, Error> {
+    /// little piece, and can give it up. What is left to do is to give it its name and to list it.
+    pub(crate) fn finish(mut self, upto: u64, breathe: Breathe<'_>) -> Result<Finished, Error> {
         self.flush()?;
         let upto = upto.max(self.covers);
         self.kind = KIND_END;
@@ -315,13 +315,16 @@ impl SnapshotWriter {
             length: self.offset,
             chain: self.chain,
         };
-        match show(
-            self.storage.as_ref(),
-            &temp,
-            &self.log,
-            &listed,
-            &mut Nobody(breathe),
-        )? {
+        let mut breathing = Breathing {
+            breathe,
+            given_up: None,
+        };
+        let storage = self.storage.as_ref();
+        let shown = show(storage, &temp, &self.log, &listed, &mut breathing);
+        if let Some(error) = breathing.given_up {
+            return Err(error);
+        }
+        match shown? {
             Shown::Whole(_) => {}
             Shown::Bad { offset, what } => {
                 return Err(Error::Io {
@@ -337,6 +340,7 @@ impl SnapshotWriter {
             seed: self.seed,
             covers: self.covers,
             length: self.offset,
+            bytes: self.kept_bytes,
             blocks: std::mem::take(&mut self.kept_blocks),
         };
         Ok(Finished {
@@ -384,6 +388,44 @@ impl Finished {
             .map_err(Error::io("rename", storage.describe(&temp)))?;
         self.writer.installed = true;
         Ok(())
+    }
+}
+
+/// Called after each little piece of a long work: there, its caller can rest, or give it up by an
+/// error.
+pub(crate) type Breathe<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+
+/// Lets the caller breathe while its snapshot is read back.
+struct Breathing<'a> {
+    breathe: Breathe<'a>,
+    given_up: Option<Error>,
+}
+
+impl Breathing<'_> {
+    fn step(&mut self) -> Result<(), BoxError> {
+        (self.breathe)().map_err(|error| {
+            let sentence = error.to_string();
+            self.given_up = Some(error);
+            sentence.into()
+        })
+    }
+}
+
+impl Visitor for Breathing<'_> {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        self.step()
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        self.step()
     }
 }
 
@@ -554,6 +596,7 @@ pub(crate) fn show(
     let mut offset = to_u64(HEADER);
     let (mut kept, mut entries, mut last) = (0_u64, 0_u64, 0_u64);
     let mut blocks = KeptBlocks::new();
+    let mut kept_bytes = 0;
     let mut told = 0;
     loop {
         let block = match block(&mut window, offset, seed, Some(&chain)).map_err(failed)? {
@@ -564,6 +607,7 @@ pub(crate) fn show(
         match block.kind {
             KIND_KEPT if entries == 0 => {
                 blocks.push((block.first, offset));
+                kept_bytes += block.end - offset;
                 for _ in 0..block.items {
                     let Some((position, payload)) = item(&mut rest, true) else {
                         return bad(offset, "a block is not made of kept records");
@@ -615,6 +659,7 @@ pub(crate) fn show(
         seed,
         covers: listed.covers,
         length,
+        bytes: kept_bytes,
         blocks,
     }))
 }
@@ -706,6 +751,8 @@ pub(crate) struct Kept {
     seed: u32,
     pub(crate) covers: u64,
     length: u64,
+    /// Bytes of its blocks.
+    pub(crate) bytes: u64,
     blocks: KeptBlocks,
 }
 

@@ -1,0 +1,113 @@
+//! Says when there is no room for commands, and when there is again: each in one line of the
+//! service's log, at once, and once a minute while it lasts.
+
+use std::time::{Duration, Instant as Tick};
+
+use parking_lot::Mutex;
+use wal::Lack;
+
+/// How long after a line the next one comes.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// There is no room; commands will be refused.
+    NoRoom,
+    /// Commands are refused.
+    Refused,
+    /// There is room again.
+    Room,
+}
+
+/// What was said so far of one lack of room, from its beginning to its end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    said: Option<Tick>,
+    /// Whether it was said that commands are refused.
+    refused: bool,
+}
+
+impl Spell {
+    /// What there is to say, now that it is known whether there is no room, and whether a command
+    /// was refused for it.
+    fn hear(&mut self, is_lacking: bool, is_refused: bool, now: Tick) -> Option<Line> {
+        if !is_lacking {
+            let spell = std::mem::take(self);
+            return spell.said.map(|_| Line::Room);
+        }
+        let is_first = is_refused && !self.refused;
+        let is_late = self
+            .said
+            .is_none_or(|said| now.duration_since(said) >= AGAIN);
+        if !is_first && !is_late {
+            return None;
+        }
+        self.said = Some(now);
+        self.refused |= is_refused;
+        Some(match self.refused {
+            true => Line::Refused,
+            false => Line::NoRoom,
+        })
+    }
+}
+
+/// Knows what was said.
+#[derive(Default)]
+pub(crate) struct RoomWatch(Mutex<Spell>);
+
+impl RoomWatch {
+    /// Hears of the room that the log has: why it has none, where it has none.
+    pub(crate) fn look(&self, lack: Option<&Lack>) {
+        self.hear(lack, false);
+    }
+
+    /// Hears that a command was refused.
+    pub(crate) fn refused(&self, lack: Option<&Lack>) {
+        self.hear(lack, true);
+    }
+
+    fn hear(&self, lack: Option<&Lack>, is_refused: bool) {
+        let line = self.0.lock().hear(lack.is_some(), is_refused, Tick::now());
+        let why = lack.map(ToString::to_string).unwrap_or_default();
+        match line {
+            None => {}
+            Some(Line::NoRoom) => {
+                tracing::warn!("there is no room for commands, which will be refused: {why}");
+            }
+            Some(Line::Refused) => {
+                tracing::warn!("commands are refused (503) for want of room: {why}");
+            }
+            Some(Line::Room) => tracing::info!("there is room again: commands are carried out"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn want_of_room_is_told_at_once_the_first_refusal_too_and_each_again_after_a_minute() {
+        let mut spell = Spell::default();
+        let begun = Tick::now();
+        let mut hear = |seconds, is_lacking, is_refused| {
+            spell.hear(is_lacking, is_refused, begun + Duration::from_secs(seconds))
+        };
+        for _ in 0..2 {
+            // Nothing is said of a log that has room.
+            assert_eq!(hear(0, false, false), None);
+            assert_eq!(hear(1, true, false), Some(Line::NoRoom));
+            assert_eq!(hear(60, true, false), None);
+            assert_eq!(hear(61, true, false), Some(Line::NoRoom));
+            assert_eq!(hear(62, true, true), Some(Line::Refused));
+            assert_eq!(hear(63, true, true), None);
+            assert_eq!(hear(121, true, true), None);
+            assert_eq!(hear(122, true, false), Some(Line::Refused));
+            assert_eq!(hear(150, false, false), Some(Line::Room));
+        }
+        // A refusal may be the first that is heard.
+        assert_eq!(hear(151, true, true), Some(Line::Refused));
+        assert_eq!(hear(152, true, false), None);
+    }
+}
