@@ -1,11 +1,13 @@
 //! What is for inside has a listener of its own when it is given one; the page of metrics.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::process::Command;
 
 use carebook::catalogue::{self, OPERATIONS};
 use serde_json::json;
 
-use crate::support::{Answer, Client, Server, World};
+use crate::support::{Answer, Client, Server, World, carebook, run, serve_arguments};
 
 fn ask(client: &mut Client, method: &str, path: &str) -> Answer {
     let json = [("Content-Type", "application/json")];
@@ -244,4 +246,117 @@ fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
             assert!(lanes.iter().all(|lane| *lane == all), "{arguments:?}");
         }
     }
+}
+
+/// Connections that stay open, and the number of those that the server has closed.
+fn crowd(addresses: &[&str], count: usize) -> (Vec<Client>, usize) {
+    let mut open = Vec::new();
+    let mut closed = 0;
+    for number in 0..count {
+        let mut client = Client::connect(addresses[number % addresses.len()]);
+        match client.try_request("GET", "/healthz", &[], b"") {
+            Ok(_) => open.push(client),
+            Err(_) => closed += 1,
+        }
+    }
+    (open, closed)
+}
+
+#[test]
+fn both_listeners_together_have_so_many_connections_and_each_that_ends_makes_room() {
+    for bound in ["--connections-max", "--connections-per-address-max"] {
+        let world = World::new();
+        let inside = ["--internal-listen", "127.0.0.1:0", bound, "8"];
+        let server = Server::start_with(&world, &inside);
+        let addresses = [&server.address[..], server.internal.as_ref().unwrap()];
+        let (mut open, closed) = crowd(&addresses, 10);
+        assert_eq!((open.len(), closed), (8, 2), "{bound}");
+        open.pop();
+        // The server hears of it when it does.
+        while crowd(&addresses[..1], 1).1 == 1 {}
+    }
+}
+
+#[test]
+fn one_address_has_1024_connections_unless_it_is_given_more() {
+    let (_, help, _) = run(&["serve", "--help"]);
+    let flag = help.split("--connections-per-address-max").nth(1).unwrap();
+    let default = flag.split("[default: ").nth(1).unwrap();
+    assert!(default.starts_with("1024]"), "{default}");
+}
+
+#[test]
+fn connections_leave_the_descriptors_that_files_need() {
+    let world = World::new();
+    let mut arguments = carebook();
+    serve_arguments(&mut arguments, &world);
+    let words = std::iter::once(arguments.get_program()).chain(arguments.get_args());
+    // The hard limit is as low, so that it cannot be raised.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 200; exec \"$0\" \"$@\""])
+        .args(words);
+    let server = Server::spawn(command);
+    let mut client = server.client();
+    assert_eq!(client.get("/healthz", "").status, 200);
+    let (open, closed) = crowd(&[&server.address], 250);
+    assert!(closed > 150 && !open.is_empty(), "{closed} closed");
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
+    let descriptors = descriptors.count();
+    assert!(descriptors < 120, "{descriptors} in use of 200");
+    let body = world.deposit_request("S", "key");
+    let answer = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+    assert_eq!(answer.status, 201);
+}
+
+#[test]
+fn the_limit_of_descriptors_is_raised_as_far_as_it_may() {
+    let world = World::new();
+    let mut arguments = carebook();
+    serve_arguments(&mut arguments, &world);
+    let words = std::iter::once(arguments.get_program()).chain(arguments.get_args());
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -S -n 100; exec \"$0\" \"$@\""])
+        .args(words);
+    let server = Server::spawn(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let words: Vec<_> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[3], words[4], "soft and hard");
+}
+
+#[test]
+fn what_needs_no_token_is_not_offered_beyond_the_machine_unless_that_is_said() {
+    let world = World::new();
+    let start = |more: &[&str]| -> Command {
+        let mut command = carebook();
+        let mut near = carebook();
+        serve_arguments(&mut near, &world);
+        let far = |word: &OsStr| match word.to_str() {
+            Some("127.0.0.1:0") => "0.0.0.0:0".into(),
+            _ => word.to_owned(),
+        };
+        command.args(near.get_args().map(far)).args(more);
+        command
+    };
+    let output = start(&[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--internal-listen") && said.contains("--internal-public"),
+        "{said}"
+    );
+    assert!(!world.data().exists());
+    for more in [
+        &["--internal-public"][..],
+        &["--internal-listen", "127.0.0.1:0"],
+    ] {
+        let server = Server::spawn(start(more));
+        assert_eq!(server.stop(), Some(0));
+    }
+    let both = start(&["--internal-public", "--internal-listen", "127.0.0.1:0"]).output();
+    assert_eq!(both.unwrap().status.code(), Some(2));
 }

@@ -3,6 +3,7 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod bodies;
 mod cli;
 mod concurrency;
 mod contract;
@@ -12,6 +13,7 @@ mod durability;
 mod facts_load;
 mod floors;
 mod fuzzed;
+mod hostile;
 mod http;
 mod inspect;
 mod listeners;
@@ -19,7 +21,9 @@ mod model;
 mod operations;
 mod raw_http;
 mod service;
+mod streams;
 mod support;
 mod tls;
+mod tokens;
 mod upkeep;
 mod walk;

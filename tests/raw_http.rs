@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use crate::support::stage::theatre;
-use crate::support::{Server, World};
+use crate::support::{Server, World, resident};
 
 /// What follows every oddity: it is answered after all else, or not at all.
 const PROBE: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-Request-Id: probe\r\n\r\n";
@@ -588,7 +588,7 @@ fn who_reads_no_answers_makes_the_server_hold_no_more_than_a_few() {
         }
     };
     go_on();
-    let before = resident(&server);
+    let before = resident(server.id());
     let mut stream = connect(&server);
     stream
         .set_write_timeout(Some(Duration::from_millis(100)))
@@ -599,20 +599,7 @@ fn who_reads_no_answers_makes_the_server_hold_no_more_than_a_few() {
     for _ in 0..300 {
         go_on();
     }
-    let grown = resident(&server).saturating_sub(before);
+    let grown = resident(server.id()).saturating_sub(before);
     println!("{grown} bytes more");
     assert!(grown < 16 << 20, "{grown} bytes more");
-}
-
-/// The resident memory of a server, in bytes.
-fn resident(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes: u64 = line
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
-    kilobytes << 10
 }

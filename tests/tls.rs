@@ -1,8 +1,9 @@
 //! TLS: HTTP/1.1 and, by ALPN, HTTP/2 from one listener.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -10,49 +11,156 @@ use hyper::{Request, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::support::{World, carebook, serve_arguments};
 
-#[test]
-fn one_listener_speaks_http_1_and_http_2_over_tls() {
-    let world = World::new();
+/// A server that speaks TLS with a certificate of its own; killed when dropped.
+pub struct Secure {
+    child: Child,
+    pub address: String,
+    pub certificate: CertificateDer<'static>,
+}
+
+impl Secure {
+    fn start(world: &World) -> Self {
+        Self::start_with(world, &[])
+    }
+
+    pub fn start_with(world: &World, arguments: &[&str]) -> Self {
+        let certificate = certify(world);
+        let mut command = carebook();
+        serve_arguments(&mut command, world)
+            .arg("--tls-cert")
+            .arg(world.path("cert.pem"))
+            .arg("--tls-key")
+            .arg(world.path("key.pem"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("listening on https://");
+        Self {
+            address: address.unwrap().to_owned(),
+            child,
+            certificate,
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn hang_up(&self) {
+        let id = self.child.id().to_string();
+        let told = Command::new("kill").args(["-HUP", &id]).status();
+        assert!(told.unwrap().success());
+    }
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Puts a new certificate and its key where the server looks.
+fn certify(world: &World) -> CertificateDer<'static> {
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(world.path("cert.pem"), certified.cert.pem()).unwrap();
     std::fs::write(world.path("key.pem"), certified.signing_key.serialize_pem()).unwrap();
-    let mut command = carebook();
-    serve_arguments(&mut command, &world)
-        .arg("--tls-cert")
-        .arg(world.path("cert.pem"))
-        .arg("--tls-key")
-        .arg(world.path("key.pem"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut server = command.spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .trim()
-        .strip_prefix("listening on https://")
-        .unwrap()
-        .to_owned();
-    let certificate = certified.cert.der().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    certified.cert.der().clone()
+}
+
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(work)
+}
+
+/// The certificate that a new connection is shown.
+fn shown(address: &str, known: &[CertificateDer<'static>]) -> Option<usize> {
+    block_on(async {
+        for (number, certificate) in known.iter().enumerate() {
+            let stream = TcpStream::connect(address).await.unwrap();
+            if secured(stream, certificate.clone(), "h2").await.is_ok() {
+                return Some(number);
+            }
+        }
+        None
+    })
+}
+
+#[test]
+fn one_listener_speaks_http_1_and_http_2_over_tls() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    block_on(async {
         for (protocol, version) in [("http/1.1", Version::HTTP_11), ("h2", Version::HTTP_2)] {
-            let (answered, status, body) = get(&address, certificate.clone(), protocol).await;
+            let certificate = server.certificate.clone();
+            let (answered, status, body) = get(&server.address, certificate, protocol).await;
             assert_eq!((answered, status), (version, StatusCode::OK));
             assert_eq!(body, Bytes::from_static(b"{\"status\":\"ready\"}"));
         }
     });
-    server.kill().unwrap();
-    server.wait().unwrap();
+}
+
+#[test]
+fn the_certificate_is_read_again_when_told_and_one_that_is_unfit_leaves_the_last_in_use() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    let first = server.certificate.clone();
+    let next = certify(&world);
+    let known = [first, next];
+    assert_eq!(shown(&server.address, &known), Some(0));
+    // The signal is taken when it is; the new one is in use soon after.
+    while shown(&server.address, &known) != Some(1) {
+        server.hang_up();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(world.path("cert.pem"), other.cert.pem()).unwrap();
+    for _ in 0..20 {
+        server.hang_up();
+        assert_eq!(shown(&server.address, &known), Some(1));
+    }
+}
+
+#[test]
+fn over_http_2_a_request_names_one_host() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    block_on(async {
+        let certificate = server.certificate.clone();
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let stream = secured(stream, certificate, "h2").await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for (hosts, status) in [
+            (&[][..], StatusCode::OK),
+            (&["LOCALHOST:443"], StatusCode::OK),
+            (&["other"], StatusCode::BAD_REQUEST),
+            (&["localhost", "localhost"], StatusCode::BAD_REQUEST),
+            (&[""], StatusCode::BAD_REQUEST),
+        ] {
+            let mut request = Request::get("https://localhost/readyz");
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            let request = request.body(Full::<Bytes>::default()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{hosts:?}");
+        }
+    });
 }
 
 #[test]
@@ -74,11 +182,70 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     assert!(!world.data().exists());
 }
 
-async fn get(
-    address: &str,
+/// So many forged signatures end a connection: over HTTP/2 it is told so, and what was sent before
+/// that is answered.
+#[test]
+fn over_tls_every_answer_says_so_and_a_forger_is_told_to_go() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    let good = world.headquarters();
+    let forged: Vec<_> = (b'A'..=b'P')
+        .map(|letter| {
+            let mut token = good.clone().into_bytes();
+            let at = token.len() - 10;
+            token[at] = if token[at] == letter { b'x' } else { letter };
+            String::from_utf8(token).unwrap()
+        })
+        .collect();
+    let ask = |token: &str| {
+        Request::get("https://localhost/settlement-statements/nothing")
+            .header("authorization", format!("Bearer {token}"))
+            .body(Full::<Bytes>::default())
+            .unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let certificate = server.certificate.clone();
+        let stream = TokioIo::new(secured(stream, certificate, "h2").await.unwrap());
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                .await
+                .unwrap();
+        let connection = tokio::spawn(connection);
+        let answer = sender.send_request(ask(&good)).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        let headers = answer.headers();
+        assert_eq!(headers["strict-transport-security"], "max-age=31536000");
+        assert_eq!(headers["cache-control"], "no-store");
+        let mut answers = Vec::new();
+        for token in &forged {
+            answers.push(sender.send_request(ask(token)));
+        }
+        // Sent with them, and answered though they end the connection.
+        answers.push(sender.send_request(ask(&good)));
+        let mut statuses = Vec::new();
+        for answer in answers {
+            statuses.push(answer.await.unwrap().status().as_u16());
+        }
+        assert_eq!(statuses.pop(), Some(404));
+        assert_eq!(statuses, [401; 16]);
+        // It ends by itself and in good order, though there is still somebody who would send.
+        let ended = tokio::time::timeout(Duration::from_secs(30), connection);
+        assert!(ended.await.unwrap().unwrap().is_ok());
+        assert!(sender.is_closed());
+    });
+}
+
+/// A connection with TLS to a server with this certificate.
+pub async fn secured(
+    stream: TcpStream,
     certificate: CertificateDer<'static>,
     protocol: &str,
-) -> (Version, StatusCode, Bytes) {
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
@@ -88,16 +255,24 @@ async fn get(
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    let stream = TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, stream)
-        .await
-        .unwrap();
+        .await?;
     assert_eq!(
         stream.get_ref().1.alpn_protocol(),
         Some(protocol.as_bytes())
     );
+    Ok(stream)
+}
+
+async fn get(
+    address: &str,
+    certificate: CertificateDer<'static>,
+    protocol: &str,
+) -> (Version, StatusCode, Bytes) {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = secured(stream, certificate, protocol).await.unwrap();
     let request = Request::get("https://localhost/readyz")
         .header("host", "localhost")
         .body(Full::<Bytes>::default())

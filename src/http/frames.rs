@@ -192,6 +192,12 @@ impl Frames {
         self.earliest = self.earliest.min(deadline);
     }
 
+    /// Whether no request is on its way or being answered.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// No later than the next deadline is; cheaper than that.
     #[must_use]
     pub fn earliest(&self) -> Instant {

@@ -10,8 +10,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -118,12 +118,19 @@ const GATHERED_BYTES_MAX: usize = 16 * 1024;
 const LINGER_BYTES_MAX: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// When the service was told to stop, once it was.
+pub type Stop = Arc<OnceLock<Instant>>;
+
+/// How long a client over HTTP/2 that has nothing open has to hear that the service stops.
+const FAREWELL: Duration = Duration::from_millis(250);
+
 /// Wraps a stream; a write that makes no progress for `limit`, and a read that waits for longer
 /// than it may, fail with `TimedOut`. It is polled by one task.
 pub struct TimedIo<S> {
     stream: S,
     limit: Duration,
     protocol: Protocol,
+    stop: Stop,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Ends when something that was waited for at some time would have been late.
@@ -178,12 +185,14 @@ impl Http1 {
 }
 
 impl<S> TimedIo<S> {
-    /// The stream, with a limit on how long a write may wait.
-    pub fn new(stream: S, limit: Duration) -> Self {
+    /// The stream, with a limit on how long a write may wait. Once there is a `stop`, nothing more
+    /// is waited for that a request begins with.
+    pub fn new(stream: S, limit: Duration, stop: Stop) -> Self {
         Self {
             stream,
             limit,
             protocol: Protocol::None,
+            stop,
             stalled: None,
             late: None,
             closing: Closing::Not,
@@ -248,10 +257,17 @@ impl<S> TimedIo<S> {
 
     /// Whether what is waited for is late; if not, the task is woken when it may be.
     fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let stop = self.stop.get();
         let earliest = match &self.protocol {
             Protocol::None => return false,
-            Protocol::Http1(http1) => http1.limit.deadline(http1.begun),
-            Protocol::Http2(frames) => Some(frames.earliest()),
+            Protocol::Http1(http1) => {
+                let deadline = http1.limit.deadline(http1.begun);
+                deadline.map(|deadline| *stop.unwrap_or(&deadline))
+            }
+            Protocol::Http2(frames) => match stop {
+                Some(stop) if frames.is_idle() => Some(*stop + FAREWELL),
+                _ => Some(frames.earliest()),
+            },
         };
         let Some(earliest) = earliest else {
             return false;
@@ -262,7 +278,7 @@ impl<S> TimedIo<S> {
         }
         let now = Instant::now();
         let deadline = match &mut self.protocol {
-            Protocol::Http2(frames) => frames.deadline(now),
+            Protocol::Http2(frames) if earliest == frames.earliest() => frames.deadline(now),
             _ => earliest,
         };
         if deadline <= now {
@@ -459,7 +475,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
         let (near, _far) = tokio::io::duplex(16);
-        let mut timed = TimedIo::new(near, LIMIT);
+        let mut timed = TimedIo::new(near, LIMIT, Stop::default());
         timed.write_all(&[0; 16]).await.unwrap();
         let error = timed.write_all(&[0]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -469,7 +485,8 @@ mod tests {
     async fn a_head_that_trickles_in_does_not_put_its_end_off() {
         let (near, mut far) = tokio::io::duplex(16);
         let began = Instant::now();
-        let mut timed = TimedIo::new(near, LIMIT).http1(HeadLimit::new(LIMIT, LIMIT));
+        let mut timed =
+            TimedIo::new(near, LIMIT, Stop::default()).http1(HeadLimit::new(LIMIT, LIMIT));
         let trickle = async {
             while far.write_all(&[0]).await.is_ok() {
                 tokio::time::sleep(LIMIT / 8).await;
@@ -493,7 +510,7 @@ mod tests {
     async fn a_request_on_its_way_is_not_ended_and_the_next_head_has_all_the_time_again() {
         let (near, mut far) = tokio::io::duplex(16);
         let head = HeadLimit::new(LIMIT, LIMIT);
-        let mut timed = TimedIo::new(near, LIMIT).http1(Arc::clone(&head));
+        let mut timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head));
         for _ in 0..3 {
             // What is there is taken, whatever the time.
             far.write_all(&[0]).await.unwrap();
@@ -521,7 +538,7 @@ mod tests {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(4_096);
         let head = HeadLimit::new(LIMIT, LIMIT);
-        let timed = TimedIo::new(near, LIMIT).http1(Arc::clone(&head));
+        let timed = TimedIo::new(near, LIMIT, Stop::default()).http1(Arc::clone(&head));
         let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| {
             let head = Arc::clone(&head);
             async move {
@@ -585,5 +602,100 @@ mod tests {
             assert!(answer(&mut slow).await.starts_with(b"HTTP/1.1 200 OK"));
         }
         assert_eq!(slow.read(&mut [0; 9]).await.unwrap(), 0, "idle in the end");
+    }
+
+    /// As [`served`], over HTTP/2, with a body that a peer has to open its windows for.
+    fn served_http2(stop: Stop) -> tokio::io::DuplexStream {
+        use hyper::service::service_fn;
+        let (near, far) = tokio::io::duplex(65_536);
+        let patience = crate::http::frames::Patience {
+            idle: LIMIT * 3,
+            head: LIMIT,
+            answer: LIMIT,
+        };
+        let frames = Frames::new(patience, Instant::now());
+        let timed = TimedIo::new(near, LIMIT, stop).http2(frames);
+        let respond = service_fn(async |_: hyper::Request<hyper::body::Incoming>| {
+            let body = http_body_util::Full::new(bytes::Bytes::from_static(b"done"));
+            Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
+        });
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let connection = hyper::server::conn::http2::Builder::new(executor)
+            .serve_connection(hyper_util::rt::TokioIo::new(timed), respond);
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        far
+    }
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+
+    /// `GET http://a/`, by the static table and a literal.
+    const GET: &[u8] = &[0x82, 0x84, 0x86, 0x01, 1, b'a'];
+    const NO_WINDOW: &[u8] = &[0, 4, 0, 0, 0, 0];
+
+    /// How long the connection lives after these bytes.
+    async fn lives(far: &mut tokio::io::DuplexStream, bytes: &[u8]) -> Duration {
+        let begun = Instant::now();
+        far.write_all(PREFACE).await.unwrap();
+        far.write_all(bytes).await.unwrap();
+        let mut said = Vec::new();
+        let all = far.read_to_end(&mut said);
+        let ended = tokio::time::timeout(Duration::from_secs(30), all);
+        ended.await.expect("it is closed").unwrap();
+        begun.elapsed()
+    }
+
+    #[tokio::test]
+    async fn over_http_2_who_is_silent_or_pings_is_closed_and_who_begins_a_head_or_takes_nothing_sooner()
+     {
+        let settings = frame(4, 0, 0, &[]);
+        let silent = lives(&mut served_http2(Stop::default()), &[]).await;
+        assert!(silent >= LIMIT * 3);
+        let idle = lives(&mut served_http2(Stop::default()), &settings).await;
+        assert!(idle >= LIMIT * 3);
+        // Half a head.
+        let begun = [settings.clone(), frame(1, 1, 1, GET)].concat();
+        assert!(lives(&mut served_http2(Stop::default()), &begun).await >= LIMIT);
+        // A whole one, whose answer has no window.
+        let taken = [frame(4, 0, 0, NO_WINDOW), frame(1, 5, 1, GET)].concat();
+        assert!(lives(&mut served_http2(Stop::default()), &taken).await >= LIMIT);
+        // Pings do not count.
+        let mut pinging = served_http2(Stop::default());
+        let begun = Instant::now();
+        pinging.write_all(PREFACE).await.unwrap();
+        pinging.write_all(&settings).await.unwrap();
+        while pinging.write_all(&frame(6, 0, 0, &[0; 8])).await.is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            let mut said = [0; 64];
+            let silence = tokio::time::timeout(LIMIT / 8, pinging.read(&mut said));
+            if matches!(silence.await, Ok(Ok(0) | Err(_))) {
+                break;
+            }
+        }
+        assert!(begun.elapsed() >= LIMIT * 3);
+    }
+
+    #[tokio::test]
+    async fn when_the_service_stops_a_head_that_has_begun_is_not_waited_for() {
+        let stop = Stop::default();
+        let (near, mut far) = tokio::io::duplex(64);
+        let hour = Duration::from_secs(3_600);
+        let head = HeadLimit::new(hour, hour);
+        let mut timed = TimedIo::new(near, hour, Arc::clone(&stop)).http1(Arc::clone(&head));
+        far.write_all(b"GET").await.unwrap();
+        timed.read_exact(&mut [0; 3]).await.unwrap();
+        stop.set(Instant::now()).unwrap();
+        let error = timed.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // A request that has arrived is.
+        head.arrived();
+        far.write_all(b"body").await.unwrap();
+        timed.read_exact(&mut [0; 4]).await.unwrap();
     }
 }

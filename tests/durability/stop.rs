@@ -1,9 +1,17 @@
 //! Told to stop under load, the server answers what it has begun and goes.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
 use super::load::{Outcome, Town, memories};
-use crate::support::{Server, seed};
+use super::{SNAPSHOT_OFTEN, share};
+use crate::support::{Client, Server, World, carebook, seed, serve_arguments};
 
 #[test]
 fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answered() {
@@ -23,7 +31,7 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
             std::thread::sleep(Duration::from_millis(150));
             let told = Instant::now();
             assert_eq!(server.stop(), Some(0));
-            // The drain's limit is 10 s, and nothing here takes long.
+            // The drain's limit is 1.25 s, and nothing here takes long.
             assert!(
                 told.elapsed() < Duration::from_secs(8),
                 "{:?}",
@@ -44,4 +52,125 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
     assert_eq!(server.stop(), Some(0));
     town.compare_with_log();
     println!("{}", town.figures);
+}
+
+/// Connections that keep a server from ending if it lets them: each says so much and no more.
+fn hold(address: &str, requests_in_flight: bool) -> Vec<TcpStream> {
+    let announced = "POST /reservation-financial-lifecycles/b/regional-benefit-charge-finalizations \
+        HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
+    let metrics = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+    let mut says = vec![
+        "",
+        "G",
+        "GET /healthz HTTP/1.1\r\nHost: a\r\n",
+        metrics.as_str(),
+    ];
+    if requests_in_flight {
+        says.push(announced);
+    }
+    let mut held = Vec::new();
+    for said in says.repeat(4) {
+        let Ok(mut stream) = TcpStream::connect(address) else {
+            continue;
+        };
+        stream
+            .set_write_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        let _ = stream.write_all(said.as_bytes());
+        held.push(stream);
+    }
+    held
+}
+
+#[test]
+fn told_to_stop_at_any_time_it_ends_with_0_whoever_holds_on_to_it() {
+    let stops = share("STOPS", 12);
+    let mut random = StdRng::seed_from_u64(seed());
+    let world = World::new();
+    let token = world.headquarters();
+    let number = AtomicU64::new(0);
+    let mut longest = Duration::ZERO;
+    for round in 0..stops {
+        let server = Server::start_with(&world, SNAPSHOT_OFTEN);
+        let address = server.address.clone();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    // Each with a connection of its own, so that some come while it ends.
+                    while !is_over.load(Ordering::SeqCst) {
+                        let Ok(mut client) = Client::try_connect(&address) else {
+                            // Nobody listens any more, or not yet again.
+                            std::thread::sleep(Duration::from_millis(1));
+                            continue;
+                        };
+                        let number = number.fetch_add(1, Ordering::SeqCst).to_string();
+                        let body = world.deposit_request(&number, &number).to_string();
+                        let bearer = format!("Bearer {token}");
+                        let headers = [
+                            ("Authorization", bearer.as_str()),
+                            ("Content-Type", "application/json"),
+                        ];
+                        let path = "/settlement-deposit-requests";
+                        for _ in 0..2 {
+                            let sent = client.try_request("POST", path, &headers, body.as_bytes());
+                            if sent.is_ok_and(|answer| answer.status >= 500) {
+                                panic!("a request was refused, not left unread");
+                            }
+                        }
+                    }
+                });
+            }
+            // Requests that are in flight may take all the time that there is.
+            let _held = hold(&address, round % 6 == 5);
+            std::thread::sleep(Duration::from_millis(random.random_range(0..40)));
+            let told = Instant::now();
+            server.signal("TERM");
+            let code = server.ended_within(Duration::from_secs(30));
+            longest = longest.max(told.elapsed());
+            is_over.store(true, Ordering::SeqCst);
+            assert_eq!(code, Some(0), "round {round}");
+        });
+    }
+    println!("{stops} stops, the longest {longest:?}");
+    // A machine that is busy with other tests says nothing of time.
+    if std::env::var_os("STOPS").is_some() {
+        assert!(longest <= Duration::from_secs(2), "{longest:?}");
+    }
+}
+
+#[test]
+fn told_to_stop_before_it_listens_it_ends_with_0() {
+    let world = World::new();
+    // It waits for the other end of a pipe to open before it opens anything of its own.
+    let pipe = world.path("cert.pem");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut command = carebook();
+    serve_arguments(&mut command, &world)
+        .arg("--tls-cert")
+        .arg(&pipe)
+        .arg("--tls-key")
+        .arg(&pipe);
+    let mut server = command.spawn().unwrap();
+    let threads = format!("/proc/{}/task", server.id());
+    let is_starting = || {
+        let mut threads = std::fs::read_dir(&threads).unwrap().flatten();
+        threads.any(|thread| {
+            let name = std::fs::read_to_string(thread.path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "starting")
+        })
+    };
+    while !is_starting() {
+        assert!(server.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let told = Command::new("kill").arg(server.id().to_string()).status();
+    assert!(told.unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }

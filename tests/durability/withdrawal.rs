@@ -163,7 +163,9 @@ fn no_fact_is_put_in_place_by_whoever_has_withdrawn_and_its_batch_ends() {
                 .take(lifecycle(&format!("late-{number}"), 1, "active"))
                 .await;
         }
-        assert_gone(&batch.finish().await.unwrap_err(), position);
+        let ended = batch.finish().await.unwrap_err();
+        assert_gone(&ended.reply, position);
+        assert_eq!(ended.applied, 0);
     })
     .unwrap();
     assert_eq!(engine.figures().resources, 1, "the withdrawal alone");
@@ -249,7 +251,7 @@ struct Directory {
 }
 
 impl ExternalDirectory for Directory {
-    fn deliver<'a>(&'a self, _: &'a DirectoryMessage) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: String, _: &'a DirectoryMessage) -> Delivery<'a> {
         Box::pin(async {
             self.asked.notify_one();
             self.goes_on.notified().await;

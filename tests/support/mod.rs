@@ -515,6 +515,14 @@ pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     )
 }
 
+/// The resident memory of a process, in bytes.
+pub fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB").parse::<u64>();
+    kilobytes.unwrap() << 10
+}
+
 /// The files below a directory.
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
