@@ -101,6 +101,58 @@ fn every_flag_that_the_readme_names_exists() {
     }
 }
 
+/// The sources below a folder, one after the other.
+fn sources(folder: &str) -> String {
+    let files = crate::support::files(&root().join(folder)).into_iter();
+    let rust = files.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    rust.map(text).collect()
+}
+
+#[test]
+fn every_bound_that_the_table_names_is_there_with_its_flag_and_its_test() {
+    let page = text("docs/security.md");
+    let table = page.split("## What is bounded").nth(1).unwrap();
+    let help = carebook().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let tests: String = ["src", "tests", "wal"].map(sources).concat();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip_while(|line| !line.starts_with("|---"))
+        .skip(1)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 20, "{rows:?}");
+    let names = |cell: &str| -> Vec<String> {
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    for row in rows {
+        let [what, _, flag, place, shown] = row[..] else {
+            panic!("{row:?}");
+        };
+        for flag in names(flag) {
+            assert!(help.contains(&flag), "{what}: serve has no {flag}");
+        }
+        let mut source = String::new();
+        assert!(!names(place).is_empty(), "{what}");
+        for name in names(place) {
+            if name.ends_with(".rs") {
+                source = text(&name);
+            } else {
+                assert!(source.contains(&name), "{what}: no {name} there");
+            }
+        }
+        assert!(shown == "–" || !names(shown).is_empty(), "{what}");
+        for name in names(shown) {
+            assert!(tests.contains(&format!("fn {name}()")), "{what}: no {name}");
+        }
+    }
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut checked = 0;

@@ -18,8 +18,8 @@ Examples:
   carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
 
 The server need not be stopped, and is not disturbed: the copy holds everything that was durable
-when the command began, and nothing that is not. It is verified after it was written. An
-interrupted one is no data directory, and is refused as such: remove it and begin again.
+when the command began, and nothing that is not. A server that is restarted meanwhile is looked at
+anew. The copy is read again, and compared with what was found in the directory. An interrupted one is no data directory, and is refused as such: remove it and begin again.
 `carebook restore` makes a data directory of it.
 
 Exit codes:

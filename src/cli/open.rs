@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use wal::{BoxError, Log, Options, Record, Report, SnapshotInfo, Visitor};
+use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
@@ -45,6 +45,10 @@ impl Replaying {
 }
 
 impl Visitor for Replaying {
+    fn identity(&mut self, identity: &Identity) {
+        self.replay().identity(identity);
+    }
+
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.replay().record(record.position, record.payload)?;
         Ok(())

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde_json::json;
-use wal::{BoxError, Record as Bytes, Visitor};
+use wal::{BoxError, Past, Record as Bytes, Visitor};
 
 use super::exit::Failure;
 use super::open::{log_name, progress_bar};
@@ -21,11 +21,17 @@ Examples:
   carebook restore --from /backup/carebook-2026-11-20 --data /srv/carebook
   carebook restore --from /backup/today --data /srv/carebook --at 120394
   carebook restore --from /backup/today --data /srv/carebook --at 2026-11-20T09:30:00Z
+  carebook restore --from /backup/today --archive /archive --data /srv/carebook --at 5000
 
 What is restored is a log of its own, with a new identity and the same positions: the two can
-never be taken for one. --at POSITION keeps everything up to that position; --at TIME everything
-that was committed at that time or before. What compaction has removed cannot be gone back to:
-the earliest position that can be had is that of the older snapshot.
+never be taken for one. Without --at it has all that the source has, its records and snapshots
+included. --at POSITION keeps everything up to that position; --at TIME everything that was
+committed at that time or before.
+
+Where the source begins with the first record, every position can be had; where a compaction has
+removed some, the earliest is that of the older snapshot. With --archive, the directory that
+serve or compact were given, what compactions have moved there counts as well: what goes on
+without a gap before the source, and behind it when it is a backup.
 
 Exit codes:
   0  the new directory is there and verified
@@ -42,6 +48,9 @@ pub struct RestoreArgs {
     /// The last position, or the time (RFC 3339) of the last commit; without it, all.
     #[arg(long, value_name = "POSITION|TIME")]
     at: Option<At>,
+    /// Where compactions have moved segments to. It is not changed.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
     /// Prints JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -75,12 +84,14 @@ impl RestoreArgs {
     /// written.
     pub fn run(self) -> Result<(), Failure> {
         let source = existing(&self.from)?;
+        let archive = self.archive.as_deref().map(existing).transpose()?;
+        let past = Past::open(source, archive).map_err(|error| Failure::of_log(&error))?;
         let upto = match self.at {
             None => None,
             Some(At::Position(position)) => Some(position),
             Some(At::Time(time)) => {
-                let mut search = Search::until(time);
-                wal::records(source.as_ref(), &mut search)
+                let mut search = Search::until(time, past.earliest());
+                past.records(&mut search)
                     .map_err(|error| Failure::of_log(&error))?;
                 search.bar.finish_and_clear();
                 Some(search.position().map_err(Failure::other)?)
@@ -88,7 +99,7 @@ impl RestoreArgs {
         };
         let target = new_directory(&self.data)?;
         let bar = progress_bar(0, "restoring");
-        let restored = wal::restore(source.as_ref(), &target, upto, &mut |done, total| {
+        let restored = past.restore(&target, upto, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
         });
@@ -118,6 +129,9 @@ impl RestoreArgs {
 /// Finds the last position up to which everything was committed at a time or before.
 struct Search {
     time: Instant,
+    /// The earliest position that can be had, and its time once it is found.
+    earliest: u64,
+    earliest_at: Option<Instant>,
     first: Option<(u64, Instant)>,
     last: u64,
     passed: bool,
@@ -125,9 +139,11 @@ struct Search {
 }
 
 impl Search {
-    fn until(time: Instant) -> Self {
+    fn until(time: Instant, earliest: u64) -> Self {
         Self {
             time,
+            earliest,
+            earliest_at: None,
             first: None,
             last: 0,
             passed: false,
@@ -136,30 +152,36 @@ impl Search {
     }
 
     fn position(&self) -> Result<u64, String> {
-        match self.first {
-            Some((position, at)) if self.last == 0 && position > 1 => Err(format!(
-                "the log begins with position {position} of {at}, which is after {}: compaction \
-                 has removed what was before",
-                self.time
-            )),
-            Some((_, at)) if self.last == 0 => Err(format!(
+        let earliest = self.earliest;
+        match (self.first, self.earliest_at) {
+            (Some(_), _) if self.last >= earliest => Ok(self.last),
+            (Some((1, at)), _) if self.last == 0 => Err(format!(
                 "the first commit is of {at}, which is after {}",
                 self.time
             )),
-            Some(_) => Ok(self.last),
-            None => Err("there are no records in the log that a time could be found in".to_owned()),
+            (Some(_), Some(at)) => Err(format!(
+                "the earliest that can be had is position {earliest} of {at}, which is after {}",
+                self.time
+            )),
+            _ => Err(format!(
+                "there are no records in the log that a time could be found in: name a position; \
+                 the earliest that can be had is {earliest}"
+            )),
         }
     }
 }
 
 impl Visitor for Search {
     fn record(&mut self, bytes: Bytes<'_>) -> Result<(), BoxError> {
-        if self.passed {
+        if self.passed && bytes.position > self.earliest {
             return Ok(());
         }
         let record = Record::decode(bytes.payload)?;
+        if bytes.position == self.earliest {
+            self.earliest_at = Some(record.at);
+        }
         self.first.get_or_insert((bytes.position, record.at));
-        if record.at <= self.time {
+        if record.at <= self.time && !self.passed {
             self.last = bytes.position;
         } else {
             self.passed = true;

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::exit::Failure;
 use super::open::{Replaying, log_name};
 use super::output::{existing, kind_name, operation_name, print_pairs};
+use crate::base::digest::hex;
 
 /// Arguments of `carebook verify`.
 #[derive(Args)]
@@ -81,8 +82,14 @@ impl VerifyArgs {
                 .iter()
                 .map(|(tag, count)| (kind_name(*tag).to_owned(), json!(count)))
                 .collect();
+            let ancestors: Vec<_> = report
+                .ancestors
+                .iter()
+                .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
+                .collect();
             let found = json!({
                 "logId": log_name(&report),
+                "restoredFrom": ancestors,
                 "starts": report.epoch,
                 "segments": report.segments,
                 "bytes": report.bytes,
@@ -105,6 +112,12 @@ impl VerifyArgs {
         let mut rows = Vec::new();
         let mut row = |name: String, value: String| rows.push((name, value));
         row("log".to_owned(), log_name(&report));
+        for one in &report.ancestors {
+            row(
+                format!("up to position {}, log", one.upto),
+                hex(&one.log_id),
+            );
+        }
         row("starts".to_owned(), report.epoch.to_string());
         row("segments".to_owned(), report.segments.to_string());
         row("bytes".to_owned(), report.bytes.to_string());

@@ -246,7 +246,7 @@ impl Engine {
         let shared = Arc::new(Shared {
             checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
             room: RoomWatch::default(),
-            relay: Relay::new(&recovered.tables),
+            relay: Relay::new(&recovered.tables, recovered.births),
             tables: recovered.tables,
             journal,
             directory: Directory::new(lanes.count()),

@@ -10,7 +10,7 @@
 //!
 //! Nothing leaves before the commit that it rests on is durable, so the directory never hears of
 //! a branch that a crash takes away. It may hear of one twice: after a crash, or when its answer
-//! was late; the message's number tells it. A branch's messages are delivered in their order, the
+//! was late; the message's number, with the log in which it was born, tells it. A branch's messages are delivered in their order, the
 //! next one once the one before was taken.
 //!
 //! The key of the command is held until its answer is settled. A crash before that leaves the
@@ -40,6 +40,7 @@ use crate::domain::branch::deliveries::{BranchDeliveries, branches_in_repair};
 use crate::domain::branch::directory_message::DirectoryMessage;
 use crate::domain::operation::AnyCommand as _;
 use crate::domain::resource::{Source as _, View};
+use crate::journal::births::Births;
 use crate::journal::tables::Tables;
 
 /// How long whoever creates a branch waits for the directory.
@@ -58,11 +59,12 @@ pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send +
 
 /// A directory outside.
 pub trait ExternalDirectory: Send + Sync {
-    /// Delivers the message. It may have been delivered before: its number tells.
+    /// Delivers the message. It may have been delivered before: `id` tells, which is
+    /// `{log id}-{number}` with the log in which the message was born.
     ///
     /// # Errors
     /// When the directory has not taken it, or nobody knows; why.
-    fn deliver<'a>(&'a self, message: &'a DirectoryMessage) -> Delivery<'a>;
+    fn deliver<'a>(&'a self, id: String, message: &'a DirectoryMessage) -> Delivery<'a>;
 }
 
 /// What the relay delivers to, and counts.
@@ -71,6 +73,7 @@ pub(crate) struct Relay {
     /// have a task of their own: a second one beside it would settle what the first one answers.
     left_over: Mutex<Vec<Digest>>,
     outside: OnceLock<Outside>,
+    births: Births,
     turns: Semaphore,
     deliveries: AtomicU64,
     failures: AtomicU64,
@@ -83,10 +86,11 @@ struct Outside {
 
 impl Relay {
     /// A relay for what recovery left in the tables.
-    pub(crate) fn new(tables: &Tables) -> Self {
+    pub(crate) fn new(tables: &Tables, births: Births) -> Self {
         Self {
             left_over: Mutex::new(tables.listed(branches_in_repair())),
             outside: OnceLock::new(),
+            births,
             turns: Semaphore::new(ATTEMPTS_AT_ONCE),
             deliveries: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -122,7 +126,8 @@ impl Relay {
         let Some(outside) = self.outside.get() else {
             return false;
         };
-        match outside.directory.deliver(message).await {
+        let id = self.births.message_id(message.number);
+        match outside.directory.deliver(id, message).await {
             Ok(()) => {
                 self.deliveries.fetch_add(1, Ordering::Relaxed);
                 true

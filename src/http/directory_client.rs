@@ -52,7 +52,7 @@ impl HttpDirectory {
         })
     }
 
-    async fn post(&self, message: &DirectoryMessage) -> Result<(), String> {
+    async fn post(&self, id: String, message: &DirectoryMessage) -> Result<(), String> {
         let stream = TcpStream::connect((&*self.host, self.port))
             .await
             .map_err(|error| format!("it cannot be reached: {error}"))?;
@@ -62,7 +62,7 @@ impl HttpDirectory {
         let request = Request::post(&*self.path)
             .header(HOST, &self.authority)
             .header(CONTENT_TYPE, "application/json")
-            .header("idempotency-key", message.number)
+            .header("idempotency-key", id)
             .header("connection", "close")
             .body(Full::new(Bytes::copy_from_slice(&message.body)))
             .map_err(|error| error.to_string())?;
@@ -85,8 +85,8 @@ impl HttpDirectory {
 }
 
 impl ExternalDirectory for HttpDirectory {
-    fn deliver<'a>(&'a self, message: &'a DirectoryMessage) -> Delivery<'a> {
-        Box::pin(self.post(message))
+    fn deliver<'a>(&'a self, id: String, message: &'a DirectoryMessage) -> Delivery<'a> {
+        Box::pin(self.post(id, message))
     }
 }
 

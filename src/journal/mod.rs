@@ -2,6 +2,7 @@
 //!
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
+pub mod births;
 pub mod record;
 pub mod replay;
 pub mod snapshot;

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use super::births::Births;
 use super::record::{Record, RecordOutcome};
 use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
@@ -69,6 +70,8 @@ pub struct Recovered {
     pub tally: Tally,
     /// What was counted over those that the snapshot covers.
     pub covered: Tally,
+    /// In which log each message was born.
+    pub births: Births,
 }
 
 /// Replays records, in order, into tables.
@@ -77,6 +80,7 @@ pub struct Replay {
     workers: Workers,
     tally: Tally,
     covered: Tally,
+    births: Births,
     snapshot: Option<Loading>,
     failed: Option<ReplayError>,
 }
@@ -110,26 +114,39 @@ impl Replay {
             tables,
             tally: Tally::default(),
             covered: Tally::default(),
+            births: Births::default(),
             snapshot,
             failed: None,
         }
     }
 
-    /// Begins anew, with nothing.
+    /// Which log it is. Comes before everything else.
+    pub fn identity(&mut self, identity: &wal::Identity) {
+        self.births = Births::new(identity.clone());
+    }
+
+    /// Begins anew, with nothing of the same log.
     pub fn reset(&mut self) {
-        *self = Self::new();
+        *self = Self {
+            births: self.births.anew(),
+            ..Self::new()
+        };
     }
 
     /// Begins anew, with a snapshot that holds every commit up to `covers`, and of later ones
     /// none after `upto`. Its kept records come first, then its entries, then the log's records
     /// after `covers`.
     pub fn snapshot(&mut self, covers: u64, upto: u64) {
-        *self = Self::with(Some(Loading {
+        let loading = Loading {
             covers,
             upto,
             has_summary: false,
             kept: 0,
-        }));
+        };
+        *self = Self {
+            births: self.births.anew(),
+            ..Self::with(Some(loading))
+        };
     }
 
     /// Takes what the snapshot keeps of the record at `position`.
@@ -181,6 +198,7 @@ impl Replay {
             tables,
             tally: self.tally,
             covered: self.covered,
+            births: self.births,
         })
     }
 
@@ -223,7 +241,14 @@ impl Replay {
             (Some(taken), _) => Err(format!("its key was taken at position {taken}")),
         });
         taking.map_err(at)?;
+        self.note_births(position, &record);
         Ok(())
+    }
+
+    fn note_births(&mut self, position: u64, record: &Record<'_>) {
+        for message in &record.outbox {
+            self.births.note(position, message.number);
+        }
     }
 
     fn try_entry(&mut self, entry: &[u8]) -> Result<(), Stop> {
@@ -292,6 +317,7 @@ impl Replay {
                 .change(position, record.at, resource, change.key, change.event.0)?;
         }
         self.tally.note(position, &record);
+        self.note_births(position, &record);
         Ok(())
     }
 

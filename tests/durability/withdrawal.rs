@@ -249,7 +249,7 @@ struct Directory {
 }
 
 impl ExternalDirectory for Directory {
-    fn deliver<'a>(&'a self, _: &'a DirectoryMessage) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: String, _: &'a DirectoryMessage) -> Delivery<'a> {
         Box::pin(async {
             self.asked.notify_one();
             self.goes_on.notified().await;

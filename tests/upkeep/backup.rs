@@ -147,12 +147,102 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
         assert!(err.contains(why), "{at}: {err}");
     };
     refused("1999-01-01T00:00:00Z", "which is after");
-    refused("99", "the last it holds is");
+    refused("99", "the last that can be had is");
     // A directory that holds something is not written to.
     let (code, _, err) = run(&["restore", "--from", text(&data), "--data", text(&data)]);
     assert_eq!(code, Some(1));
     assert!(err.contains("not empty"), "{err}");
     assert_eq!(run(&["verify", "--data", text(&data)]).0, Some(0));
+}
+
+/// Two snapshots of a running server, after which its log lets go of what they cover.
+fn compact(data: &Path, archive: &Path) {
+    let arguments = ["compact", "--data", text(data), "--archive", text(archive)];
+    let (code, _, err) = run(&arguments);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn what_was_archived_is_restored_from_and_inspected() {
+    let world = World::new();
+    let (data, archive, copy) = (world.data(), world.path("archive"), world.path("copy"));
+    let mut answers = Vec::new();
+    for round in 0..3 {
+        let server = Server::start(&world);
+        let mut client = server.client();
+        answers
+            .extend((round * 3..round * 3 + 3).map(|number| deposit(&mut client, &world, number)));
+        if round == 1 {
+            ended(&["backup", "--data", text(&data), "--to", text(&copy)]);
+        }
+        assert_eq!(server.stop(), Some(0));
+        // So that a time lies between two rounds.
+        let last = answers.last().unwrap().position().unwrap();
+        assert_eq!(last, answers.len() as u64);
+        compact(&data, &archive);
+    }
+    let restored = |from: &Path, name: &str, more: &[&str]| {
+        let target = world.path(name);
+        let arguments = ["restore", "--from", text(from), "--data", text(&target)];
+        let (code, out, err) = run(&[&arguments, more].concat());
+        (code, out, err, target)
+    };
+    let (code, _, err, _) = restored(&data, "without", &["--at", "2"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("the earliest that can be had is 9"), "{err}");
+    let (code, _, err, _) = restored(&data, "long-ago", &["--at", "1999-01-01T00:00:00Z"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("the earliest that can be had is 9"), "{err}");
+    let archived = ["--archive", text(&archive)];
+    for (from, name, at) in [(&data, "from-data", 2), (&copy, "from-copy", 8)] {
+        let position = at.to_string();
+        let more = [&archived[..], &["--at", &position]].concat();
+        let (code, _, err, target) = restored(from, name, &more);
+        assert_eq!(code, Some(0), "{err}");
+        answers_the_same(&world, &target, &answers[..at]);
+    }
+    let lines = |more: &[&str]| {
+        let arguments = ["inspect", "records", "--data", text(&data), "--json"];
+        let (code, out, err) = run(&[&arguments, more].concat());
+        assert_eq!(code, Some(0), "{err}");
+        out.lines().count()
+    };
+    assert_eq!(lines(&[]), 0);
+    assert_eq!(lines(&archived), 9);
+    // A time that only the archive still knows.
+    let (code, out, err) = run(&[
+        &[
+            "inspect",
+            "records",
+            "--data",
+            text(&data),
+            "--json",
+            "--from",
+            "4",
+            "--limit",
+            "1",
+        ],
+        &archived[..],
+    ]
+    .concat());
+    assert_eq!(code, Some(0), "{err}");
+    let record: Value = serde_json::from_str(&out).unwrap();
+    let more = [&archived[..], &["--at", record["at"].as_str().unwrap()]].concat();
+    let (code, _, err, target) = restored(&data, "by-time", &more);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(deposits(&target) >= 4);
+    // Its own archive is beside the first one.
+    let before: Vec<_> = crate::support::files(&archive);
+    compact(&target, &archive);
+    let after: Vec<_> = crate::support::files(&archive);
+    assert!(before.iter().all(|file| after.contains(file)));
+}
+
+/// The last position of a directory.
+fn deposits(data: &Path) -> u64 {
+    ended(&["verify", "--data", text(data)])["lastPosition"]
+        .as_u64()
+        .unwrap()
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::archive;
 use crate::error::{BoxError, Error, UpkeepError};
 use crate::format::{self, RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
@@ -578,7 +579,7 @@ impl Appender {
         // What takes long is done here: commits may wait for the helper thread.
         let storage = shared.reader.storage();
         if let Some(archive) = archive {
-            segment::keep_in(storage, archive, &segments, breathe)?;
+            archive::keep_in(storage, shared.reader.log(), archive, &segments, breathe)?;
         }
         let Done::Forgotten(compacted) = self.ask(Request::Forget(segments.clone()))? else {
             unreachable!("each request has its own answer");

@@ -27,7 +27,7 @@
 //! (see `frame`), because a segment is made before they are known.
 
 /// The newest version of the format of any file; all versions up to it are read.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// The version of a segment.
 pub(crate) const SEGMENT_VERSION: u32 = 1;
 /// The version of a snapshot.
@@ -35,7 +35,9 @@ pub(crate) const SNAPSHOT_VERSION: u32 = 1;
 /// The version of a manifest that lists no snapshots.
 pub(crate) const MANIFEST_VERSION_PLAIN: u32 = 1;
 /// The version of a manifest that lists snapshots.
-pub(crate) const MANIFEST_VERSION: u32 = 2;
+pub(crate) const MANIFEST_VERSION_SNAPSHOTS: u32 = 2;
+/// The version of a manifest that lists ancestors.
+pub(crate) const MANIFEST_VERSION: u32 = 3;
 
 /// The largest record, in bytes.
 pub const RECORD_BYTES_MAX: usize = 256 << 20;

@@ -43,11 +43,13 @@
 //! makes segments, `writer` fills them, `reader` finds one record again, and
 //! [`live`] reads a log beside the process that writes it;
 //! `log` puts these together for one thread, `appender` for many. `snapshot`
-//! stands for records that are no longer needed; `backup` copies a log,
+//! stands for records that are no longer needed; `archive` keeps what the log
+//! no longer needs, in a folder for each log; `backup` copies a log,
 //! `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
 //! damaged one holds.
 
 mod appender;
+mod archive;
 mod backup;
 mod error;
 mod format;
@@ -80,7 +82,8 @@ pub use backup::{Backup, backup};
 pub use error::{BoxError, Error};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Options};
-pub use restore::{records, restore};
+pub use manifest::{Ancestor, Identity};
+pub use restore::{Past, records};
 pub use salvage::{Damage, GivenUp, Salvage, WayOut};
 pub use segment::Compacted;
 pub use snapshot::{BadSnapshot, SnapshotInfo, SnapshotWriter};

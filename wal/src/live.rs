@@ -17,6 +17,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::archive::{Shelf, WithShelf};
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
 use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
@@ -100,7 +101,11 @@ pub struct SegmentFile {
 /// Reads a log from a position on; see the module.
 pub struct LiveReader {
     storage: Arc<dyn Storage>,
+    /// Where compactions have moved segments to.
+    archive: Option<Arc<WithShelf>>,
     log: LogId,
+    /// The position asked for.
+    asked: u64,
     /// The next position to show.
     from: u64,
     /// The highest position that is proved durable.
@@ -161,11 +166,35 @@ impl LiveReader {
         let manifest = load(storage.as_ref())?;
         Ok(Self {
             storage,
+            archive: None,
             log: manifest.log,
+            asked: from.max(1),
             from: from.max(1),
             mark: 0,
             place: None,
             searched: false,
+        })
+    }
+
+    /// The same, and shows what compactions have moved to an archive as if it were
+    /// still there: those segments of the log, in its folder, that go on without a gap
+    /// before the first position that the log has.
+    ///
+    /// # Errors
+    /// As [`LiveReader::open`]; a segment of the archive that is damaged is told when
+    /// a position in it is to be shown.
+    pub fn open_with_archive(
+        storage: Arc<dyn Storage>,
+        archive: Arc<dyn Storage>,
+        from: u64,
+    ) -> Result<Self, Error> {
+        let reader = Self::open(storage, from)?;
+        let shelf = Shelf::new(archive, reader.log);
+        let both = Arc::new(WithShelf::new(Arc::clone(&reader.storage), shelf, &[]));
+        Ok(Self {
+            storage: Arc::clone(&both) as Arc<dyn Storage>,
+            archive: Some(both),
+            ..reader
         })
     }
 
@@ -312,11 +341,17 @@ impl LiveReader {
     }
 
     fn manifest(&self) -> Result<Manifest, Error> {
-        let manifest = load(self.storage.as_ref())?;
+        let mut manifest = load(self.storage.as_ref())?;
         if manifest.log != self.log {
             return Err(Error::Stopped {
                 reason: "another log has taken its place".into(),
             });
+        }
+        if let Some(archive) = &self.archive {
+            let damage = archive.shelf().put_before(&mut manifest, self.asked)?;
+            if let Some(damage) = damage.filter(|_| self.from < manifest.first_position) {
+                return Err(damage);
+            }
         }
         Ok(manifest)
     }

@@ -93,6 +93,7 @@ impl Log {
             Some(manifest) => manifest,
             None => create(storage.as_ref(), &options)?,
         };
+        visitor.identity(&manifest.identity());
         let begun = begin(storage.as_ref(), &manifest, visitor)?;
         let mut index = Index::new();
         let covered = begun.covered();
@@ -415,6 +416,7 @@ pub(crate) fn report(
 ) -> Report {
     Report {
         log_id: manifest.log,
+        ancestors: manifest.ancestors.clone(),
         created: false,
         epoch: manifest.epoch,
         segments: survey.segments,

@@ -12,8 +12,10 @@
 //! | 64 | 16 | chain digest before the first live position |
 //! | 80 | 4 | snapshots, two at most (version 1: zeros) |
 //! | 84 | 4 | segments |
-//! | 88 | 64 each | segments, see below |
+//! | 88 | 8 | version 3: ancestors (4), zeros (4); before: nothing |
+//! | … | 64 each | segments, see below |
 //! | … | 48 each | snapshots, see below |
+//! | … | 24 each | version 3: ancestors, see below |
 //! | … | 16 | first 128 bits of BLAKE3 of all bytes before |
 //! | … | 4 | CRC32 of all bytes before |
 //!
@@ -42,20 +44,32 @@
 //! | 24 | 8 | length of the file |
 //! | 32 | 16 | chain digest of its last block |
 //!
-//! A manifest that lists no snapshots is written as version 1, which earlier
-//! releases read; one that does is version 2.
+//! An ancestor is a log that this one was restored or recovered from; the oldest
+//! comes first:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 16 | log id |
+//! | 16 | 8 | upto: the last position that was appended under this id |
+//!
+//! A manifest without ancestors is written as version 1 when it lists no
+//! snapshots, else as version 2, which earlier releases read; one with ancestors is
+//! version 3.
 
 use std::io;
 
 use crate::error::Error;
 use crate::format::{
     self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, MANIFEST_VERSION,
-    MANIFEST_VERSION_PLAIN, NUMBER_LIMIT, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero,
-    to_u32, to_u64, to_usize,
+    MANIFEST_VERSION_PLAIN, MANIFEST_VERSION_SNAPSHOTS, NUMBER_LIMIT, PRELUDE, Prelude, get_16,
+    get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
 };
 use crate::storage::{Storage, write_all_at};
 
 const HEAD: usize = 88;
+/// What version 3 adds to the head.
+const ANCESTORS: usize = 8;
+const ANCESTOR_ENTRY: usize = 24;
 const ENTRY: usize = 64;
 const SNAPSHOT_ENTRY: usize = 48;
 const TAIL: usize = 20;
@@ -98,6 +112,27 @@ pub(crate) struct Snapshot {
     pub(crate) chain: Chain,
 }
 
+/// A log that another one goes on from, as a restored one does from the one that
+/// it was restored from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Its id.
+    pub log_id: [u8; 16],
+    /// The last position that was appended under this id.
+    pub upto: u64,
+}
+
+/// Which log it is, and which ones it goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The log's random name. Every record after those of its ancestors was
+    /// appended under it.
+    pub log_id: [u8; 16],
+    /// The logs that it was restored or recovered from, the oldest first: each has
+    /// the records after those of the one before, up to its `upto`.
+    pub ancestors: Vec<Ancestor>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) log: LogId,
@@ -109,9 +144,37 @@ pub(crate) struct Manifest {
     pub(crate) segments: Vec<Segment>,
     /// Oldest first; two at most.
     pub(crate) snapshots: Vec<Snapshot>,
+    /// Oldest first.
+    pub(crate) ancestors: Vec<Ancestor>,
+}
+
+impl Identity {
+    /// The ancestors of a log that is made of this one's records up to a position.
+    pub(crate) fn handed_on(&self, last: u64) -> Vec<Ancestor> {
+        let own = Ancestor {
+            log_id: self.log_id,
+            upto: last,
+        };
+        let mut ancestors: Vec<Ancestor> = Vec::new();
+        for ancestor in self.ancestors.iter().chain([&own]) {
+            let before = ancestors.last().map_or(0, |before| before.upto);
+            let upto = ancestor.upto.min(last);
+            if upto > before {
+                ancestors.push(Ancestor { upto, ..*ancestor });
+            }
+        }
+        ancestors
+    }
 }
 
 impl Manifest {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            log_id: self.log,
+            ancestors: self.ancestors.clone(),
+        }
+    }
+
     /// Of a log without segments.
     pub(crate) fn new(log: LogId) -> Self {
         Self {
@@ -123,14 +186,15 @@ impl Manifest {
             first_chain: format::first_chain(&log),
             segments: Vec::new(),
             snapshots: Vec::new(),
+            ancestors: Vec::new(),
         }
     }
 
     fn version(&self) -> u32 {
-        if self.snapshots.is_empty() {
-            MANIFEST_VERSION_PLAIN
-        } else {
-            MANIFEST_VERSION
+        match (self.ancestors.is_empty(), self.snapshots.is_empty()) {
+            (true, true) => MANIFEST_VERSION_PLAIN,
+            (true, false) => MANIFEST_VERSION_SNAPSHOTS,
+            (false, _) => MANIFEST_VERSION,
         }
     }
 
@@ -151,6 +215,11 @@ impl Manifest {
         bytes.extend_from_slice(&self.first_chain);
         bytes.extend_from_slice(&to_u32(snapshots).to_le_bytes());
         bytes.extend_from_slice(&to_u32(segments).to_le_bytes());
+        if !self.ancestors.is_empty() {
+            let ancestors = to_u32(self.ancestors.len());
+            bytes.extend_from_slice(&ancestors.to_le_bytes());
+            bytes.extend_from_slice(&[0; 4]);
+        }
         for segment in &self.segments {
             bytes.extend_from_slice(&segment.number.to_le_bytes());
             bytes.extend_from_slice(&segment.epoch.to_le_bytes());
@@ -181,6 +250,10 @@ impl Manifest {
             }
             bytes.extend_from_slice(chain);
         }
+        for ancestor in &self.ancestors {
+            bytes.extend_from_slice(&ancestor.log_id);
+            bytes.extend_from_slice(&ancestor.upto.to_le_bytes());
+        }
         let digest = blake3::hash(&bytes);
         bytes.extend_from_slice(&digest.as_bytes()[..16]);
         let crc = crc32fast::hash(&bytes);
@@ -192,7 +265,7 @@ impl Manifest {
     fn parse(bytes: &[u8]) -> Result<Self, Bad> {
         match format::parse_prelude(bytes, &MANIFEST_MAGIC) {
             Prelude::Damaged(what) => return Err(Bad::Damaged(0, what)),
-            Prelude::Version(MANIFEST_VERSION_PLAIN | MANIFEST_VERSION) => {}
+            Prelude::Version(1..=MANIFEST_VERSION) => {}
             Prelude::Version(other) => return Err(Bad::Version(other)),
         }
         if bytes.len() < HEAD + TAIL {
@@ -206,18 +279,25 @@ impl Manifest {
         if blake3::hash(body).as_bytes()[..16] != *digest {
             return Err(Bad::Damaged(PRELUDE, "the manifest's digest is wrong"));
         }
-        let plain = get_u32(bytes, 8) == MANIFEST_VERSION_PLAIN;
+        let version = get_u32(bytes, 8);
         let snapshots = to_usize(u64::from(get_u32(body, 80)));
         let count = to_usize(u64::from(get_u32(body, 84)));
         let entries = count * ENTRY;
-        if (snapshots == 0) != plain
-            || snapshots > SNAPSHOTS_MAX
-            || body.len() - HEAD != entries + snapshots * SNAPSHOT_ENTRY
+        let wrong = || Bad::Damaged(80, "the manifest does not have the length it states");
+        let (head, ancestors) = if version == MANIFEST_VERSION {
+            if body.len() < HEAD + ANCESTORS || !is_zero(&body[HEAD + 4..HEAD + ANCESTORS]) {
+                return Err(wrong());
+            }
+            let ancestors = to_usize(u64::from(get_u32(body, HEAD)));
+            (HEAD + ANCESTORS, ancestors)
+        } else {
+            (HEAD, 0)
+        };
+        if snapshots > SNAPSHOTS_MAX
+            || body.len() - head
+                != entries + snapshots * SNAPSHOT_ENTRY + ancestors * ANCESTOR_ENTRY
         {
-            return Err(Bad::Damaged(
-                80,
-                "the manifest does not have the length it states",
-            ));
+            return Err(wrong());
         }
         let mut manifest = Self {
             log: get_16(body, 16),
@@ -228,8 +308,16 @@ impl Manifest {
             first_chain: get_16(body, 64),
             segments: Vec::with_capacity(count),
             snapshots: Vec::with_capacity(snapshots),
+            ancestors: Vec::with_capacity(ancestors),
         };
-        let (segments, snapshots) = body[HEAD..].split_at(entries);
+        let (segments, rest) = body[head..].split_at(entries);
+        let (snapshots, ancestors) = rest.split_at(snapshots * SNAPSHOT_ENTRY);
+        for entry in ancestors.chunks_exact(ANCESTOR_ENTRY) {
+            manifest.ancestors.push(Ancestor {
+                log_id: get_16(entry, 0),
+                upto: get_u64(entry, 16),
+            });
+        }
         for entry in snapshots.chunks_exact(SNAPSHOT_ENTRY) {
             manifest.snapshots.push(Snapshot {
                 number: get_u64(entry, 0),
@@ -250,7 +338,7 @@ impl Manifest {
                 }),
                 _ => {
                     return Err(Bad::Damaged(
-                        HEAD + index * ENTRY,
+                        head + index * ENTRY,
                         "a segment in the manifest has no known state",
                     ));
                 }
@@ -260,6 +348,9 @@ impl Manifest {
                 epoch: get_u64(entry, 8),
                 seal,
             });
+        }
+        if manifest.version() != version {
+            return Err(wrong());
         }
         if !manifest.is_within_limits() {
             return Err(Bad::Damaged(
@@ -304,8 +395,16 @@ impl Manifest {
         }
         if !snapshots_rise || !snapshots_reach {
             return Err(Bad::Damaged(
-                HEAD + entries,
+                head + entries,
                 "the snapshots in the manifest are not in order",
+            ));
+        }
+        let uptos = manifest.ancestors.iter().map(|ancestor| ancestor.upto);
+        let uptos: Vec<_> = [0].into_iter().chain(uptos).collect();
+        if !uptos.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Err(Bad::Damaged(
+                head + entries + manifest.snapshots.len() * SNAPSHOT_ENTRY,
+                "the ancestors in the manifest are not in order",
             ));
         }
         Ok(manifest)
@@ -332,7 +431,9 @@ impl Manifest {
                 snapshot.length,
             ]
         });
+        let ancestors = self.ancestors.iter().map(|ancestor| ancestor.upto);
         own.into_iter()
+            .chain(ancestors)
             .chain(sealed)
             .chain(segments)
             .chain(snapshots)
@@ -458,17 +559,44 @@ mod tests {
                 chain: [9; 16],
             });
         }
+        for (number, upto) in [(1, 5), (2, 12)] {
+            manifest.ancestors.push(Ancestor {
+                log_id: [number; 16],
+                upto,
+            });
+        }
         manifest
     }
 
     #[test]
     fn a_manifest_is_read_as_it_was_written() {
         let mut manifest = example();
-        assert!(Manifest::parse(&manifest.encode()).is_ok_and(|found| found == manifest));
+        for version in [MANIFEST_VERSION, MANIFEST_VERSION_SNAPSHOTS] {
+            let bytes = manifest.encode();
+            assert_eq!(get_u32(&bytes, 8), version);
+            assert!(Manifest::parse(&bytes).is_ok_and(|found| found == manifest));
+            manifest.ancestors.clear();
+        }
         manifest.snapshots.clear();
         let plain = manifest.encode();
         assert_eq!(get_u32(&plain, 8), MANIFEST_VERSION_PLAIN);
         assert!(Manifest::parse(&plain).is_ok_and(|found| found == manifest));
+    }
+
+    #[test]
+    fn a_log_hands_on_who_appended_what_of_it() {
+        let identity = example().identity();
+        let handed_on = |last| {
+            let ancestors = identity.handed_on(last);
+            let all = ancestors.iter();
+            all.map(|one| (one.log_id[0], one.upto)).collect::<Vec<_>>()
+        };
+        assert_eq!(handed_on(20), [(1, 5), (2, 12), (5, 20)]);
+        assert_eq!(handed_on(13), [(1, 5), (2, 12), (5, 13)]);
+        assert_eq!(handed_on(12), [(1, 5), (2, 12)]);
+        assert_eq!(handed_on(6), [(1, 5), (2, 6)]);
+        assert_eq!(handed_on(3), [(1, 3)]);
+        assert_eq!(handed_on(0), []);
     }
 
     #[test]

@@ -147,6 +147,10 @@ impl Reader {
         }
     }
 
+    pub(crate) fn log(&self) -> &LogId {
+        &self.log
+    }
+
     pub(crate) fn seed(&self) -> u32 {
         self.seed
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
 use crate::frame::{self, Batched, Place, RECORD_OVERHEAD};
-use crate::manifest::{Manifest, Seal, Segment};
+use crate::manifest::{Identity, Manifest, Seal, Segment};
 use crate::snapshot::{SnapshotInfo, SnapshotWriter};
 use crate::storage::{File, Storage, write_all_at};
 use crate::survey::{Record, Visitor};
@@ -42,6 +42,8 @@ pub(crate) struct Builder {
     log: LogId,
     numbers: Numbers,
     manifest: Manifest,
+    /// Whose records are taken over.
+    source: Identity,
     /// The snapshot that is being shown, and its last position.
     snapshot: Option<(SnapshotWriter, u64)>,
     /// The last position that is taken over.
@@ -64,10 +66,12 @@ struct Open {
 }
 
 impl Builder {
-    /// A log of its own that takes over what is shown to it, up to a position.
+    /// A log of its own that takes over what is shown to it: snapshots, the oldest
+    /// first, then records, up to a position.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         numbers: Numbers,
+        source: Identity,
         upto: u64,
     ) -> Result<Self, Error> {
         let log = storage
@@ -83,6 +87,7 @@ impl Builder {
             log,
             numbers,
             manifest,
+            source,
             snapshot: None,
             upto,
             records: Batched::default(),
@@ -94,23 +99,27 @@ impl Builder {
         })
     }
 
-    /// The position after the last record that was taken over.
-    pub(crate) fn next(&mut self) -> Result<u64, Error> {
-        self.end_snapshot()?;
-        Ok(self.next)
+    /// Where the records begin; without it, with the first.
+    pub(crate) fn begin_at(&mut self, first: u64) {
+        self.manifest.first_position = first;
+        self.next = first;
+        self.framed = first;
     }
 
-    /// Ends the snapshot that was shown as a whole: the log goes on after it.
-    fn end_snapshot(&mut self) -> Result<(), Error> {
+    /// The position after the last record that was taken over.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Ends the snapshot that was shown as a whole.
+    pub(crate) fn end_snapshot(&mut self) -> Result<(), Error> {
         let Some((writer, upto)) = self.snapshot.take() else {
             return Ok(());
         };
         let mut finished = writer.finish(upto, &mut || Ok(()))?;
         finished.rename()?;
         self.manifest.snapshots.push(finished.listed);
-        self.manifest.first_position = finished.listed.covers + 1;
-        self.next = self.manifest.first_position;
-        self.framed = self.next;
+        self.numbers.snapshot += 1;
         Ok(())
     }
 
@@ -120,6 +129,13 @@ impl Builder {
         self.flush()?;
         self.close()?;
         let storage = self.storage.as_ref();
+        for segment in &self.manifest.segments {
+            let temp = format::segment_temp_name(segment.number);
+            storage
+                .rename(&temp, &format::segment_name(segment.number))
+                .map_err(Error::io("rename", storage.describe(&temp)))?;
+        }
+        self.manifest.ancestors = self.source.handed_on(self.next - 1);
         storage
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))?;
@@ -156,7 +172,10 @@ impl Builder {
             }
             frame::push_data(&mut buffer, place, &mut self.chain, batch);
             self.framed += to_u64(batch.count);
-            let name = || self.storage.describe(&format::segment_name(open.number));
+            let name = || {
+                self.storage
+                    .describe(&format::segment_temp_name(open.number))
+            };
             write_all_at(open.file.as_ref(), &buffer, open.end)
                 .map_err(|source| Error::io("write", name())(source))?;
             open.end += to_u64(buffer.len());
@@ -168,7 +187,8 @@ impl Builder {
     fn begin(&mut self) -> Result<Open, Error> {
         let number = self.manifest.next_number;
         self.manifest.next_number += 1;
-        let name = format::segment_name(number);
+        // Until it is whole, what an interruption leaves is swept as unfinished.
+        let name = format::segment_temp_name(number);
         let file = self
             .storage
             .create(&name)
@@ -191,7 +211,9 @@ impl Builder {
             number: open.number,
             size: open.end,
         };
-        let name = self.storage.describe(&format::segment_name(open.number));
+        let name = self
+            .storage
+            .describe(&format::segment_temp_name(open.number));
         write_all_at(open.file.as_ref(), &header.encode(), 0)
             .and_then(|()| open.file.sync())
             .map_err(Error::io("write", name))?;
@@ -211,7 +233,6 @@ impl Builder {
 
 impl Visitor for Builder {
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.end_snapshot()?;
         if record.position > self.upto || record.position < self.next {
             return Ok(());
         }
@@ -228,7 +249,7 @@ impl Visitor for Builder {
     }
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
-        // Dropping the one of before removes what it has written.
+        // Dropping one that was not ended removes what it has written.
         self.snapshot = None;
         let storage = Arc::clone(&self.storage);
         let number = self.numbers.snapshot;

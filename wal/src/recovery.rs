@@ -267,7 +267,32 @@ fn put_in_force(storage: &dyn Storage, survey: &Survey) -> Result<(), Error> {
             remove_if_there(storage, &format::segment_name(segment.number))?;
         }
     }
+    for name in &survey.given_up {
+        give_up(storage, name)?;
+    }
     Ok(())
+}
+
+/// Gives a file a name beside its own, under which it is kept for people; which one.
+pub(crate) fn give_up(storage: &dyn Storage, name: &str) -> Result<String, Error> {
+    let to = free_name(storage, name)?;
+    storage
+        .rename(name, &to)
+        .map_err(Error::io("rename", storage.describe(name)))?;
+    Ok(storage.describe(&to))
+}
+
+/// A name beside a file's own that nobody has.
+pub(crate) fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Error> {
+    let mut copy = 1;
+    loop {
+        let free = format::given_up_name(name, copy);
+        match storage.open_read(&free) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(free),
+            Err(error) => return Err(Error::io("open", storage.describe(&free))(error)),
+            Ok(_) => copy += 1,
+        }
+    }
 }
 
 /// Keeps a snapshot that cannot be read under another name, out of the way.

@@ -3,15 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::archive::{Shelf, WithShelf};
 use crate::error::Error;
 use crate::format;
 use crate::lock;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Segment};
 use crate::reader::Index;
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
 use crate::snapshot::{self, Nobody, Shown};
-use crate::storage::Storage;
+use crate::storage::{Lock, Storage};
 use crate::survey::{self, Report, Visitor};
 use crate::verify::{no_manifest, verify};
 
@@ -47,78 +48,192 @@ pub fn records(storage: &dyn Storage, visitor: &mut dyn Visitor) -> Result<(), E
     recovery::judge(&survey)
 }
 
-/// Makes a new log, with an id of its own, of what the log in `source` held at
-/// position `upto` (without one, at its end), in a `target` that is empty, and
-/// verifies it. Positions stay as they are. Interrupted, it leaves no log.
-///
-/// # Errors
-/// [`Error::Held`] while a process has the source open; [`Error::Damaged`] and
-/// [`Error::Unsupported`] when it cannot be read; [`Error::Io`], also for a
-/// target that is not empty, and for a position that the source does not reach
-/// or that its oldest snapshot is after.
-pub fn restore(
-    source: &dyn Storage,
-    target: &Arc<dyn Storage>,
-    upto: Option<u64>,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Report, Error> {
-    expect_empty(target.as_ref())?;
-    let _lock = lock::share(source)?;
-    let Some(manifest) = Manifest::load(source)? else {
-        return Err(no_manifest(source)?);
-    };
-    let limit = upto.unwrap_or(u64::MAX);
-    let mut builder = Builder::new(Arc::clone(target), Numbers::FIRST, limit)?;
-    let mut covered = 0;
-    let mut bad = None;
-    let listed = manifest.snapshots.iter().rev();
-    for listed in listed.filter(|listed| listed.upto <= limit) {
-        let name = format::snapshot_name(listed.number);
-        match snapshot::show(source, &name, &manifest.log, listed, &mut builder)? {
-            Shown::Whole(_) => {
-                covered = listed.covers;
-                break;
-            }
-            Shown::Bad { offset, what } => {
-                builder.reset();
-                bad = Some(Error::Damaged {
-                    file: source.describe(&name),
-                    offset,
-                    position: None,
-                    what,
-                });
-            }
-        }
-    }
-    if covered + 1 < manifest.first_position {
-        return Err(bad.unwrap_or_else(|| {
-            let oldest = manifest.snapshots.first().map_or(0, |oldest| oldest.upto);
-            unreachable_position(source, limit, &format!("the earliest it holds is {oldest}"))
-        }));
-    }
-    let mut both = Both {
-        builder: &mut builder,
-        progress,
-    };
-    let survey = survey::survey(source, &manifest, covered, &mut both, &mut Index::new())?;
-    recovery::judge(&survey)?;
-    if upto.is_some_and(|upto| upto >= survey.next) {
-        let what = format!("the last it holds is {}", survey.next - 1);
-        return Err(unreachable_position(source, limit, &what));
-    }
-    builder.finish()?;
-    verify(Arc::clone(target), &mut Nobody(|| {}))
+/// What a log held, in a backup or in the directory of a stopped process, together
+/// with what an archive has of it.
+pub struct Past {
+    storage: Arc<dyn Storage>,
+    _lock: Lock,
+    /// The log's, with the archive's segments before and behind its own.
+    manifest: Manifest,
+    /// The first position in the directory itself.
+    own_first: u64,
+    /// Why no more of the archive can be had.
+    damage: Option<Error>,
 }
 
-fn unreachable_position(source: &dyn Storage, position: u64, what: &str) -> Error {
-    Error::Io {
-        what: "restore from",
-        file: source.describe(""),
-        source: io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("position {position} is not to be had, {what}"),
-        ),
+impl Past {
+    /// Looks at a log, and keeps processes from opening it. Of an archive those
+    /// segments are taken that go on without a gap before the first position of the
+    /// log, and, when the log is a backup's, behind its last.
+    ///
+    /// # Errors
+    /// [`Error::Held`] while a process has the log open; [`Error::NoLog`],
+    /// [`Error::Damaged`], [`Error::Unsupported`], [`Error::Io`].
+    pub fn open(
+        source: Arc<dyn Storage>,
+        archive: Option<Arc<dyn Storage>>,
+    ) -> Result<Self, Error> {
+        let lock = lock::share(source.as_ref())?;
+        let Some(mut manifest) = Manifest::load(source.as_ref())? else {
+            return Err(no_manifest(source.as_ref())?);
+        };
+        let own_first = manifest.first_position;
+        let (mut storage, mut damage) = (source, None);
+        if let Some(archive) = archive {
+            let shelf = Shelf::new(archive, manifest.log);
+            damage = shelf.put_before(&mut manifest, 1)?;
+            let longer = shelf.put_behind(&mut manifest)?;
+            storage = Arc::new(WithShelf::new(storage, shelf, &longer));
+        }
+        Ok(Self {
+            storage,
+            _lock: lock,
+            manifest,
+            own_first,
+            damage,
+        })
     }
+
+    /// The earliest position that the log can be brought back to: 1 where its records
+    /// begin with the first, else that of the older snapshot.
+    #[must_use]
+    pub fn earliest(&self) -> u64 {
+        let manifest = &self.manifest;
+        if manifest.first_position == 1 {
+            return 1;
+        }
+        let oldest = manifest.snapshots.first();
+        oldest.map_or(manifest.first_position, |oldest| oldest.upto)
+    }
+
+    /// Shows every record there is, whether or not a snapshot covers it; gives the
+    /// last position.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Unsupported`], [`Error::Io`], and
+    /// [`Error::Visitor`] with what the visitor gives.
+    pub fn records(&self, visitor: &mut dyn Visitor) -> Result<u64, Error> {
+        let storage = self.storage.as_ref();
+        let survey = survey::survey(storage, &self.manifest, 0, visitor, &mut Index::new())?;
+        recovery::judge(&survey)?;
+        Ok(survey.next - 1)
+    }
+
+    /// Makes a new log, with an id of its own, of what this one held at position
+    /// `upto` (without one, at its end), in a `target` that is empty, and verifies
+    /// it. Positions stay as they are, and so do the records that are in the directory
+    /// itself and its snapshots, as far as they are of that time or before; of the
+    /// archive is taken what is needed. Interrupted, it leaves no log.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] and [`Error::Unsupported`] when what is needed cannot be
+    /// read; [`Error::Io`], also for a target that is not empty, and for a position
+    /// that cannot be had.
+    pub fn restore(
+        &self,
+        target: &Arc<dyn Storage>,
+        upto: Option<u64>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Report, Error> {
+        expect_empty(target.as_ref())?;
+        let (source, manifest) = (self.storage.as_ref(), &self.manifest);
+        let limit = upto.unwrap_or(u64::MAX);
+        let identity = manifest.identity();
+        let mut builder = Builder::new(Arc::clone(target), Numbers::FIRST, identity, limit)?;
+        let (mut newest, mut bad) = (None, None);
+        for listed in manifest
+            .snapshots
+            .iter()
+            .filter(|listed| listed.upto <= limit)
+        {
+            let name = format::snapshot_name(listed.number);
+            match snapshot::show(source, &name, &manifest.log, listed, &mut builder)? {
+                Shown::Whole(_) => {
+                    builder.end_snapshot()?;
+                    newest = Some(listed.covers);
+                }
+                Shown::Bad { offset, what } => {
+                    builder.reset();
+                    bad = Some(Error::Damaged {
+                        file: source.describe(&name),
+                        offset,
+                        position: None,
+                        what,
+                    });
+                }
+            }
+        }
+        let needed = newest.map_or(1, |covers| covers + 1);
+        if needed < manifest.first_position {
+            return Err(match (bad, &self.damage) {
+                (Some(bad), _) => bad,
+                (None, Some(damage)) => again(damage),
+                (None, None) => self.unreachable(limit, None),
+            });
+        }
+        let first = needed.min(self.own_first);
+        builder.begin_at(first);
+        let mut both = Both {
+            builder: &mut builder,
+            progress,
+        };
+        let part = from(manifest, first);
+        let survey = survey::survey(source, &part, first - 1, &mut both, &mut Index::new())?;
+        recovery::judge(&survey)?;
+        if upto.is_some_and(|upto| upto >= survey.next) {
+            return Err(self.unreachable(limit, Some(survey.next - 1)));
+        }
+        builder.finish()?;
+        verify(Arc::clone(target), &mut Nobody(|| {}))
+    }
+
+    fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
+        let bound = match last {
+            Some(last) => format!("the last that can be had is {last}"),
+            None => format!("the earliest that can be had is {}", self.earliest()),
+        };
+        Error::Io {
+            what: "restore from",
+            file: self.storage.describe(""),
+            source: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("position {position} is not to be had, {bound}"),
+            ),
+        }
+    }
+}
+
+/// The same damage once more.
+fn again(damage: &Error) -> Error {
+    match damage {
+        Error::Damaged {
+            file,
+            offset,
+            position,
+            what,
+        } => Error::Damaged {
+            file: file.clone(),
+            offset: *offset,
+            position: *position,
+            what: what.clone(),
+        },
+        other => Error::Stopped {
+            reason: other.to_string().into(),
+        },
+    }
+}
+
+/// The manifest of the segments from the one on that holds a position.
+fn from(manifest: &Manifest, first: u64) -> Manifest {
+    let mut part = manifest.clone();
+    let before = |segment: &&Segment| segment.seal.is_some_and(|seal| seal.last < first);
+    let count = part.segments.iter().take_while(before).count();
+    let passed: Vec<_> = part.segments.drain(..count).collect();
+    if let Some(seal) = passed.last().and_then(|last| last.seal) {
+        part.first_position = seal.last + 1;
+        part.first_chain = seal.chain;
+    }
+    part
 }
 
 /// Shows records to one and the progress to the other.

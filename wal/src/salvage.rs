@@ -17,8 +17,9 @@ use crate::format::{
 };
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_DATA, KIND_START};
 use crate::lock;
-use crate::manifest::{Manifest, Snapshot};
+use crate::manifest::{Ancestor, Identity, Manifest, Snapshot};
 use crate::rebuild::{Builder, Numbers};
+use crate::recovery::{free_name, give_up};
 use crate::snapshot::{self, Nobody, Shown, SnapshotInfo};
 use crate::storage::{File, Storage};
 use crate::survey::{Record, Report, Visitor, Window};
@@ -82,6 +83,8 @@ pub struct Salvage {
     ways: Vec<(WayOut, Vec<usize>)>,
     highest: u64,
     numbers: Numbers,
+    /// As the manifest lists them: nothing else says which they are.
+    ancestors: Vec<Ancestor>,
 }
 
 impl Salvage {
@@ -135,6 +138,7 @@ impl Salvage {
             ways: Vec::new(),
             highest: 0,
             numbers,
+            ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
             storage,
         };
         if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody(|| {})) {
@@ -268,9 +272,14 @@ impl Salvage {
             });
         };
         let before = self.files()?;
-        let mut builder = Builder::new(Arc::clone(&storage), self.numbers, position)?;
+        let identity = Identity {
+            log_id: self.log,
+            ancestors: self.ancestors.clone(),
+        };
+        let mut builder = Builder::new(Arc::clone(&storage), self.numbers, identity, position)?;
+        builder.begin_at(way.snapshot.map_or(1, |snapshot| snapshot.covers + 1));
         self.show_path(*way, path, position, &mut builder)?;
-        let next = builder.next()?;
+        let next = builder.next();
         if next != position + 1 {
             return Err(Error::Stopped {
                 reason: format!("what was read a moment ago ends at {}", next - 1).into(),
@@ -288,11 +297,7 @@ impl Salvage {
         builder.finish()?;
         let mut kept: Vec<_> = manifest_kept.into_iter().collect();
         for name in before {
-            let to = free_name(storage.as_ref(), &name)?;
-            storage
-                .rename(&name, &to)
-                .map_err(Error::io("rename", storage.describe(&name)))?;
-            kept.push(storage.describe(&to));
+            kept.push(give_up(storage.as_ref(), &name)?);
         }
         storage
             .sync_dir("")
@@ -587,19 +592,6 @@ fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<LogId, Err
             what: "neither the manifest nor any segment says which log this is".to_owned(),
         },
     })
-}
-
-/// A name beside a file's own that nobody has.
-fn free_name(storage: &dyn Storage, name: &str) -> Result<String, Error> {
-    let mut copy = 1;
-    loop {
-        let free = format::given_up_name(name, copy);
-        match storage.open_read(&free) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(free),
-            Err(error) => return Err(Error::io("open", storage.describe(&free))(error)),
-            Ok(_) => copy += 1,
-        }
-    }
 }
 
 fn keep_copy(storage: &dyn Storage, manifest: &dyn File) -> Result<String, Error> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::archive;
 use crate::error::{Error, UpkeepError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
@@ -9,8 +10,8 @@ use crate::lock;
 use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
-use crate::snapshot::{Breathe, Finished, SnapshotInfo};
-use crate::storage::{COPY, File, Storage, copy_range, write_all_at};
+use crate::snapshot::{Finished, SnapshotInfo};
+use crate::storage::{File, Storage, write_all_at};
 use crate::survey::TornTail;
 
 const ZEROS: usize = 1 << 20;
@@ -369,8 +370,11 @@ impl Maker {
     ) -> Result<Compacted, UpkeepError> {
         let segments = self.removable();
         if let Some(archive) = archive {
-            keep_in(self.storage.as_ref(), archive, &segments, &mut || Ok(()))
-                .map_err(UpkeepError::Passing)?;
+            let log = self.manifest.log;
+            archive::keep_in(self.storage.as_ref(), &log, archive, &segments, &mut || {
+                Ok(())
+            })
+            .map_err(UpkeepError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;
         remove(self.storage.as_ref(), &segments);
@@ -384,43 +388,6 @@ impl Maker {
             UpkeepError::Passing(error)
         })
     }
-}
-
-/// Copies segments to an archive, each under its own name and durable when this
-/// returns. One that is there already, from an interrupted compaction, is
-/// written again.
-pub(crate) fn keep_in(
-    storage: &dyn Storage,
-    archive: &dyn Storage,
-    segments: &[Removable],
-    breathe: Breathe<'_>,
-) -> Result<(), Error> {
-    for segment in segments {
-        let (temp, name) = (
-            format::segment_temp_name(segment.number),
-            format::segment_name(segment.number),
-        );
-        let source = storage
-            .open_read(&name)
-            .map_err(Error::io("open", storage.describe(&name)))?;
-        let failed = |source| Error::io("archive", archive.describe(&name))(source);
-        let target = archive.create(&temp).map_err(failed)?;
-        let mut at = 0;
-        while at < segment.length {
-            breathe()?;
-            let end = segment.length.min(at + COPY);
-            copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
-            at = end;
-        }
-        let kept = target.sync().and_then(|()| archive.rename(&temp, &name));
-        kept.map_err(failed)?;
-    }
-    if segments.is_empty() {
-        return Ok(());
-    }
-    archive
-        .sync_dir("")
-        .map_err(Error::io("sync", archive.describe("")))
 }
 
 /// Removes the files of segments that the manifest no longer lists. What stays,

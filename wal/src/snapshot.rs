@@ -664,6 +664,16 @@ pub(crate) fn show(
     }))
 }
 
+/// Whether a file says of itself that it is this log's snapshot.
+pub(crate) fn is_of(storage: &dyn Storage, name: &str, log: &LogId) -> Result<bool, Error> {
+    let failed = |source| Error::io("read", storage.describe(name))(source);
+    let file = storage.open_read(name).map_err(failed)?;
+    let mut head = [0; HEADER];
+    let read = file.read_at(&mut head, 0).map_err(failed)?;
+    let (number, covers) = (get_u64(&head, 32), get_u64(&head, 40));
+    Ok(read == HEADER && head == header(log, number, covers))
+}
+
 /// What a manifest would list for this file, as far as the file itself tells:
 /// nothing when it is not a whole snapshot of this log.
 pub(crate) fn introduce(

@@ -10,10 +10,10 @@ use crate::format::{
     self, Chain, FIRST_FRAME, FORMAT_VERSION, SegmentHeader, is_zero, to_u64, to_usize,
 };
 use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, KIND_SEAL, KIND_START};
-use crate::manifest::{Manifest, Segment};
+use crate::manifest::{Ancestor, Identity, Manifest, Segment};
 use crate::reader::Index;
 use crate::recovery::{After, Hole, Mark, Observation};
-use crate::snapshot::{BadSnapshot, SnapshotInfo};
+use crate::snapshot::{self, BadSnapshot, SnapshotInfo};
 use crate::storage::{File, Storage};
 
 const WINDOW: usize = 1 << 20;
@@ -30,6 +30,9 @@ pub struct Record<'a> {
 /// Sees what a log holds: the newest good snapshot, where there is one, and
 /// every record after the position that it covers, in order.
 pub trait Visitor {
+    /// Which log it is: told once, before everything else.
+    fn identity(&mut self, _identity: &Identity) {}
+
     /// The next record. When the log is refused in the end, what was seen
     /// before must be thrown away.
     ///
@@ -101,6 +104,8 @@ pub struct TornTail {
 pub struct Report {
     /// The log's random name, given when it was made.
     pub log_id: [u8; 16],
+    /// The logs that it was restored or recovered from, the oldest first.
+    pub ancestors: Vec<Ancestor>,
     /// Whether the log was made just now.
     pub created: bool,
     /// How many times the log has been opened, this time included.
@@ -236,6 +241,9 @@ pub(crate) struct Survey {
     pub(crate) open: Vec<OpenSegment>,
     /// Files that a crash left: to be removed.
     pub(crate) leftovers: Vec<String>,
+    /// Files that are not this log's own: what it was before a recovery that was
+    /// interrupted. To be kept under another name.
+    pub(crate) given_up: Vec<String>,
 }
 
 /// Reads every segment that the manifest lists; shows the records after `covered`.
@@ -278,14 +286,18 @@ pub(crate) fn survey(
     Ok(walk.finish(hole.unwrap_or((Hole::Blank, end))))
 }
 
-/// Whether a directory without a manifest holds what only a log leaves there.
+/// Whether a directory without a manifest holds what only a log leaves there, or a
+/// backup or restore that was interrupted. A log of which nothing was made but the
+/// first manifest's beginning is none yet.
 pub(crate) fn orphan(storage: &dyn Storage) -> Result<Option<String>, Error> {
     let names = storage
         .list("")
         .map_err(Error::io("list", storage.describe("")))?;
-    Ok(names
-        .into_iter()
-        .find(|name| format::parse_segment_name(name).is_some()))
+    Ok(names.into_iter().find(|name| {
+        format::parse_segment_name(name).is_some()
+            || format::parse_snapshot_name(name).is_some()
+            || (format::is_temp_name(name) && name != format::MANIFEST_TEMP)
+    }))
 }
 
 fn spot(storage: &dyn Storage, name: &str, offset: u64, what: impl Into<String>) -> Spot {
@@ -342,6 +354,7 @@ struct Walk<'a> {
     last_frame: Option<(u64, u64)>,
     open: Vec<OpenSegment>,
     leftovers: Vec<String>,
+    given_up: Vec<String>,
 }
 
 impl<'a> Walk<'a> {
@@ -381,6 +394,7 @@ impl<'a> Walk<'a> {
             last_frame: None,
             open: Vec::new(),
             leftovers: Vec::new(),
+            given_up: Vec::new(),
         })
     }
 
@@ -635,7 +649,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Files that the manifest does not know: what a crash leaves of a segment
-    /// that was made or removed is blank; anything else is a fault.
+    /// that was made or removed is blank, and a snapshot says whose it is; those of an
+    /// ancestor were to be given up; anything else is a fault.
     fn unlisted(&mut self, manifest: &Manifest) -> Result<Option<Spot>, Error> {
         let names = self
             .storage
@@ -648,7 +663,17 @@ impl<'a> Walk<'a> {
                     .iter()
                     .all(|listed| listed.number != number)
             });
-            if format::is_temp_name(&name) || unlisted_snapshot {
+            if unlisted_snapshot {
+                let is_ours = snapshot::is_of(self.storage, &name, &self.log)?;
+                let found = if is_ours {
+                    &mut self.leftovers
+                } else {
+                    &mut self.given_up
+                };
+                found.push(name);
+                continue;
+            }
+            if format::is_temp_name(&name) {
                 self.leftovers.push(name);
                 continue;
             }
@@ -667,16 +692,27 @@ impl<'a> Walk<'a> {
             let length = file.length().map_err(failed)?;
             let mut window = Window::new(file.as_ref(), length);
             let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
-            let ours = matches!(SegmentHeader::parse(block), format::HeaderFound::Sound(header)
-                if header.log == self.log && header.number == number);
-            if !ours {
+            let found = match SegmentHeader::parse(block) {
+                format::HeaderFound::Sound(header) if header.number == number => Some(header.log),
+                _ => None,
+            };
+            let first_listed = manifest.segments.first().map(|segment| segment.number);
+            let first_listed = first_listed.unwrap_or(manifest.next_number);
+            let is_ancestors = match found {
+                Some(log) => manifest.ancestors.iter().any(|one| one.log_id == log),
+                // A log that was recovered has higher numbers than what it was before.
+                None => !manifest.ancestors.is_empty() && number < first_listed,
+            };
+            if is_ancestors {
+                self.given_up.push(name);
+                continue;
+            }
+            if found != Some(self.log) {
                 let what = "the manifest does not list this file, and it is no segment of this log";
                 return Ok(Some(spot(self.storage, &name, 0, what)));
             }
             // A compaction was interrupted: the manifest begins after it already.
-            let first_listed = manifest.segments.first().map(|segment| segment.number);
-            if number < first_listed.unwrap_or(manifest.next_number) && manifest.first_position > 1
-            {
+            if number < first_listed && manifest.first_position > 1 {
                 self.leftovers.push(name);
                 continue;
             }
@@ -740,6 +776,7 @@ impl<'a> Walk<'a> {
             segments: self.segments,
             open: self.open,
             leftovers: self.leftovers,
+            given_up: self.given_up,
         }
     }
 }

@@ -26,6 +26,7 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let Some(manifest) = Manifest::load(storage)? else {
         return Err(no_manifest(storage)?);
     };
+    visitor.identity(&manifest.identity());
     let begun = begin(storage, &manifest, visitor)?;
     if let Some(bad) = begun.bad.first() {
         return Err(Error::Damaged {

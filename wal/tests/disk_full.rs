@@ -150,7 +150,7 @@ fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log(
     let mut calls = 0;
     eventually("the segment ahead is made", || {
         let before = std::mem::replace(&mut calls, disk.all_calls());
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(150));
         segments(&disk).len() == 2 && before == calls
     });
     // Nothing is appended: the next call is the look at the free space.

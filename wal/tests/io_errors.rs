@@ -191,7 +191,7 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
 
 #[test]
 fn whatever_call_fails_nothing_acknowledged_is_lost() {
-    let (seed, batches) = (seed(41), 130);
+    let (seed, batches) = (seed(41), 150);
     let whole = SimDisk::new();
     let known = run(&whole, seed, batches, "no fault");
     assert!(whole.all_calls() >= CALLS, "{} calls", whole.all_calls());

@@ -117,8 +117,10 @@ fn a_reader_beside_a_running_appender_shows_every_record_once_and_none_that_is_n
             }
             let total = u64::from(3 * per_caller);
             eventually("all is durable", || appender.durable() == total);
-            // The seal that proves the last batch.
-            thread::sleep(Duration::from_millis(100));
+            eventually("the last batch is proved by its seal", || {
+                let mut reader = LiveReader::open(Arc::clone(&storage), total).unwrap();
+                read_on(&mut reader).unwrap().1.next_position > total
+            });
             done.store(true, Ordering::SeqCst);
             for reader in readers {
                 assert_eq!(reader.join().unwrap(), total);
@@ -485,7 +487,10 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
                 }
             }
             eventually("all is durable", || appender.durable() == total);
-            thread::sleep(Duration::from_millis(100));
+            eventually("the last batch is proved by its seal", || {
+                let mut reader = LiveReader::open(disk.storage(), total).unwrap();
+                read_on(&mut reader).unwrap().1.next_position > total
+            });
             done.store(true, Ordering::SeqCst);
         });
         scope.spawn(|| {

@@ -20,6 +20,7 @@ mod lock;
 mod model;
 mod mutations;
 mod old_formats;
+mod past;
 mod snapshots;
 mod support;
 mod upkeep;

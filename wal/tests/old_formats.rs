@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use wal::storage::sim::SimDisk;
+use wal::{Ancestor, Past};
 
 use crate::support::{open, snapshot, verify};
 
@@ -124,6 +125,47 @@ fn version_2_is_read_and_written_to_the_byte() {
     assert!(opened.records == expected);
     assert_eq!(opened.entries.len(), 3);
     assert_eq!(opened.log.read(2).unwrap().unwrap(), b"the first word");
+}
+
+/// What is restored of that at a position, and goes on.
+fn write_restored() -> SimDisk {
+    let disk = SimDisk::new();
+    // Not the id that the first one has.
+    disk.storage().random_id().unwrap();
+    let past = Past::open(write_with_snapshots().storage(), None).unwrap();
+    past.restore(&disk.storage(), Some(43), &mut |_, _| {})
+        .unwrap();
+    let mut log = open(&disk).unwrap().log;
+    log.append(&[b"after the restoration".to_vec()]).unwrap();
+    log.seal().unwrap();
+    drop(log);
+    disk
+}
+
+#[test]
+fn version_3_is_read_and_written_to_the_byte() {
+    let written = write_restored();
+    write_golden(3, &written);
+    let disk = read_golden(3);
+    assert_eq!(disk.bytes("manifest").unwrap()[8], 3);
+    for name in disk.names() {
+        assert!(
+            written.bytes(&name) == disk.bytes(&name),
+            "{name} differs: that is a new format version"
+        );
+    }
+    let mut expected = records();
+    expected.push(b"after the restoration".to_vec());
+    let (report, found) = verify(&disk).unwrap();
+    assert!(found == expected);
+    let ancestor = Ancestor {
+        log_id: [1; 16],
+        upto: 43,
+    };
+    assert_eq!((report.log_id, report.ancestors), ([2; 16], vec![ancestor]));
+    let opened = open(&disk).unwrap();
+    assert!(opened.records == expected);
+    assert_eq!(opened.report.ancestors, [ancestor]);
 }
 
 #[test]

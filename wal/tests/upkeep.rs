@@ -6,7 +6,7 @@ use std::thread;
 use rand::Rng;
 use wal::storage::Storage;
 use wal::storage::sim::{SimDisk, Survivors};
-use wal::{Error, Salvage};
+use wal::{Error, Past, Salvage};
 
 use crate::support::{
     Heard, campaign, eventually, open, random, record, seed, segments, snapshot, snapshots, verify,
@@ -38,7 +38,7 @@ fn restore(from: &SimDisk, upto: Option<u64>) -> Result<(SimDisk, Vec<Vec<u8>>),
     target.storage().random_id().unwrap();
     target.storage().random_id().unwrap();
     let storage: Arc<dyn Storage> = target.storage();
-    wal::restore(from.storage().as_ref(), &storage, upto, &mut |_, _| {})?;
+    Past::open(from.storage(), None)?.restore(&storage, upto, &mut |_, _| {})?;
     let found = verify(&target).unwrap().1;
     Ok((target, found))
 }
@@ -135,7 +135,7 @@ fn a_log_is_restored_at_each_position_that_it_has() {
             assert_eq!(opened.log.append(&[vec![1]]).unwrap(), expected as u64 + 1);
         }
         let error = restore(&disk, Some(81)).err().unwrap().to_string();
-        assert!(error.contains("the last it holds is 80"), "{error}");
+        assert!(error.contains("the last that can be had is 80"), "{error}");
     }
 }
 
@@ -151,7 +151,10 @@ fn a_compacted_log_is_restored_from_its_oldest_snapshot_on() {
         assert!(found == appended[..usize::try_from(upto).unwrap()]);
     }
     let error = restore(&disk, Some(7)).err().unwrap().to_string();
-    assert!(error.contains("the earliest it holds is 31"), "{error}");
+    assert!(
+        error.contains("the earliest that can be had is 31"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -164,8 +167,8 @@ fn an_interrupted_backup_or_restore_leaves_no_log() {
             if backup {
                 wal::backup(source.as_ref(), &storage, &mut |_, _| {}).map(drop)
             } else {
-                let source = source.as_ref();
-                wal::restore(source, &storage, None, &mut |_, _| {}).map(drop)
+                let past = Past::open(source, None)?;
+                past.restore(&storage, None, &mut |_, _| {}).map(drop)
             }
         };
         let whole = SimDisk::new();

@@ -35,9 +35,11 @@ Examples:
   carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook
   carebook inspect keys --data /srv/carebook --actor hq-1
   carebook inspect counts --data /srv/carebook
+  carebook inspect records --data /srv/carebook --archive /archive --to 100
 
 It works beside a running server and on a stopped or copied directory, takes no lock and writes
-nothing. Personal data is masked unless --reveal is given.
+nothing. With --archive, what compactions have moved there is shown as well. Personal data is
+masked unless --reveal is given.
 
 Exit codes:
   0  done
@@ -82,6 +84,9 @@ struct Looking {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Where compactions have moved segments to: they are shown as if they were still there.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
     /// Prints JSON instead of a table: one object a line.
     #[arg(long)]
     json: bool,
@@ -99,7 +104,13 @@ impl Looking {
 
     /// A reader of the directory's log from this position on.
     fn reader(&self, from: u64) -> Result<LiveReader, Failure> {
-        LiveReader::open(existing(&self.data)?, from).map_err(|error| Failure::of_log(&error))
+        let data = existing(&self.data)?;
+        let archive = self.archive.as_deref().map(existing).transpose()?;
+        let reader = match archive {
+            None => LiveReader::open(data, from),
+            Some(archive) => LiveReader::open_with_archive(data, archive, from),
+        };
+        reader.map_err(|error| Failure::of_log(&error))
     }
 }
 

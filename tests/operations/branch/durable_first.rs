@@ -37,7 +37,7 @@ impl Directory {
 }
 
 impl ExternalDirectory for Directory {
-    fn deliver<'a>(&'a self, message: &'a DirectoryMessage) -> Delivery<'a> {
+    fn deliver<'a>(&'a self, _: String, message: &'a DirectoryMessage) -> Delivery<'a> {
         Box::pin(async move {
             let mut taken = self.taken.lock().unwrap();
             taken.push(message.number);

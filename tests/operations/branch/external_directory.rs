@@ -266,8 +266,13 @@ fn assert_in_order(delivered: &[Delivered], branch: &Value) {
             .position(|kind| *kind == message.kind())
             .unwrap();
         assert!(which <= next, "{} came too early", message.kind());
-        assert_eq!(message.key, numbers[which]);
-        assert_eq!(message.body["messageNumber"].to_string(), message.key);
+        let (log, number) = message.key.split_once('-').unwrap();
+        assert!(
+            log.len() == 32 && log == logs(&delivered[..1])[0],
+            "{message:?}"
+        );
+        assert_eq!(number, numbers[which]);
+        assert_eq!(message.body["messageNumber"].to_string(), number);
         assert_eq!(message.body["branchId"], branch["branchId"]);
         let first = firsts[which].get_or_insert_with(|| message.body.clone());
         assert_eq!(*first, message.body);
@@ -276,6 +281,80 @@ fn assert_in_order(delivered: &[Delivered], branch: &Value) {
         }
     }
     assert_eq!(next, KINDS.len(), "all were taken");
+}
+
+/// The logs that the keys of messages name.
+fn logs(delivered: &[Delivered]) -> Vec<&str> {
+    let keys = delivered.iter().map(|message| message.key.as_str());
+    keys.map(|key| key.split_once('-').unwrap().0).collect()
+}
+
+#[test]
+fn no_message_of_a_restored_log_has_a_key_that_another_had_and_what_was_born_before_keeps_its_own()
+{
+    let world = World::new();
+    let directory = Directory::start(Mode::Fails);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    let first = create(&mut client, &world);
+    let position = first.position().unwrap().to_string();
+    directory.set(Mode::Takes);
+    wait_until_completed(&mut client, &world, &first.json()["branchId"]);
+    // This one's numbers are given again after the restoration.
+    let mut second = creation();
+    second["commandId"] = json!("command-2");
+    second["branchCode"] = json!("SEOUL-2");
+    second["expectedOrganizationRevision"] = json!(2);
+    second["businessIdentity"]["registrationNumber"] = json!("120-81-47521");
+    second["managerInvitation"]["email"] = json!("second@example.org");
+    let create_second = |client: &mut Client| {
+        client.post_keyed("/admin/branches", &administrator(&world), "key-2", &second)
+    };
+    let lost = create_second(&mut client);
+    assert_eq!(lost.status, 201, "{lost:?}");
+    assert_eq!(server.stop(), Some(0));
+    let before = directory.delivered();
+    let old = logs(&before)[0].to_owned();
+    assert!(logs(&before).iter().all(|log| *log == old));
+
+    let data = world.data();
+    let data = data.to_str().unwrap();
+    let copy = world.path("copy");
+    std::fs::rename(data, &copy).unwrap();
+    let copy = copy.to_str().unwrap();
+    let arguments = ["restore", "--from", copy, "--data", data, "--at", &position];
+    let (code, out, err) = run(&arguments);
+    assert_eq!(code, Some(0), "{out}{err}");
+    directory.set(Mode::Fails);
+    let server = directory.server(&world);
+    let mut client = server.client();
+    // What was pending then goes out again, under the keys that it had.
+    directory.wait_for(before.len() + 1);
+    directory.set(Mode::Takes);
+    wait_until_completed(&mut client, &world, &first.json()["branchId"]);
+    let again = create_second(&mut client);
+    assert_eq!(again.status, 201, "{again:?}");
+    let all = directory.delivered();
+    let after = &all[before.len()..];
+    let (of_first, of_second): (Vec<_>, Vec<_>) = after
+        .iter()
+        .cloned()
+        .partition(|message| message.body["branchId"] == first.json()["branchId"]);
+    assert_in_order(&of_first, &first.json());
+    assert!(logs(&of_first).iter().all(|log| *log == old));
+    assert_eq!(of_second.len(), 3);
+    for (new, lost) in of_second.iter().zip(&before[before.len() - 3..]) {
+        assert_eq!(new.body["messageNumber"], lost.body["messageNumber"]);
+        assert!(all[..before.len()].iter().all(|told| told.key != new.key));
+    }
+    let verified = run(&["verify", "--data", data, "--json"]).1;
+    assert!(verified.is_empty(), "a server holds it");
+    assert_eq!(server.stop(), Some(0));
+    let verified = run(&["verify", "--data", data, "--json"]).1;
+    let verified: Value = serde_json::from_str(&verified).unwrap();
+    assert_eq!(verified["logId"], logs(&of_second)[0]);
+    let ancestor = json!([{"logId": old, "lastPosition": position.parse::<u64>().unwrap()}]);
+    assert_eq!(verified["restoredFrom"], ancestor);
 }
 
 #[test]

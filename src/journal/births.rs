@@ -1,0 +1,88 @@
+//! In which log each message to another system was born.
+//!
+//! A message's number counts within a log. A log that was restored from another one goes on
+//! counting after the messages that it has of it, so it may give a number again that the other one
+//! gave after that point. What a receiver is told is therefore the number with the identity of the
+//! log in which the message was born, which a message keeps in every log that is made of that one.
+//!
+//! Each log gives higher numbers than those that it began with. So it is enough to know the highest
+//! number in what each ancestor has handed on, and that is found while records are replayed.
+
+use wal::Identity;
+
+use crate::base::digest::hex;
+
+/// The logs in which messages were born.
+#[derive(Clone, Debug, Default)]
+pub struct Births {
+    identity: Identity,
+    /// The highest number in what each ancestor has handed on; 0 when there is none.
+    highest: Vec<i64>,
+}
+
+impl Births {
+    /// Of the messages of this log.
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            highest: vec![0; identity.ancestors.len()],
+            identity,
+        }
+    }
+
+    /// Nothing noted yet, of the same log.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self::new(self.identity.clone())
+    }
+
+    /// The record at `position` has a message of this number.
+    pub fn note(&mut self, position: u64, number: i64) {
+        let mut ancestors = self.identity.ancestors.iter();
+        if let Some(born) = ancestors.position(|ancestor| position <= ancestor.upto) {
+            self.highest[born] = self.highest[born].max(number);
+        }
+    }
+
+    /// What a receiver knows the message by: `{log id}-{number}`.
+    #[must_use]
+    pub fn message_id(&self, number: i64) -> String {
+        let born = self.highest.iter().position(|highest| number <= *highest);
+        let log = born.map_or(self.identity.log_id, |born| {
+            self.identity.ancestors[born].log_id
+        });
+        format!("{}-{number}", hex(&log))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wal::Ancestor;
+
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_the_log_that_it_was_born_in() {
+        let ancestor = |number, upto| Ancestor {
+            log_id: [number; 16],
+            upto,
+        };
+        let mut births = Births::new(Identity {
+            log_id: [0xcc; 16],
+            ancestors: vec![ancestor(0xaa, 10), ancestor(0xab, 20), ancestor(0xbb, 30)],
+        });
+        // Numbers are taken before positions are.
+        for (position, number) in [(3, 2), (9, 1), (10, 4), (25, 7), (30, 5), (31, 8)] {
+            births.note(position, number);
+        }
+        let log = |number| births.message_id(number)[..2].to_owned();
+        assert_eq!([1, 2, 4].map(log), ["aa", "aa", "aa"]);
+        assert_eq!([5, 7].map(log), ["bb", "bb"], "none was born in the second");
+        assert_eq!([8, 9].map(log), ["cc", "cc"]);
+        assert_eq!(births.message_id(8), format!("{}-8", "cc".repeat(16)));
+        assert_eq!(
+            births.anew().message_id(1),
+            format!("{}-1", "cc".repeat(16))
+        );
+    }
+}

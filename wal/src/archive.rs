@@ -1,0 +1,469 @@
+//! What compactions have moved out of logs: a folder for each log, named after its
+//! id, with segments under their own names. What is there is never overwritten, so
+//! that logs that were restored from one another can share an archive.
+//!
+//! A segment says itself what it holds: its header the log, epoch and number; its
+//! first frame the first position and the digest before it; its last frame, which
+//! ends where the file ends, the last position and the digest after it. So the
+//! segments that go on from each other are found without reading the rest.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::format::{
+    self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
+    to_usize,
+};
+use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
+use crate::manifest::{Manifest, Seal, Segment};
+use crate::segment::Removable;
+use crate::snapshot::Breathe;
+use crate::storage::{COPY, File, Locked, Storage, copy_range};
+use crate::survey::Window;
+
+/// Bytes at the end of a segment in which its last frame is looked for first.
+const TAIL: u64 = 64 << 10;
+
+/// The folder of a log: its id in hexadecimal digits.
+fn folder(log: &LogId) -> String {
+    log.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Copies segments to an archive, each under its own name and durable when this
+/// returns. One that is there already, from an interrupted compaction, is left as
+/// it is; when it holds anything else, that is an error. `breathe` is called before
+/// each piece that is copied.
+pub(crate) fn keep_in(
+    storage: &dyn Storage,
+    log: &LogId,
+    archive: &dyn Storage,
+    segments: &[Removable],
+    breathe: Breathe<'_>,
+) -> Result<(), Error> {
+    if segments.is_empty() {
+        return Ok(());
+    }
+    let folder = folder(log);
+    archive
+        .create_dir(&folder)
+        .and_then(|()| archive.sync_dir(""))
+        .map_err(Error::io("make", archive.describe(&folder)))?;
+    for segment in segments {
+        let file = format::segment_name(segment.number);
+        let source = storage
+            .open_read(&file)
+            .map_err(Error::io("open", storage.describe(&file)))?;
+        let name = format!("{folder}/{file}");
+        let temp = format!("{folder}/{}", format::segment_temp_name(segment.number));
+        let failed = |source| Error::io("archive", archive.describe(&name))(source);
+        match archive.open_read(&name) {
+            Ok(there)
+                if is_same(source.as_ref(), there.as_ref(), segment.length).map_err(failed)? =>
+            {
+                continue;
+            }
+            Ok(_) => {
+                return Err(failed(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "another segment is there under this name, and is left as it is",
+                )));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let target = archive.create(&temp).map_err(failed)?;
+        let mut at = 0;
+        while at < segment.length {
+            breathe()?;
+            let end = segment.length.min(at + COPY);
+            copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
+            at = end;
+        }
+        let kept = target.sync().and_then(|()| archive.rename(&temp, &name));
+        kept.map_err(failed)?;
+    }
+    archive
+        .sync_dir(&folder)
+        .map_err(Error::io("sync", archive.describe(&folder)))
+}
+
+/// Whether a file is the first `length` bytes of another one.
+fn is_same(source: &dyn File, there: &dyn File, length: u64) -> io::Result<bool> {
+    if there.length()? != length {
+        return Ok(false);
+    }
+    let (mut ours, mut theirs) = (vec![0; to_usize(COPY)], vec![0; to_usize(COPY)]);
+    let mut at = 0;
+    while at < length {
+        let piece = to_usize((length - at).min(COPY));
+        let read = source.read_at(&mut ours[..piece], at)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let also = there.read_at(&mut theirs[..read], at)?;
+        if ours[..read] != theirs[..also] {
+            return Ok(false);
+        }
+        at += to_u64(read);
+    }
+    Ok(true)
+}
+
+/// A segment of an archive, as it describes itself.
+#[derive(Clone, Copy)]
+struct Archived {
+    segment: Segment,
+    seal: Seal,
+    /// The digest before its first frame.
+    before: Chain,
+}
+
+/// What an archive has of one log.
+pub(crate) struct Shelf {
+    archive: Arc<dyn Storage>,
+    log: LogId,
+    folder: String,
+    known: Mutex<HashMap<u64, Archived>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(archive: Arc<dyn Storage>, log: LogId) -> Self {
+        Self {
+            archive,
+            log,
+            folder: folder(&log),
+            known: Mutex::new(HashMap::new()),
+        }
+    }
+
+    fn name(&self, number: u64) -> String {
+        format!("{}/{}", self.folder, format::segment_name(number))
+    }
+
+    /// The numbers of the segments that are there, rising.
+    fn numbers(&self) -> Result<Vec<u64>, Error> {
+        let names = self
+            .archive
+            .list(&self.folder)
+            .map_err(Error::io("list", self.archive.describe(&self.folder)))?;
+        let numbers = names
+            .iter()
+            .filter_map(|name| format::parse_segment_name(name));
+        let mut numbers: Vec<_> = numbers.collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Puts the segments of the archive that the log goes on from before those of
+    /// the manifest, as many as follow each other without a gap down to the one that
+    /// holds position `from`. Gives the damage by which it came no farther.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Unsupported`].
+    pub(crate) fn put_before(
+        &self,
+        manifest: &mut Manifest,
+        from: u64,
+    ) -> Result<Option<Error>, Error> {
+        let mut damage = None;
+        let mut found = Vec::new();
+        for number in self.numbers()?.into_iter().rev() {
+            if manifest.first_position <= from.max(1) {
+                break;
+            }
+            let listed = |segment: &Segment| segment.number == number;
+            if manifest.segments.iter().any(listed) {
+                continue;
+            }
+            let archived = match self.described(number) {
+                Ok(archived) => archived,
+                Err(error @ Error::Damaged { .. }) => {
+                    damage = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            let follows = archived.seal.chain == manifest.first_chain
+                && archived.seal.last + 1 == manifest.first_position;
+            if !follows {
+                break;
+            }
+            found.push(archived.segment);
+            manifest.first_position = archived.seal.first;
+            manifest.first_chain = archived.before;
+        }
+        manifest.segments.splice(..0, found.into_iter().rev());
+        Ok(damage)
+    }
+
+    /// Puts the segments of the archive behind those of a manifest whose log has
+    /// ended, a backup's, as many as go on from it without a gap; gives the numbers
+    /// of those that take the place of a shorter copy.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for a segment that is not as it was written, and as
+    /// [`Shelf::put_before`].
+    pub(crate) fn put_behind(&self, manifest: &mut Manifest) -> Result<Vec<u64>, Error> {
+        let last = manifest.segments.last().copied();
+        let (mut position, mut chain) = (manifest.first_position, manifest.first_chain);
+        let mut number = 0;
+        let mut longer = Vec::new();
+        if let Some(last) = last {
+            let Some(seal) = last.seal else {
+                return Ok(longer);
+            };
+            (position, chain, number) = (seal.last + 1, seal.chain, last.number);
+        }
+        for found in self.numbers()?.into_iter().filter(|found| *found >= number) {
+            let archived = self.described(found)?;
+            let (seal, is_last) = (archived.seal, last.is_some_and(|last| last.number == found));
+            if is_last {
+                // That both say the same as far as both go is seen when it is read.
+                let first = last.and_then(|last| last.seal).map(|seal| seal.first);
+                if first == Some(seal.first) && seal.last + 1 >= position && seal.chain != chain {
+                    manifest.segments.pop();
+                    longer.push(found);
+                } else {
+                    continue;
+                }
+            } else if archived.before != chain || seal.first != position {
+                continue;
+            }
+            manifest.segments.push(archived.segment);
+            manifest.next_number = manifest.next_number.max(found + 1);
+            (position, chain) = (seal.last + 1, seal.chain);
+        }
+        Ok(longer)
+    }
+
+    /// What a segment is; files in an archive do not change.
+    fn described(&self, number: u64) -> Result<Archived, Error> {
+        if let Some(known) = self.known.lock().get(&number) {
+            return Ok(*known);
+        }
+        let archived = self.describe(number)?;
+        self.known.lock().insert(number, archived);
+        Ok(archived)
+    }
+
+    fn describe(&self, number: u64) -> Result<Archived, Error> {
+        let name = self.name(number);
+        let failed = |source| Error::io("read", self.archive.describe(&name))(source);
+        let damaged = |offset, what: &str| Error::Damaged {
+            file: self.archive.describe(&name),
+            offset,
+            position: None,
+            what: what.to_owned(),
+        };
+        let file = self.archive.open_read(&name).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::with_piece(file.as_ref(), length, to_usize(FIRST_FRAME));
+        let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
+        let header = match SegmentHeader::parse(block) {
+            SegmentFound::Sound(header) => header,
+            SegmentFound::Damaged { offset, what } => return Err(damaged(offset, what)),
+            SegmentFound::Unsupported(version) => {
+                return Err(Error::Unsupported {
+                    file: self.archive.describe(&name),
+                    version,
+                    newest: format::FORMAT_VERSION,
+                });
+            }
+        };
+        if (header.log, header.number) != (self.log, number) {
+            return Err(damaged(16, "the file holds another segment"));
+        }
+        let seed = format::crc_seed(&self.log);
+        let start = sound_frame(&mut window, FIRST_FRAME, seed).map_err(failed)?;
+        let (start, before) = match start {
+            Some((start, Some(before))) => (start, before),
+            _ => return Err(damaged(FIRST_FRAME, "the first frame was altered")),
+        };
+        let last = last_frame(file.as_ref(), length, seed).map_err(failed)?;
+        let Some(last) = last else {
+            return Err(damaged(length, "no whole frame ends where the file ends"));
+        };
+        let seal = Seal {
+            length,
+            first: start.first,
+            last: (last.first + u64::from(last.records)).saturating_sub(1),
+            chain: last.chain,
+        };
+        let segment = Segment {
+            number,
+            epoch: header.epoch,
+            seal: Some(seal),
+        };
+        Ok(Archived {
+            segment,
+            seal,
+            before,
+        })
+    }
+}
+
+/// The frame at an offset, when it is sound, and the digest in it when it is a
+/// start frame.
+fn sound_frame(
+    window: &mut Window<'_>,
+    offset: u64,
+    seed: u32,
+) -> io::Result<Option<(FrameHeader, Option<Chain>)>> {
+    let head = window.get(offset, HEADER)?;
+    if head.len() < HEADER {
+        return Ok(None);
+    }
+    let HeaderFound::Sound(header) = FrameHeader::parse(head, seed) else {
+        return Ok(None);
+    };
+    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, seed) {
+        return Ok(None);
+    }
+    let digest = (header.kind == KIND_START && header.payload == 16).then(|| get_16(bytes, HEADER));
+    Ok(Some((header, digest)))
+}
+
+/// The sound frame that ends where the file ends.
+fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<FrameHeader>> {
+    let mut tail = TAIL;
+    loop {
+        let from = length.saturating_sub(tail).max(FIRST_FRAME) / 8 * 8;
+        let mut bytes = vec![0; to_usize(length.saturating_sub(from))];
+        let read = file.read_at(&mut bytes, from)?;
+        bytes.truncate(read);
+        let mut at = 0;
+        while let Some((found, header)) = frame::find_sound(&bytes[at..], seed) {
+            at += found;
+            let end = at + to_usize(header.bytes());
+            if end == bytes.len() && header.payload_is_sound(&bytes[at..end], seed) {
+                return Ok(Some(header));
+            }
+            at += 8;
+        }
+        if from == FIRST_FRAME {
+            return Ok(None);
+        }
+        tail *= 16;
+    }
+}
+
+/// The files of a log together with those that an archive has of it.
+pub(crate) struct WithShelf {
+    storage: Arc<dyn Storage>,
+    shelf: Shelf,
+    /// Names of segments that are taken from the archive though the log has them.
+    from_shelf: Vec<String>,
+}
+
+impl WithShelf {
+    pub(crate) fn new(storage: Arc<dyn Storage>, shelf: Shelf, longer: &[u64]) -> Self {
+        Self {
+            storage,
+            shelf,
+            from_shelf: longer
+                .iter()
+                .map(|number| format::segment_name(*number))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    fn is_moved(&self, name: &str) -> bool {
+        let is_gone = || {
+            let opened = self.storage.open_read(name);
+            opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let number = format::parse_segment_name(name);
+        self.from_shelf.iter().any(|moved| moved == name) || (number.is_some() && is_gone())
+    }
+}
+
+fn only_reads() -> io::Error {
+    io::ErrorKind::Unsupported.into()
+}
+
+impl Storage for WithShelf {
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        self.storage.list(directory)
+    }
+
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let moved = || {
+            let name = format!("{}/{name}", self.shelf.folder);
+            self.shelf.archive.open_read(&name)
+        };
+        if self.from_shelf.iter().any(|longer| longer == name) {
+            return moved();
+        }
+        match self.storage.open_read(name) {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && format::parse_segment_name(name).is_some() =>
+            {
+                moved()
+            }
+            other => other,
+        }
+    }
+
+    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn create_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn sync_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Err(only_reads())
+    }
+
+    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
+        Err(only_reads())
+    }
+
+    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
+        self.storage.lock_shared(name)
+    }
+
+    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        Err(only_reads())
+    }
+
+    fn describe(&self, name: &str) -> String {
+        if self.is_moved(name) {
+            let name = format!("{}/{name}", self.shelf.folder);
+            self.shelf.archive.describe(&name)
+        } else {
+            self.storage.describe(name)
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What was: restored from a log, from a backup of it, and from the segments that
+//! compactions have moved to an archive.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use wal::live::LiveReader;
+use wal::storage::Storage;
+use wal::storage::sim::SimDisk;
+use wal::{BoxError, Error, Log, Past, Record, Report, Visitor};
+
+use crate::support::{open, segments, snapshot, verify};
+
+fn payload(number: u64) -> Vec<u8> {
+    let mut payload = vec![u8::try_from(number % 251).unwrap(); 700];
+    payload.extend(number.to_le_bytes());
+    payload
+}
+
+fn payloads(numbers: impl Iterator<Item = u64>) -> Vec<Vec<u8>> {
+    numbers.map(payload).collect()
+}
+
+fn append(log: &mut Log, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        assert_eq!(log.append(&[payload(number)]).unwrap(), number);
+    }
+}
+
+/// A disk whose logs have ids that no other disk's have.
+fn disk(number: u8) -> SimDisk {
+    let disk = SimDisk::new();
+    for _ in 0..number * 10 {
+        disk.storage().random_id().unwrap();
+    }
+    disk
+}
+
+/// A log of 200 records, the first of which were moved to the archive; the first position that it
+/// still has. Its snapshots cover 100 and 150.
+fn archived(disk: &SimDisk, archive: &SimDisk) -> u64 {
+    let mut log = open(disk).unwrap().log;
+    append(&mut log, 1..=200);
+    snapshot(&mut log, 100).unwrap();
+    snapshot(&mut log, 150).unwrap();
+    let compacted = log.compact(Some(archive.storage().as_ref())).unwrap();
+    log.seal().unwrap();
+    assert!(compacted.segments > 3);
+    compacted.first_position
+}
+
+/// Keeps what the log itself shows of a restored one, and where it begins.
+#[derive(Default)]
+struct Shown {
+    first: Option<u64>,
+    records: Vec<Vec<u8>>,
+}
+
+impl Visitor for Shown {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.first.get_or_insert(record.position);
+        self.records.push(record.payload.to_vec());
+        Ok(())
+    }
+}
+
+fn shown(disk: &SimDisk) -> Shown {
+    let mut shown = Shown::default();
+    wal::records(disk.storage().as_ref(), &mut shown).unwrap();
+    shown
+}
+
+fn past(from: &SimDisk, archive: Option<&SimDisk>) -> Result<Past, Error> {
+    Past::open(from.storage(), archive.map(SimDisk::storage))
+}
+
+fn restore(past: &Past, number: u8, upto: Option<u64>) -> Result<(SimDisk, Report), Error> {
+    let target = disk(number);
+    let report = past.restore(&target.storage(), upto, &mut |_, _| {})?;
+    Ok((target, report))
+}
+
+fn backup(from: &SimDisk) -> SimDisk {
+    let target = SimDisk::new();
+    let storage: Arc<dyn Storage> = target.storage();
+    wal::backup(from.storage().as_ref(), &storage, &mut |_, _| {}).unwrap();
+    target
+}
+
+fn refusal(past: &Past, upto: u64) -> String {
+    let refused = restore(past, 9, Some(upto));
+    match refused {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{upto} was restored"),
+    }
+}
+
+#[test]
+fn a_restored_log_keeps_the_records_and_snapshots_that_the_copy_has() {
+    let source = SimDisk::new();
+    let first = archived(&source, &disk(5));
+    let copy = backup(&source);
+    for from in [&source, &copy] {
+        let past = past(from, None).unwrap();
+        let (target, report) = restore(&past, 1, None).unwrap();
+        assert_eq!((report.first_position, report.last_position), (first, 200));
+        let covers: Vec<_> = report.snapshots.iter().map(|one| one.covers).collect();
+        assert_eq!(covers, [150, 100]);
+        let shown = shown(&target);
+        assert_eq!(shown.first, Some(first));
+        assert!(shown.records == payloads(first..=200));
+        assert!(verify(&target).unwrap().1 == payloads(1..=200));
+    }
+    let target = restore(&past(&copy, None).unwrap(), 1, Some(200))
+        .unwrap()
+        .0;
+    assert!(shown(&target).records == payloads(first..=200));
+}
+
+#[test]
+fn what_an_archive_covers_can_be_gone_back_to() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let first = archived(&source, &archive);
+    assert!(first > 50);
+    let without = past(&source, None).unwrap();
+    // The snapshots were taken when 200 records were there.
+    assert_eq!(without.earliest(), 200);
+    let error = refusal(&without, 199);
+    assert!(
+        error.contains("the earliest that can be had is 200"),
+        "{error}"
+    );
+    let error = refusal(&without, 201);
+    assert!(error.contains("the last that can be had is 200"), "{error}");
+
+    let past = past(&source, Some(&archive)).unwrap();
+    assert_eq!(past.earliest(), 1);
+    let mut all = Shown::default();
+    assert_eq!(past.records(&mut all).unwrap(), 200);
+    assert!(all.records == payloads(1..=200));
+    for upto in [1, 2, first - 1, first, 100, 149, 150, 199, 200] {
+        let (target, report) = restore(&past, 1, Some(upto)).unwrap();
+        assert_eq!(report.last_position, upto);
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto), "{upto}");
+        let mut opened = open(&target).unwrap();
+        assert_eq!(opened.log.append(&[payload(0)]).unwrap(), upto + 1);
+    }
+    // Of the archive no more is brought back than is needed.
+    assert_eq!(restore(&past, 1, None).unwrap().1.first_position, first);
+}
+
+#[test]
+fn a_backup_goes_on_with_what_was_archived_after_it() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=60);
+    log.seal().unwrap();
+    let copy = backup(&source);
+    append(&mut log, 61..=200);
+    snapshot(&mut log, 190).unwrap();
+    snapshot(&mut log, 195).unwrap();
+    let compacted = log.compact(Some(archive.storage().as_ref())).unwrap();
+    let last = compacted.first_position - 1;
+    assert!(last > 150);
+
+    let past = past(&copy, Some(&archive)).unwrap();
+    let (target, report) = restore(&past, 1, None).unwrap();
+    assert_eq!(report.last_position, last);
+    assert!(verify(&target).unwrap().1 == payloads(1..=last));
+    for upto in [30, 59, 60, 61, last] {
+        let target = restore(&past, 1, Some(upto)).unwrap().0;
+        assert!(verify(&target).unwrap().1 == payloads(1..=upto));
+    }
+    let error = refusal(&past, last + 1);
+    assert!(
+        error.contains(&format!("the last that can be had is {last}")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    archived(&source, &archive);
+    let names = segments(&archive);
+    let third = names[2].clone();
+    let bytes = archive.bytes(&third).unwrap();
+    archive.take_away(&third);
+    let error = refusal(&past(&source, Some(&archive)).unwrap(), 20);
+    assert!(
+        error.contains("the earliest that can be had is 200"),
+        "{error}"
+    );
+    for (at, is_seen_at_once) in [
+        (20, true),
+        (4_100, true),
+        (bytes.len() - 3, true),
+        (4_300, false),
+    ] {
+        archive.put(&third, &bytes);
+        archive.flip(&third, at, 1);
+        let damaged = |error: Error| match error {
+            Error::Damaged { file, .. } => assert!(file.ends_with(&third), "{at}: {file}"),
+            other => panic!("{at}: {other}"),
+        };
+        let past = past(&source, Some(&archive)).unwrap();
+        damaged(restore(&past, 1, Some(20)).err().unwrap());
+        // What does not need it can be had.
+        assert_eq!(restore(&past, 1, Some(200)).unwrap().1.last_position, 200);
+        let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), 1);
+        let read =
+            reader.and_then(|mut reader| reader.read_on(&mut |_| Ok(ControlFlow::Continue(()))));
+        damaged(read.err().unwrap());
+        assert_eq!(past.earliest() == 1, !is_seen_at_once, "{at}");
+    }
+}
+
+#[test]
+fn a_reader_shows_what_was_archived_and_what_came_after_it() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let first = archived(&source, &archive);
+    let mut log = open(&source).unwrap().log;
+    let read = |from| {
+        let reader = LiveReader::open_with_archive(source.storage(), archive.storage(), from);
+        let mut reader = reader.unwrap();
+        let mut seen = Vec::new();
+        let end = reader.read_on(&mut |record| {
+            seen.push((record.position, record.payload.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        });
+        (seen, end.unwrap(), reader)
+    };
+    for from in [1, 7, first - 1, first, 180] {
+        let (seen, end, reader) = read(from);
+        assert_eq!(end.missed, None);
+        assert!(reader.first_position().unwrap() <= from);
+        assert!(seen == (from..=200).zip(payloads(from..=200)).collect::<Vec<_>>());
+    }
+    // A compaction goes on beside a reader.
+    let (_, _, mut reader) = read(1);
+    append(&mut log, 201..=300);
+    snapshot(&mut log, 280).unwrap();
+    snapshot(&mut log, 290).unwrap();
+    log.compact(Some(archive.storage().as_ref())).unwrap();
+    log.seal().unwrap();
+    let mut seen = Vec::new();
+    let end = reader.read_on(&mut |record| {
+        seen.push(record.position);
+        Ok(ControlFlow::Continue(()))
+    });
+    assert_eq!(end.unwrap().missed, None);
+    assert!(seen == (201..=300).collect::<Vec<_>>());
+    assert_eq!(read(1).0.len(), 300);
+}
+
+#[test]
+fn logs_that_were_restored_from_each_other_share_an_archive_and_none_overwrites_anything() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    archived(&source, &archive);
+    let before: Vec<_> = segments(&archive);
+    let bytes: Vec<_> = before.iter().map(|name| archive.bytes(name)).collect();
+    let (target, _) = restore(&past(&source, None).unwrap(), 1, None).unwrap();
+    let copy = backup(&target);
+    let mut log = open(&target).unwrap().log;
+    append(&mut log, 201..=400);
+    snapshot(&mut log, 380).unwrap();
+    snapshot(&mut log, 390).unwrap();
+    assert!(
+        log.compact(Some(archive.storage().as_ref()))
+            .unwrap()
+            .segments
+            > 3
+    );
+    let after: Vec<_> = before.iter().map(|name| archive.bytes(name)).collect();
+    assert!(bytes == after, "the archive of the first log is as it was");
+    assert!(segments(&archive).len() > before.len() + 3);
+    // Both can be gone back in.
+    let first = past(&source, Some(&archive)).unwrap();
+    assert!(verify(&restore(&first, 2, Some(10)).unwrap().0).unwrap().1 == payloads(1..=10));
+    drop(log);
+    let second = past(&copy, Some(&archive)).unwrap();
+    assert!(
+        verify(&restore(&second, 3, Some(210)).unwrap().0)
+            .unwrap()
+            .1
+            == payloads(1..=210)
+    );
+}
+
+#[test]
+fn a_file_that_is_in_an_archive_is_left_as_it_is() {
+    let (source, archive) = (SimDisk::new(), disk(5));
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=100);
+    snapshot(&mut log, 80).unwrap();
+    snapshot(&mut log, 90).unwrap();
+    let copy = source.after_kill();
+    // A copy of the directory is run beside the first.
+    log.compact(Some(archive.storage().as_ref())).unwrap();
+    let names = segments(&archive);
+    let mut other = open(&copy).unwrap().log;
+    let again = other.compact(Some(archive.storage().as_ref())).unwrap();
+    assert!(again.segments > 0, "what is the same is no hindrance");
+    let copy = source.after_kill();
+    drop(copy);
+    // Something else under the same name is.
+    let other_source = SimDisk::new();
+    let mut other = open(&other_source).unwrap().log;
+    for number in 1..=100 {
+        other.append(&[payload(number + 1)]).unwrap();
+    }
+    snapshot(&mut other, 80).unwrap();
+    snapshot(&mut other, 90).unwrap();
+    let bytes = archive.bytes(&names[0]).unwrap();
+    let before = segments(&other_source);
+    let error = other.compact(Some(archive.storage().as_ref())).unwrap_err();
+    assert!(error.to_string().contains("left as it is"), "{error}");
+    assert!(archive.bytes(&names[0]).unwrap() == bytes);
+    assert!(segments(&other_source) == before, "nothing was removed");
+    other.append(&[payload(1)]).unwrap();
+}
+
+#[test]
+fn a_log_knows_under_which_id_each_position_was_appended() {
+    let source = SimDisk::new();
+    let mut log = open(&source).unwrap().log;
+    append(&mut log, 1..=20);
+    drop(log);
+    let ids = |report: &Report| {
+        let ancestors = report.ancestors.iter();
+        ancestors
+            .map(|one| (one.log_id, one.upto))
+            .collect::<Vec<_>>()
+    };
+    let (first, report) = restore(&past(&source, None).unwrap(), 1, Some(15)).unwrap();
+    assert_eq!(ids(&report), [([1; 16], 15)]);
+    let mut log = open(&first).unwrap().log;
+    append(&mut log, 16..=30);
+    // They outlive starts, changes of segments, snapshots and compactions.
+    snapshot(&mut log, 20).unwrap();
+    snapshot(&mut log, 25).unwrap();
+    log.compact(None).unwrap();
+    drop(log);
+    let (report, _) = verify(&first).unwrap();
+    assert_eq!(ids(&report), [([1; 16], 15)]);
+    let copy = backup(&first);
+    assert_eq!(ids(&verify(&copy).unwrap().0), [([1; 16], 15)]);
+    let (second, report) = restore(&past(&copy, None).unwrap(), 2, None).unwrap();
+    assert_eq!(ids(&report), [([1; 16], 15), ([11; 16], 30)]);
+    // A recovery hands them on.
+    let mut log = open(&second).unwrap().log;
+    append(&mut log, 31..=40);
+    drop(log);
+    let salvage = wal::Salvage::survey(second.storage()).unwrap();
+    let report = salvage.give_up_after(40).unwrap().report;
+    assert_eq!(
+        ids(&report),
+        [([1; 16], 15), ([11; 16], 30), ([21; 16], 40)]
+    );
+    assert_eq!(report.log_id, [22; 16]);
+}
