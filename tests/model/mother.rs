@@ -81,7 +81,7 @@ impl Model {
         };
         // Letters of an e-mail address count the same in either case, those of ASCII that is.
         let email = verified("verifiedEmail", "email")
-            .is_some_and(|(value, own)| value.to_ascii_lowercase() == own.to_ascii_lowercase());
+            .is_some_and(|(value, own)| value.eq_ignore_ascii_case(own));
         let phone = verified("verifiedPhone", "primaryPhoneNumber")
             .is_some_and(|(value, own)| value == own);
         (email, phone)
