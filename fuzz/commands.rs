@@ -5,7 +5,8 @@
 use carebook::base::codec::Blob;
 use carebook::base::time::Instant;
 use carebook::catalogue::OPERATIONS;
-use carebook::http::request::read_command;
+use carebook::engine::admission::Permit;
+use carebook::http::request::{bodies_budget, read_command};
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey};
 use carebook::journal::replay::Replay;
 
@@ -97,8 +98,9 @@ pub fn body(input: &[u8]) {
     let path: Vec<_> = names.map(|name| (name, parameter.as_ref())).collect();
     let now = Instant::from_millis(1_795_000_000_000);
     let headers = Default::default();
-    let read = read_command(row, &path, &headers, body, now);
-    let again = read_command(row, &path, &headers, body, now);
+    let mut share = Permit::none(&bodies_budget());
+    let read = read_command(row, &path, &headers, body, &mut share, now);
+    let again = read_command(row, &path, &headers, body, &mut share, now);
     match (read, again) {
         (Ok(read), Ok(again)) => {
             assert!(read.command.fingerprint() == again.command.fingerprint());

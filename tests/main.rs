@@ -3,6 +3,7 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod bodies;
 mod cli;
 mod concurrency;
 mod contract;
@@ -20,7 +21,9 @@ mod model;
 mod operations;
 mod raw_http;
 mod service;
+mod streams;
 mod support;
 mod tls;
+mod tokens;
 mod upkeep;
 mod walk;

@@ -182,6 +182,64 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
     assert!(!world.data().exists());
 }
 
+/// So many forged signatures end a connection: over HTTP/2 it is told so, and what was sent before
+/// that is answered.
+#[test]
+fn over_tls_every_answer_says_so_and_a_forger_is_told_to_go() {
+    let world = World::new();
+    let server = Secure::start(&world);
+    let good = world.headquarters();
+    let forged: Vec<_> = (b'A'..=b'P')
+        .map(|letter| {
+            let mut token = good.clone().into_bytes();
+            let at = token.len() - 10;
+            token[at] = if token[at] == letter { b'x' } else { letter };
+            String::from_utf8(token).unwrap()
+        })
+        .collect();
+    let ask = |token: &str| {
+        Request::get("https://localhost/settlement-statements/nothing")
+            .header("authorization", format!("Bearer {token}"))
+            .body(Full::<Bytes>::default())
+            .unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stream = TcpStream::connect(&server.address).await.unwrap();
+        let certificate = server.certificate.clone();
+        let stream = TokioIo::new(secured(stream, certificate, "h2").await.unwrap());
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                .await
+                .unwrap();
+        let connection = tokio::spawn(connection);
+        let answer = sender.send_request(ask(&good)).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        let headers = answer.headers();
+        assert_eq!(headers["strict-transport-security"], "max-age=31536000");
+        assert_eq!(headers["cache-control"], "no-store");
+        let mut answers = Vec::new();
+        for token in &forged {
+            answers.push(sender.send_request(ask(token)));
+        }
+        // Sent with them, and answered though they end the connection.
+        answers.push(sender.send_request(ask(&good)));
+        let mut statuses = Vec::new();
+        for answer in answers {
+            statuses.push(answer.await.unwrap().status().as_u16());
+        }
+        assert_eq!(statuses.pop(), Some(404));
+        assert_eq!(statuses, [401; 16]);
+        // It ends by itself and in good order, though there is still somebody who would send.
+        let ended = tokio::time::timeout(Duration::from_secs(30), connection);
+        assert!(ended.await.unwrap().unwrap().is_ok());
+        assert!(sender.is_closed());
+    });
+}
+
 /// A connection with TLS to a server with this certificate.
 pub async fn secured(
     stream: TcpStream,

@@ -19,10 +19,11 @@ use carebook::domain::operation::{AnyCommand, Context, Decided, Mint, Outcome};
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::resource::View;
 use carebook::domain::settlement::state::Statement;
+use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::Batch;
 use carebook::engine::{Call, Engine, Limits, Reply};
-use carebook::http::request::read_command;
+use carebook::http::request::{bodies_budget, read_command};
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
 use carebook::journal::replay::Replay;
@@ -122,7 +123,9 @@ fn deposit_body() -> String {
 }
 
 fn read(name: &str, body: &str) -> Box<dyn AnyCommand> {
-    let read = read_command(row(name), &[], &HeaderMap::new(), body.as_bytes(), now());
+    let mut share = Permit::none(&bodies_budget());
+    let headers = HeaderMap::new();
+    let read = read_command(row(name), &[], &headers, body.as_bytes(), &mut share, now());
     read.unwrap_or_else(|_| panic!("{name} was read with faults"))
         .command
 }

@@ -8,19 +8,39 @@
 //! [`members!`]: crate::members
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{SerializeMap, SerializeSeq};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use super::time::Instant;
 
 /// How deep arrays and objects may be nested; the body itself is level 1.
 pub const NESTING_MAX: usize = 32;
+/// How many values one body may have, itself and those within others included. A value of two
+/// bytes takes some 60 in the tree: this bounds what a body takes while it is read.
+pub const VALUES_MAX: usize = 200_000;
 /// How many faults of one body are reported; a body with more is reported with the first ones.
 pub const FAULTS_MAX: usize = 1_000;
+/// How many bytes the places of the faults may have in all. A place repeats the names that lead to
+/// it, so a thousand faults far within would repeat a long way a thousand times.
+const PLACES_BYTES_MAX: usize = 1 << 20;
+/// Objects among so many first values are given room for the members of a usual one at once;
+/// later ones grow with what they hold, so that empty ones take nothing.
+const ROOMY_VALUES: usize = 256;
+/// The members of a usual object.
+const USUAL_MEMBERS: usize = 16;
+/// 2^63: the magnitude from which on a number is beyond 64 bits.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+/// 2^53 − 1: the largest integer up to which every integer is a double (RFC 8785 section 3.2.2.3
+/// has JSON's numbers be doubles).
+const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
+/// 10^21: from here on ECMAScript, and RFC 8785 with it, writes an exponent.
+const EXPONENT_FROM: f64 = 1e21;
 /// How much of an unknown member's name a fault repeats, in characters.
 const NAME_SHOWN_MAX: usize = 128;
 
@@ -33,9 +53,11 @@ pub enum Json<'a> {
     Bool(bool),
     /// A number without fraction and exponent, within 64 bits.
     Int(i64),
-    /// A number whose value is outside the signed 64-bit range.
+    /// A number that is out of range wherever one is due: an integer of 64 bits without a sign, or
+    /// what no double holds.
     TooLarge,
-    /// A number with a fraction or an exponent: its shortest form.
+    /// A number with a fraction or an exponent, or of more digits than 64 bits hold: the double
+    /// nearest to it.
     Fraction(f64),
     /// A string, without its escapes.
     Text(Cow<'a, str>),
@@ -59,27 +81,44 @@ impl<'a> Json<'a> {
     /// Parses one JSON text (RFC 8259, UTF-8, nothing after it).
     ///
     /// # Errors
-    /// When the bytes are no JSON text, or nest deeper than [`NESTING_MAX`].
+    /// When the bytes are no JSON text, nest deeper than [`NESTING_MAX`], or hold more than
+    /// [`VALUES_MAX`] values.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse_counted(bytes).map(|(value, _)| value)
+    }
+
+    /// As [`Json::parse`], with how many values there are, the text itself included: what the tree
+    /// takes of memory goes by that.
+    ///
+    /// # Errors
+    /// As [`Json::parse`].
+    pub fn parse_counted(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         match Self::parse_in_range(bytes) {
             // JSON numbers have no bounds, the parser's have those of a double: a number beyond
             // them is read as one that is too large, with a place of its own.
             Err(Malformed(fault)) if fault.starts_with("number out of range") => {
-                Json::parse_in_range(&with_numbers_capped(bytes)).map(Json::into_owned)
+                let capped = with_numbers_capped(bytes);
+                let (value, values) = Json::parse_in_range(&capped)?;
+                Ok((value.into_owned(), values))
             }
             parsed => parsed,
         }
     }
 
-    fn parse_in_range(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    fn parse_in_range(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let value = Level(0)
+        let values = Cell::new(0);
+        let level = Level {
+            depth: 0,
+            values: &values,
+        };
+        let value = level
             .deserialize(&mut deserializer)
             .map_err(|error| Malformed(error.to_string()))?;
         deserializer
             .end()
             .map_err(|error| Malformed(error.to_string()))?;
-        Ok(value)
+        Ok((value, values.get()))
     }
 
     /// The same tree, which borrows from nothing.
@@ -106,7 +145,7 @@ impl<'a> Json<'a> {
 /// The text with each number that no double holds replaced by one beyond 64 bits. What is no
 /// number of JSON's stays as it is, to be refused.
 fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
-    const BEYOND_64_BITS: &[u8] = b"1e300";
+    const BEYOND_64_BITS: &[u8] = b"18446744073709551615";
     let mut text = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     let mut in_string = false;
@@ -161,28 +200,56 @@ fn is_beyond_doubles(token: &[u8]) -> bool {
         && text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// How many arrays and objects stand around the value that comes next.
+/// Where the value that comes next stands.
 #[derive(Clone, Copy)]
-struct Level(usize);
+struct Level<'c> {
+    /// How many arrays and objects stand around it.
+    depth: usize,
+    /// How many values there were before it.
+    values: &'c Cell<usize>,
+}
 
-impl Level {
+impl Level<'_> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
-        if self.0 == NESTING_MAX {
+        if self.depth == NESTING_MAX {
             return Err(E::custom("nested too deep"));
         }
-        Ok(Self(self.0 + 1))
+        Ok(Self {
+            depth: self.depth + 1,
+            ..self
+        })
+    }
+
+    /// A list for items or members, of which `usual` are made room for among the first values.
+    fn list<T>(self, usual: usize) -> Vec<T> {
+        let roomy = self.values.get() <= ROOMY_VALUES;
+        Vec::with_capacity(if roomy { usual } else { 0 })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Level {
+/// Adds to a list that most often has no more than one: the first item takes its own room only,
+/// where a list would make room for four.
+fn push<T>(list: &mut Vec<T>, item: T) {
+    if list.capacity() == 0 {
+        list.reserve_exact(1);
+    }
+    list.push(item);
+}
+
+impl<'de> DeserializeSeed<'de> for Level<'_> {
     type Value = Json<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
+        let values = self.values.get() + 1;
+        if values > VALUES_MAX {
+            return Err(de::Error::custom("more values than are read"));
+        }
+        self.values.set(values);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Level {
+impl<'de> Visitor<'de> for Level<'_> {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,13 +273,7 @@ impl<'de> Visitor<'de> for Level {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
-        // An integer beyond 64 bits arrives here too; its magnitude tells.
-        const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
-        Ok(if value.abs() >= TWO_TO_63 {
-            Json::TooLarge
-        } else {
-            Json::Fraction(value)
-        })
+        Ok(Json::Fraction(value))
     }
 
     fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Json<'de>, E> {
@@ -229,18 +290,18 @@ impl<'de> Visitor<'de> for Level {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json<'de>, A::Error> {
         let level = self.deeper()?;
-        let mut values = Vec::new();
+        let mut values = level.list(0);
         while let Some(value) = items.next_element_seed(level)? {
-            values.push(value);
+            push(&mut values, value);
         }
         Ok(Json::Array(values))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Json<'de>, A::Error> {
         let level = self.deeper()?;
-        let mut values = Vec::with_capacity(16);
+        let mut values = level.list(USUAL_MEMBERS);
         while let Some(Name(name)) = members.next_key()? {
-            values.push((name, members.next_value_seed(level)?));
+            push(&mut values, (name, members.next_value_seed(level)?));
         }
         Ok(Json::Object(values))
     }
@@ -265,32 +326,6 @@ impl<'de> Deserialize<'de> for Name<'de> {
             }
         }
         deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-impl Serialize for Json<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null | Self::TooLarge => serializer.serialize_unit(),
-            Self::Bool(value) => serializer.serialize_bool(*value),
-            Self::Int(value) => serializer.serialize_i64(*value),
-            Self::Fraction(value) => serializer.serialize_f64(*value),
-            Self::Text(value) => serializer.serialize_str(value),
-            Self::Array(items) => {
-                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    sequence.serialize_element(item)?;
-                }
-                sequence.end()
-            }
-            Self::Object(members) => {
-                let mut map = serializer.serialize_map(Some(members.len()))?;
-                for (name, value) in members {
-                    map.serialize_entry(name, value)?;
-                }
-                map.end()
-            }
-        }
     }
 }
 
@@ -380,6 +415,8 @@ pub struct Reader {
     now: Instant,
     path: Vec<Step>,
     faults: Vec<Fault>,
+    /// The bytes of the faults' places.
+    places_bytes: usize,
 }
 
 impl Reader {
@@ -390,6 +427,7 @@ impl Reader {
             now,
             path: Vec::with_capacity(8),
             faults: Vec::new(),
+            places_bytes: 0,
         }
     }
 
@@ -413,8 +451,9 @@ impl Reader {
 
     /// Notes a fault at the present place. Returns `None`, so that a reading can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
-        if self.faults.len() < FAULTS_MAX {
+        if self.faults.len() < FAULTS_MAX && self.places_bytes < PLACES_BYTES_MAX {
             let path = self.place();
+            self.places_bytes += path.len();
             self.faults.push(Fault { path, code });
         }
         None
@@ -547,6 +586,9 @@ impl Member for i64 {
         match value {
             Json::Int(value) => Some(*value),
             Json::TooLarge => at.fault(FaultCode::OutOfRange),
+            // Nothing tells an integer of many digits from a number with an exponent here; either
+            // is outside.
+            Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
             _ => at.fault(FaultCode::WrongType),
         }
     }
@@ -639,24 +681,36 @@ impl<T: Member> Member for BTreeMap<Box<str>, T> {
             return at.fault(FaultCode::WrongType);
         };
         let mut map = Self::new();
-        let mut whole = true;
+        let mut faulty = BTreeSet::new();
+        let mut repeats = false;
         for (name, value) in members {
+            let name = name.as_ref();
             at.entry(name, |at| {
-                let Some(value) = T::read(value, at) else {
-                    whole = false;
-                    return;
-                };
-                if map.insert(name.as_ref().into(), value).is_some() {
-                    whole = false;
+                let repeated = map.contains_key(name) || faulty.contains(name);
+                match T::read(value, at) {
+                    Some(value) if !repeated => {
+                        map.insert(name.into(), value);
+                    }
+                    Some(_) => {}
+                    None => {
+                        faulty.insert(name);
+                    }
+                }
+                if repeated {
+                    repeats = true;
                     at.fault::<()>(FaultCode::DuplicateField);
                 }
             });
         }
-        whole.then_some(map)
+        (faulty.is_empty() && !repeats).then_some(map)
     }
 }
 
 /// An object with members of the sender's choice, kept in canonical form (RFC 8785).
+///
+/// Its numbers are doubles. One whose canonical form is an integer beyond ±(2^53 − 1) is refused,
+/// however it is written: read again, it could stand for its neighbours too. What is left reads and
+/// writes the same any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnyObject(Box<str>);
 
@@ -674,17 +728,22 @@ impl Member for AnyObject {
             return at.fault(FaultCode::WrongType);
         }
         let mut text = String::new();
-        canonical_form(value, at, &mut text)?;
-        Some(Self(text.into()))
+        let canonical = Canonical {
+            integers: Integers::Safe,
+        };
+        canonical
+            .write(value, at, &mut text)
+            .then(|| Self(text.into()))
     }
 }
 
 impl Serialize for AnyObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            // The text is JSON of our own writing: it parses.
-            let value = Json::parse(self.0.as_bytes()).map_err(serde::ser::Error::custom)?;
-            value.serialize(serializer)
+            // The text is JSON of our own writing: it stands as it is, number by number.
+            let text: &RawValue =
+                serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+            text.serialize(serializer)
         } else {
             serializer.serialize_str(&self.0)
         }
@@ -697,46 +756,117 @@ impl<'de> Deserialize<'de> for AnyObject {
     }
 }
 
-/// Writes `value` as RFC 8785 does: members sorted by their UTF-16 code units, no white space,
-/// numbers in their shortest form. Faults for repeated members and for numbers that have none.
-fn canonical_form(value: &Json<'_>, at: &mut Reader, text: &mut String) -> Option<()> {
-    match value {
-        Json::TooLarge => return at.fault(FaultCode::OutOfRange),
-        Json::Array(items) => {
-            text.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
+/// The canonical form (RFC 8785) of a value of our own making, whose integers have 64 bits and are
+/// written with all their digits; `None` when it has a member twice or a number of more.
+#[must_use]
+pub fn canonical_text(value: &Json<'_>) -> Option<String> {
+    let mut text = String::new();
+    let canonical = Canonical {
+        integers: Integers::Of64Bits,
+    };
+    let whole = canonical.write(value, &mut Reader::new(Instant::default()), &mut text);
+    whole.then_some(text)
+}
+
+/// Which integers are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Integers {
+    /// Those that a double tells from their neighbours.
+    Safe,
+    /// All of 64 bits, exactly.
+    Of64Bits,
+}
+
+/// Writes values as RFC 8785 does: members sorted by their UTF-16 code units, no white space,
+/// numbers as ECMAScript writes them.
+#[derive(Clone, Copy)]
+struct Canonical {
+    integers: Integers,
+}
+
+impl Canonical {
+    /// Writes `value` to `text`. Faults for repeated members and for numbers that are not taken,
+    /// for each of them; after one, what was written is of no use, and `false` says so.
+    fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut String) -> bool {
+        match value {
+            Json::Null => text.push_str("null"),
+            Json::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
+            Json::Text(value) => text.push_str(&json_text(value)),
+            Json::Int(number) => {
+                let safe = number.unsigned_abs() <= SAFE_INTEGER_MAX;
+                if !safe && self.integers == Integers::Safe {
+                    at.fault::<()>(FaultCode::OutOfRange);
+                    return false;
                 }
-                at.item(index, |at| canonical_form(item, at, text))?;
+                text.push_str(&number.to_string());
             }
-            text.push(']');
-        }
-        Json::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-            text.push('{');
-            for (index, (name, value)) in sorted.iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                    if sorted[index - 1].0 == *name {
-                        return at.entry(name, |at| at.fault(FaultCode::DuplicateField));
-                    }
-                }
-                text.push_str(&json_text(name));
-                text.push(':');
-                at.entry(name, |at| canonical_form(value, at, text))?;
+            Json::Fraction(number) if is_unsafe_integer(*number) => {
+                at.fault::<()>(FaultCode::OutOfRange);
+                return false;
             }
-            text.push('}');
+            Json::Fraction(number) => {
+                text.push_str(ryu_js::Buffer::new().format_finite(*number));
+            }
+            Json::TooLarge => {
+                at.fault::<()>(FaultCode::OutOfRange);
+                return false;
+            }
+            Json::Array(items) => return self.write_array(items, at, text),
+            Json::Object(members) => return self.write_object(members, at, text),
         }
-        // RFC 8785 writes numbers as ECMAScript does. Here they are below 2^63, where that is the
-        // shortest decimal form, with an exponent for what is smaller than a millionth.
-        Json::Fraction(number) if *number == 0.0 => text.push('0'),
-        Json::Fraction(number) if number.abs() < 1e-6 => text.push_str(&format!("{number:e}")),
-        Json::Fraction(number) => text.push_str(&format!("{number}")),
-        scalar => text.push_str(&json_text(scalar)),
+        true
     }
-    Some(())
+
+    fn write_array(self, items: &[Json<'_>], at: &mut Reader, text: &mut String) -> bool {
+        let mut whole = true;
+        text.push('[');
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            whole &= at.item(index, |at| self.write(item, at, text));
+        }
+        text.push(']');
+        whole
+    }
+
+    fn write_object(
+        self,
+        members: &[(Cow<'_, str>, Json<'_>)],
+        at: &mut Reader,
+        text: &mut String,
+    ) -> bool {
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        let mut whole = true;
+        let mut before = None;
+        text.push('{');
+        for (name, value) in sorted {
+            if before.is_some() {
+                text.push(',');
+            }
+            text.push_str(&json_text(name));
+            text.push(':');
+            whole &= at.entry(name, |at| {
+                let repeated = before == Some(name);
+                if repeated {
+                    at.fault::<()>(FaultCode::DuplicateField);
+                }
+                self.write(value, at, text) && !repeated
+            });
+            before = Some(name);
+        }
+        text.push('}');
+        whole
+    }
+}
+
+/// Whether ECMAScript writes the number as digits alone, and there are more of them than a double
+/// tells apart.
+fn is_unsafe_integer(number: f64) -> bool {
+    // Every double of this size is an integer.
+    const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
+    (TWO_TO_53..EXPONENT_FROM).contains(&number.abs())
 }
 
 fn json_text<T: Serialize + ?Sized>(value: &T) -> String {
@@ -935,6 +1065,205 @@ mod tests {
         );
     }
 
+    fn canonical(text: &str) -> Option<String> {
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let object = AnyObject::read(&json, &mut at)?;
+        Some(object.canonical().to_owned())
+    }
+
+    #[test]
+    fn all_faults_of_a_free_object_are_told_each_with_its_place() {
+        assert_eq!(
+            faults::<AnyObject>(
+                r#"{"a":[1,9007199254740992,{"x":1e400}],"b":-1e17,"c":{"d":1,"d":1e20},"d":2,"c":3}"#
+            ),
+            [
+                ("a[1]", "out_of_range"),
+                ("a[2].x", "out_of_range"),
+                ("b", "out_of_range"),
+                ("c.d", "duplicate_field"),
+                ("c.d", "out_of_range"),
+                ("c", "duplicate_field"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+
+    #[test]
+    fn an_integer_that_a_double_does_not_tell_from_its_neighbour_is_out_of_range_however_written() {
+        for number in [
+            "9007199254740992",
+            "-9007199254740992",
+            "9007199254740993",
+            "9007199254740991.5",
+            "9007199254740992.0",
+            "9.007199254740992e15",
+            "0.9007199254740992E+16",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551616",
+            "295147905179352830000",
+            "1e20",
+            "999999999999999900000",
+            "1e400",
+        ] {
+            assert_eq!(
+                faults::<AnyObject>(&format!("{{\"n\":{number}}}")),
+                [("n".to_owned(), "out_of_range")],
+                "{number}"
+            );
+        }
+        for (number, form) in [
+            ("9007199254740991", "9007199254740991"),
+            ("-9007199254740991.0", "-9007199254740991"),
+            ("9007199254740991.4", "9007199254740991"),
+            ("1e21", "1e+21"),
+            ("1000000000000000000000", "1e+21"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+        ] {
+            let text = format!("{{\"n\":{number}}}");
+            assert_eq!(canonical(&text), Some(format!("{{\"n\":{form}}}")));
+        }
+    }
+
+    /// RFC 8785 appendix B, and numbers that a reader who does not round right gets wrong.
+    #[test]
+    fn numbers_are_read_correctly_rounded_and_written_as_ecmascript_does() {
+        for (number, form) in [
+            ("4.9e-324", "5e-324"),
+            ("-5e-324", "-5e-324"),
+            ("9.999999999999997e22", "9.999999999999997e+22"),
+            ("1e23", "1e+23"),
+            ("1.0000000000000001e23", "1.0000000000000001e+23"),
+            ("333333333.3333332", "333333333.3333332"),
+            ("333333333.33333325", "333333333.33333325"),
+            ("0.0000033333333333333333", "0.0000033333333333333333"),
+            ("0.000001", "0.000001"),
+            ("0.0000001", "1e-7"),
+            ("-0.0000033333333333333333", "-0.0000033333333333333333"),
+            ("1424953923781206.2", "1424953923781206.2"),
+            ("0.1", "0.1"),
+            ("-0", "0"),
+            ("-0.0e5", "0"),
+            // Half way between two doubles, and a little beyond: even, then up.
+            (
+                "1.00000000000000011102230246251565404236316680908203125",
+                "1",
+            ),
+            (
+                "1.00000000000000011102230246251565404236316680908203126",
+                "1.0000000000000002",
+            ),
+            ("2.2250738585072011e-308", "2.225073858507201e-308"),
+            ("1.2345678901234567890123", "1.2345678901234567"),
+            ("31.245270191439438", "31.245270191439438"),
+            ("121.48791951161945", "121.48791951161945"),
+        ] {
+            let text = format!("{{\"n\":{number}}}");
+            assert_eq!(
+                canonical(&text),
+                Some(format!("{{\"n\":{form}}}")),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_survives_any_number_of_round_trips() {
+        use rand::{Rng as _, SeedableRng as _};
+        let seed = std::env::var("SEED").map_or(8785, |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        for _ in 0..20_000 {
+            let number = f64::from_bits(random.random());
+            if !number.is_finite() || is_unsafe_integer(number) {
+                continue;
+            }
+            // Digits beyond those that a double needs, an exponent, or the shortest form.
+            let written = match random.random_range(0..3) {
+                0 => format!("{number:.25e}"),
+                1 => format!("{number:e}"),
+                _ => format!("{number}"),
+            };
+            let text = canonical(&format!("{{\"n\":{written}}}")).unwrap();
+            let digits = text
+                .strip_prefix("{\"n\":")
+                .unwrap()
+                .strip_suffix('}')
+                .unwrap();
+            assert_eq!(digits.parse::<f64>().unwrap(), number, "{written}");
+            let object = AnyObject(text.clone().into());
+            let answer = serde_json::to_string(&object).unwrap();
+            assert_eq!(answer, text, "an answer repeats what is kept");
+            assert_eq!(canonical(&answer), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_was_kept_when_integers_of_64_bits_were_taken_is_still_read() {
+        let old = r#"{"a":9223372036854775807,"b":1.5e-7,"c":[-9007199254740993]}"#;
+        let bytes = crate::base::codec::encode(&AnyObject(old.into()));
+        let object: AnyObject = crate::base::codec::decode(&bytes).unwrap();
+        assert_eq!(serde_json::to_string(&object).unwrap(), old);
+        let value = serde_json::to_value(&object).unwrap();
+        assert_eq!(value["a"], i64::MAX);
+    }
+
+    #[test]
+    fn a_member_of_a_map_given_twice_is_told_whether_or_not_its_values_are_good() {
+        for (text, told) in [
+            (r#"{"a":1,"a":2}"#, &[("a", "duplicate_field")][..]),
+            (
+                r#"{"a":"","a":2}"#,
+                &[("a", "wrong_type"), ("a", "duplicate_field")],
+            ),
+            (
+                r#"{"a":1,"a":"","a":3}"#,
+                &[
+                    ("a", "wrong_type"),
+                    ("a", "duplicate_field"),
+                    ("a", "duplicate_field"),
+                ],
+            ),
+        ] {
+            let told: Vec<_> = told
+                .iter()
+                .map(|(path, code)| ((*path).to_owned(), *code))
+                .collect();
+            assert_eq!(faults::<BTreeMap<Box<str>, i64>>(text), told, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_more_values_than_may_be_is_malformed() {
+        // The text itself, its one member, and what is in that.
+        let text = |items: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(items - 1));
+        let most = text(VALUES_MAX - 2);
+        let (_, values) = Json::parse_counted(most.as_bytes()).unwrap();
+        assert_eq!(values, VALUES_MAX);
+        assert!(Json::parse(text(VALUES_MAX - 1).as_bytes()).is_err());
+        // Also where numbers have to be read a second time.
+        let capped = most.replacen("0,", "1e999,", 1);
+        assert!(Json::parse(capped.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_places_of_faults_far_within_are_told_up_to_a_bound_of_their_bytes() {
+        let way = format!("\"{}\":", "\u{1f600}".repeat(NAME_SHOWN_MAX));
+        let leaves = vec!["1e20"; 5_000].join(",");
+        let depth = NESTING_MAX - 2;
+        let text = format!(
+            "{{{}[{leaves}]{}",
+            vec![way.as_str(); depth].join("{"),
+            "}".repeat(depth)
+        );
+        let told = faults::<AnyObject>(&text);
+        let bytes: usize = told.iter().map(|(path, _)| path.len()).sum();
+        assert!(!told.is_empty());
+        assert!(bytes < PLACES_BYTES_MAX + 20_000, "{bytes}");
+    }
+
     #[test]
     fn a_body_of_nothing_but_faults_is_answered_with_a_bounded_list() {
         let members: Vec<_> = (0..5_000).map(|n| format!("\"m{n}\":0")).collect();
@@ -955,7 +1284,8 @@ mod tests {
             Json::parse(text.as_bytes()),
             Ok(Json::Object(vec![
                 of("a", Json::TooLarge),
-                of("b", Json::TooLarge),
+                // Out of range as well, wherever a number is due.
+                of("b", Json::Fraction(-18_446_744_073_709_551_616.0)),
                 of("c", Json::TooLarge),
                 of("d", Json::TooLarge),
                 of("e", Json::Text(Cow::Owned(strings))),

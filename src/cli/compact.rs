@@ -27,6 +27,9 @@ The server must be stopped; a running one does the same by itself, as its log gr
 and every command sent again, is answered as before. Keys of idempotency are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
+A snapshot comes first, on the same disk. Where there is no space for it, nothing is removed: copy
+the directory to another disk (carebook backup), compact the copy, and serve from that.
+
 Exit codes:
   0  the log is short: two snapshots hold everything
   1  failed, for example because a server holds the directory, or the disk is full
@@ -45,6 +48,21 @@ pub struct CompactArgs {
 }
 
 impl CompactArgs {
+    /// A failure of the log. Where the disk is full, there is a way out that needs another one.
+    fn failed(&self, error: &wal::Error) -> Failure {
+        let is_full = matches!(error, wal::Error::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::StorageFull);
+        if !is_full {
+            return Failure::of_log(error);
+        }
+        let data = self.data.display();
+        Failure::other(format!(
+            "{error}. The snapshot comes first, on the same disk. Nothing was removed: `carebook \
+             backup --data {data} --to DIR`, with DIR on another disk, then `carebook compact --data \
+             DIR`, and serve from there or put it in the place of {data}"
+        ))
+    }
+
     /// Compacts.
     ///
     /// # Errors
@@ -62,7 +80,7 @@ impl CompactArgs {
             archive,
             ..CheckpointPolicy::default()
         });
-        let of_log = |error: wal::Error| Failure::of_log(&error);
+        let of_log = |error: wal::Error| self.failed(&error);
         let mut taken = 0_u64;
         let last = engine.durable();
         while {

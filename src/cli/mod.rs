@@ -7,6 +7,7 @@ pub mod descriptors;
 pub mod exit;
 pub mod facts;
 pub mod inspect;
+mod key_set;
 pub mod open;
 pub mod output;
 pub mod recover;

@@ -10,6 +10,7 @@ use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visito
 use super::exit::Failure;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
+use crate::journal::births::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 
 /// Shows snapshots and records to a replay, and how far the reading is to whoever looks.
@@ -46,7 +47,14 @@ impl Replaying {
 
 impl Visitor for Replaying {
     fn identity(&mut self, identity: &Identity) {
-        self.replay().identity(identity);
+        let ancestors = identity.ancestors.iter().map(|ancestor| Ancestor {
+            log_id: ancestor.log_id,
+            upto: ancestor.upto,
+        });
+        self.replay().lineage(Lineage {
+            log_id: identity.log_id,
+            ancestors: ancestors.collect(),
+        });
     }
 
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {

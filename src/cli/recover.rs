@@ -2,16 +2,22 @@
 //! would cost, and takes the one that it is told to take.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 use wal::{Salvage, WayOut};
 
 use super::exit::Failure;
+use super::inspect::ids::Ids;
+use super::inspect::mask::Mask;
+use super::inspect::records::{changes_of, record_json};
 use super::open::{Replaying, log_name};
-use super::output::{existing, operation_name, print_pairs};
-use crate::base::digest::Digest;
+use super::output::{existing, kind_name, operation_name, print_pairs};
+use crate::base::digest::{Digest, hex};
 use crate::catalogue;
 use crate::domain::resource::Source as _;
 use crate::journal::record::Record;
@@ -26,16 +32,19 @@ const NAMED_MAX: usize = 20;
 Examples:
   carebook recover --data /srv/carebook
   carebook recover --data /srv/carebook --json | jq .ways
+  carebook recover --data /srv/carebook --export behind.jsonl --reveal
   carebook recover --data /srv/carebook --give-up-after 120394
 
 Without --give-up-after it only looks, and writes nothing: what is damaged, which positions can
 still be had, and what is lost with each: positions, resources, keys of idempotency. What was
 acknowledged to people is among that, so it is a decision of people: a backup that reaches farther
-may cost less (carebook restore).
+may cost less (carebook restore). What lies behind the damage and can be read is written to a file,
+one JSON object on a line, with --export: whoever does it anew sees there what it was.
 
 With it, the directory is brought to what it was at that position: a log of its own, with a new
 identity. Every file of before is kept beside, under its name and `.given-up.N`. Interrupted, it
-can be done again.
+can be done again. A position that is not one of the ways out gives up more than the damage demands:
+it is refused unless --give-up-readable says that this is meant.
 
 Exit codes:
   0  nothing is damaged; or the directory was brought to that position, and is verified
@@ -46,9 +55,21 @@ pub struct RecoverArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Gives up every record after this position, for good.
+    /// Gives up every record after this position, for good. It is one of the ways out.
     #[arg(long, value_name = "POSITION")]
     give_up_after: Option<u64>,
+    /// With --give-up-after: also another position than a way out, though readable records are
+    /// given up with it that need not be.
+    #[arg(long, requires = "give_up_after")]
+    give_up_readable: bool,
+    /// Writes the readable records that are lost (with --give-up-after those after that position,
+    /// else those of the best way out) to a new file, one JSON object on a line.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// With --export: shows names, contacts, addresses, accounts and free text, which are masked
+    /// otherwise.
+    #[arg(long, requires = "export")]
+    reveal: bool,
     /// Prints JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -64,9 +85,71 @@ impl RecoverArgs {
         let storage = existing(&self.data)?;
         let salvage = Salvage::survey(storage).map_err(|error| Failure::of_log(&error))?;
         match self.give_up_after {
-            Some(position) => self.give_up(salvage, position),
-            None => self.look(&salvage),
+            Some(position) => {
+                if !self.is_wanted(&salvage, position)? {
+                    println!(
+                        "nothing is damaged: every record up to position {position} can be read; \
+                         nothing was changed"
+                    );
+                    return Ok(());
+                }
+                self.export(&salvage, position)?;
+                self.give_up(salvage, position)
+            }
+            None => {
+                let best = salvage.ways().first().map_or(0, |way| way.keep_to);
+                self.export(&salvage, best)?;
+                self.look(&salvage)
+            }
         }
+    }
+
+    /// Whether there is anything to do about it; a position that gives up more than the damage
+    /// demands has to be meant.
+    fn is_wanted(&self, salvage: &Salvage, position: u64) -> Result<bool, Failure> {
+        if salvage.damage().is_empty() && position == salvage.highest() {
+            return Ok(false);
+        }
+        let ways = salvage.ways();
+        let is_way = ways.iter().any(|way| way.keep_to == position);
+        let Some(nearest) = ways.iter().rev().find(|way| way.keep_to >= position) else {
+            // No way out reaches it: that is refused where it is tried.
+            return Ok(true);
+        };
+        if (is_way && !salvage.damage().is_empty()) || self.give_up_readable {
+            return Ok(true);
+        }
+        let why = match salvage.damage().is_empty() {
+            true => "nothing is damaged",
+            false => "it is none of the ways out",
+        };
+        Err(Failure::other(format!(
+            "giving up after position {position} is refused: {why}, and {} positions would be given \
+             up that can be read, up to {}; --give-up-readable says that this is meant. Nothing was \
+             changed",
+            nearest.keep_to - position,
+            nearest.keep_to
+        )))
+    }
+
+    /// Writes the readable records after a position to the file, where one was asked for.
+    fn export(&self, salvage: &Salvage, position: u64) -> Result<(), Failure> {
+        let Some(file) = &self.export else {
+            return Ok(());
+        };
+        let exported = export(
+            salvage,
+            position,
+            file,
+            Mask {
+                reveal: self.reveal,
+            },
+        )?;
+        eprintln!(
+            "{exported} readable records after position {position} are in {}",
+            file.display()
+        );
+        Ok(())
     }
 
     fn look(&self, salvage: &Salvage) -> Result<(), Failure> {
@@ -92,6 +175,7 @@ impl RecoverArgs {
             let found = json!({
                 "damage": damage,
                 "highestPosition": salvage.highest(),
+                "endIsKnown": salvage.end_is_known(),
                 "ways": ways,
             });
             println!("{found:#}");
@@ -130,6 +214,12 @@ impl RecoverArgs {
             println!("nothing can be had of it: restore a backup");
             return;
         }
+        if !salvage.end_is_known() {
+            println!(
+                "bytes that cannot be read follow position {}: there may have been more",
+                salvage.highest()
+            );
+        }
         for (way, cost) in ways.iter().zip(costs) {
             println!();
             println!(
@@ -137,7 +227,7 @@ impl RecoverArgs {
                 self.data.display(),
                 way.keep_to
             );
-            print_pairs(cost.rows(*way, salvage.highest()));
+            print_pairs(cost.rows(*way));
             cost.print_names();
         }
     }
@@ -179,6 +269,10 @@ impl RecoverArgs {
 /// What giving up after a position costs, as far as it can be read.
 #[derive(Default)]
 struct Cost {
+    /// Positions that are lost, as far as anything tells how many there were.
+    lost: u64,
+    /// Whether there may have been more.
+    is_more: bool,
     /// Records that are lost and can be read.
     readable: u64,
     /// Each resource that loses commits, by kind and identifier, and how many.
@@ -194,11 +288,15 @@ impl Cost {
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
         let kept = replaying.finish().tables;
-        let mut states = LostStates {
+        let mut names = LostNames {
             kept: &kept,
-            later: BTreeMap::new(),
+            ids: Ids::default(),
         };
-        let mut cost = Self::default();
+        let mut cost = Self {
+            lost: salvage.highest().saturating_sub(way.keep_to),
+            is_more: !salvage.end_is_known(),
+            ..Self::default()
+        };
         salvage
             .records_after(way.keep_to, &mut |bytes| {
                 cost.readable += 1;
@@ -213,8 +311,7 @@ impl Cost {
                         key.key.to_string(),
                     ));
                 }
-                for change in &record.changes {
-                    let name = states.name(change.kind, change.key, change.event.0, record.at);
+                for name in names.of(&record) {
                     *cost.resources.entry(name).or_default() += 1;
                 }
                 Ok(())
@@ -223,8 +320,25 @@ impl Cost {
         Ok(cost)
     }
 
-    fn rows(&self, way: WayOut, highest: u64) -> Vec<(String, String)> {
-        let lost = highest.saturating_sub(way.keep_to);
+    /// Positions of which nothing can be read. Each may have taken a key.
+    fn unreadable(&self) -> u64 {
+        self.lost.saturating_sub(self.readable)
+    }
+
+    /// A number that is known for what can be read: what it is at least, and at most.
+    fn bounds(&self, known: usize) -> (u64, Option<u64>) {
+        let least = u64::try_from(known).unwrap_or(u64::MAX);
+        let most = (!self.is_more).then(|| least.saturating_add(self.unreadable()));
+        (least, most)
+    }
+
+    fn rows(&self, way: WayOut) -> Vec<(String, String)> {
+        let between = |(least, most): (u64, Option<u64>)| match most {
+            Some(most) if most == least => least.to_string(),
+            Some(most) => format!("{least} to {most}"),
+            None => format!("{least} or more"),
+        };
+        let or_more = if self.is_more { " or more" } else { "" };
         let mut rows = vec![(
             "  keeps positions up to".to_owned(),
             way.keep_to.to_string(),
@@ -235,13 +349,24 @@ impl Cost {
                 snapshot.covers.to_string(),
             ));
         }
-        rows.push(("  positions lost".to_owned(), lost.to_string()));
+        rows.push((
+            "  positions lost".to_owned(),
+            format!("{}{or_more}", self.lost),
+        ));
         rows.push(("  of these readable".to_owned(), self.readable.to_string()));
         rows.push((
-            "  resources that lose commits".to_owned(),
-            self.resources.len().to_string(),
+            "  of these unreadable".to_owned(),
+            format!("{}{or_more}", self.unreadable()),
         ));
-        rows.push(("  keys lost".to_owned(), self.keys.len().to_string()));
+        // A record that cannot be read may have changed any number of resources.
+        let resources = self.resources.len();
+        let resources = match self.unreadable() == 0 && !self.is_more {
+            true => resources.to_string(),
+            false => format!("{resources} or more"),
+        };
+        rows.push(("  resources that lose commits".to_owned(), resources));
+        let keys = between(self.bounds(self.keys.len()));
+        rows.push(("  keys lost".to_owned(), keys));
         rows
     }
 
@@ -283,47 +408,95 @@ fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
     json!({
         "giveUpAfter": way.keep_to,
         "snapshot": way.snapshot.map(|snapshot| snapshot.covers),
+        "positionsLost": cost.lost,
         "readableRecordsLost": cost.readable,
+        "unreadablePositionsLost": cost.unreadable(),
+        "mayBeMore": cost.is_more,
+        "keysLostAtLeast": cost.bounds(cost.keys.len()).0,
+        "keysLostAtMost": cost.bounds(cost.keys.len()).1,
         "resources": resources,
         "keys": keys,
     })
 }
 
-/// Finds out what the resources of lost records are called.
-struct LostStates<'a> {
+/// Finds out what the resources of lost records are called. Nothing is replayed: what came before
+/// a record that lies behind the damage may be lost.
+struct LostNames<'a> {
     kept: &'a Tables,
-    later: BTreeMap<Digest, Vec<u8>>,
+    ids: Ids,
 }
 
-impl LostStates<'_> {
-    /// Kind and identifier; the digest of its key where a lost record before cannot be read.
-    fn name(
-        &mut self,
-        kind: u16,
-        key: Digest,
-        event: &[u8],
-        at: crate::base::time::Instant,
-    ) -> (String, String) {
-        let unknown = || crate::base::digest::hex(&key.0);
-        let Some(resource) = catalogue::resource(kind) else {
-            return (format!("kind {kind}"), unknown());
-        };
-        let mut before = self.later.get(&key).cloned();
-        if before.is_none() {
-            self.kept
-                .read(key, &mut |bytes| before = Some(bytes.to_vec()));
-        }
-        let mut after = Vec::new();
-        let replayed = resource.replay(before.as_deref(), event, at, &mut after);
-        let state = match replayed {
-            Ok(_) => Some(&after),
-            Err(_) => before.as_ref(),
-        };
-        let id = state.and_then(|state| resource.id(state).ok());
-        if replayed.is_ok() {
-            self.later.insert(key, after.clone());
-        }
-        let id = id.map_or_else(unknown, |parts| parts.join("/"));
-        (resource.kind().name.to_owned(), id)
+impl LostNames<'_> {
+    /// Kind and identifier of each resource that a record changes: by what is kept of it, or what
+    /// the record says; the digest of its key where neither tells.
+    fn of(&mut self, record: &Record<'_>) -> Vec<(String, String)> {
+        let told = changes_of(&mut self.ids, record).unwrap_or_default();
+        let changes = record.changes.iter().enumerate();
+        changes
+            .map(|(index, change)| {
+                let told = told.get(index).and_then(|changed| changed.id());
+                let id = self.kept_id(change.kind, change.key);
+                let id = id.or_else(|| told.map(<[String]>::to_vec));
+                let id = id.map_or_else(|| hex(&change.key.0), |parts| parts.join("/"));
+                (kind_name(change.kind).to_owned(), id)
+            })
+            .collect()
     }
+
+    fn kept_id(&self, kind: u16, key: Digest) -> Option<Vec<String>> {
+        let mut state = None;
+        self.kept
+            .read(key, &mut |bytes| state = Some(bytes.to_vec()));
+        catalogue::resource(kind)?.id(&state?).ok()
+    }
+}
+
+/// Writes each readable record after a position to a new file that only its owner can read; how
+/// many there were.
+fn export(salvage: &Salvage, position: u64, file: &Path, mask: Mask) -> Result<u64, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::other(format!("{} cannot be written: {error}", file.display()))
+    };
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    let mut out = BufWriter::new(made.map_err(failed)?);
+    let (mut ids, mut exported, mut broken) = (Ids::default(), 0, None);
+    let walked = salvage.records_after(position, &mut |found| {
+        let line = exported_json(&mut ids, mask, found.position, found.payload);
+        if let Err(error) = writeln!(out, "{line}") {
+            let sentence = error.to_string();
+            broken = Some(error);
+            return Err(sentence.into());
+        }
+        exported += 1;
+        Ok(())
+    });
+    if let Some(error) = broken {
+        return Err(failed(error));
+    }
+    walked.map_err(|error| Failure::of_log(&error))?;
+    out.flush()
+        .and_then(|()| out.get_ref().sync_all())
+        .map_err(failed)?;
+    Ok(exported)
+}
+
+/// A record as `inspect records --json` shows it; one that is not understood as its bytes.
+fn exported_json(ids: &mut Ids, mask: Mask, position: u64, payload: &[u8]) -> Value {
+    let shown = Record::decode(payload)
+        .map_err(wal::BoxError::from)
+        .and_then(|record| {
+            let changes = changes_of(ids, &record)?;
+            Ok(record_json(mask, position, &record, changes))
+        });
+    shown.unwrap_or_else(|error| {
+        json!({
+            "position": position,
+            "error": error.to_string(),
+            "record": mask.reveal.then(|| hex(payload)),
+        })
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
+use super::key_set::{self, KeySetAge};
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
@@ -24,11 +25,9 @@ use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
-use crate::http::token::{Reload, TokenVerifier};
+use crate::http::token::TokenVerifier;
 
-/// How often the key set's file is looked at again.
-const KEY_SET_INTERVAL: Duration = Duration::from_secs(30);
-/// How often the files of the certificate are.
+/// How often the files of the certificate are looked at again.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long answers may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -86,6 +85,10 @@ pub struct ServeArgs {
     /// The identity provider's keys, a JWKS file.
     #[arg(long, value_name = "FILE", required_unless_present = "demo")]
     jwks: Option<PathBuf>,
+    /// How long the last good key set stays in use when the file cannot be read again; then every
+    /// token is refused.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
+    jwks_max_age: Duration,
     /// Needs nothing else: a directory of its own, its own signing key, sample facts of every
     /// kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
@@ -137,6 +140,15 @@ pub struct ServeArgs {
     /// Where segments are moved that snapshots cover; without it they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+}
+
+/// A duration of a second or more.
+fn key_set_age(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_secs(1) {
+        return Err("a key set is good for a second at least".to_owned());
+    }
+    Ok(duration)
 }
 
 /// A duration of a second or more.
@@ -229,8 +241,14 @@ impl ServeArgs {
                 ..FrontLimits::default()
             },
         };
-        let stop =
-            listen_to_signals(&engine, verifier, self.jwks.clone()).map_err(Failure::from_error)?;
+        let age = match &self.jwks {
+            Some(file) => Some(
+                key_set::keep_fresh(verifier, file.clone(), self.jwks_max_age)
+                    .map_err(Failure::from_error)?,
+            ),
+            None => None,
+        };
+        let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -323,7 +341,9 @@ impl ServeArgs {
     fn verifier(&self, demo: Option<&Demo>) -> Result<TokenVerifier, Failure> {
         let jwks = match (demo, &self.jwks) {
             (Some(demo), _) => demo.jwks().into_bytes(),
-            (None, Some(file)) => read(file)?,
+            (None, Some(file)) => key_set::read(file).map_err(|error| {
+                Failure::other(format!("{} cannot be read: {error}", file.display()))
+            })?,
             (None, None) => return Err(Failure::other("--jwks is required")),
         };
         let (issuer, audience) = match demo {
@@ -387,11 +407,6 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, WAITING_MAX)?;
     Ok(listener)
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(file)
-        .map_err(|error| Failure::other(format!("{} cannot be read: {error}", file.display())))
 }
 
 /// One line, or several, on standard output, at once.
@@ -472,18 +487,18 @@ impl Drop for Starting {
     }
 }
 
-/// Turns true on SIGTERM or SIGINT; reads the key set again on SIGHUP, and now and then; has a
-/// snapshot taken on SIGUSR1.
+/// Turns true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
+/// not end the process where there are none. Now and then looks at the age of the key set.
 fn listen_to_signals(
     engine: &Arc<Engine>,
-    verifier: Arc<TokenVerifier>,
-    jwks: Option<PathBuf>,
+    age: Option<KeySetAge>,
 ) -> std::io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let engine = Arc::downgrade(engine);
+    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::interval);
     let (mut terminate, mut interrupt, mut hang_up, mut user) = {
         let _inside = runtime.enter();
         (
@@ -508,10 +523,10 @@ fn listen_to_signals(
                             }
                             continue;
                         }
-                        () = tokio::time::sleep(KEY_SET_INTERVAL) => {}
+                        () = tokio::time::sleep(pause) => {}
                     }
-                    if let Some(file) = &jwks {
-                        reload(&verifier, file);
+                    if let Some(age) = &age {
+                        age.look();
                     }
                 }
             });
@@ -520,20 +535,6 @@ fn listen_to_signals(
             let _ = sender.send(true);
         })?;
     Ok(receiver)
-}
-
-fn reload(verifier: &TokenVerifier, file: &Path) {
-    let reloaded = std::fs::read(file)
-        .map_err(|error| error.to_string())
-        .and_then(|jwks| verifier.reload(&jwks).map_err(|error| error.to_string()));
-    match reloaded {
-        Ok(Reload::Unchanged) => {}
-        Ok(Reload::Replaced) => tracing::info!(file = %file.display(), "the key set was replaced"),
-        Err(error) => tracing::warn!(
-            file = %file.display(), %error,
-            "the key set cannot be read again: the last good one stays"
-        ),
-    }
 }
 
 /// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:

@@ -11,6 +11,7 @@ pub struct Admission {
 }
 
 /// The right to have some of the amount in flight; dropping it gives it back.
+#[must_use]
 pub struct Permit {
     admission: Arc<Admission>,
     amount: usize,
@@ -26,6 +27,12 @@ impl Admission {
         }
     }
 
+    /// How much may be in flight.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     /// How much is in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -38,18 +45,59 @@ impl Admission {
         self.free.load(Ordering::Relaxed) == 0
     }
 
+    /// How much is free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.free.load(Ordering::Relaxed)
+    }
+
     /// So much more, when it may be.
     #[must_use]
     pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
-        let taken = admission
+        let mut permit = Permit::none(admission);
+        permit.grow(amount, 0).then_some(permit)
+    }
+
+    fn take(&self, amount: usize, left: usize) -> bool {
+        let taken = self
             .free
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| {
-                free.checked_sub(amount)
+                free.checked_sub(amount).filter(|rest| *rest >= left)
             });
-        taken.is_ok().then(|| Permit {
+        taken.is_ok()
+    }
+}
+
+impl Permit {
+    /// The right to nothing yet, which can grow.
+    pub fn none(admission: &Arc<Admission>) -> Self {
+        Self {
             admission: Arc::clone(admission),
-            amount,
-        })
+            amount: 0,
+        }
+    }
+
+    /// Of what it is a part.
+    #[must_use]
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    /// How much it is for.
+    #[must_use]
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Whether it is for so much more from here on: when that is free, and at least `left` is
+    /// free afterwards. Otherwise it stays as it is.
+    #[must_use]
+    pub fn grow(&mut self, amount: usize, left: usize) -> bool {
+        let grown = self.admission.take(amount, left);
+        if grown {
+            self.amount += amount;
+        }
+        grown
     }
 }
 
@@ -76,6 +124,19 @@ mod tests {
         assert_eq!(admission.in_flight(), 1);
         assert!(Admission::admit(&admission, 2).is_none());
         assert!(Admission::admit(&admission, 1).is_some());
+    }
+
+    #[test]
+    fn a_permit_grows_while_enough_is_left_and_gives_all_of_it_back() {
+        let admission = Arc::new(Admission::new(10));
+        let mut permit = Permit::none(&admission);
+        assert!(permit.grow(4, 6));
+        assert!(!permit.grow(1, 6));
+        assert!(permit.grow(1, 5));
+        assert_eq!((permit.amount(), admission.free()), (5, 5));
+        assert!(!permit.grow(usize::MAX, 0));
+        drop(permit);
+        assert_eq!(admission.free(), 10);
     }
 
     #[test]

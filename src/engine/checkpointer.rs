@@ -18,13 +18,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant as Tick, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
 use wal::storage::Storage;
 use wal::{Compacted, SnapshotInfo};
 
 use super::Shared;
+use super::clock::instant_of;
 use crate::base::codec;
 use crate::base::time::Instant;
 use crate::journal::record::{NewRecord, Record};
@@ -195,11 +196,7 @@ impl Checkpointer {
             figures: Mutex::new(CheckpointFigures {
                 covers: newest.map_or(0, |newest| newest.covers),
                 bytes: newest.map_or(0, |newest| newest.bytes),
-                at: written.and_then(|written| {
-                    let since = written.duration_since(UNIX_EPOCH).ok()?;
-                    let millis = i64::try_from(since.as_millis()).ok()?;
-                    Some(Instant::from_millis(millis))
-                }),
+                at: written.and_then(instant_of),
                 ..CheckpointFigures::default()
             }),
             bell: Arc::default(),

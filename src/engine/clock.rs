@@ -20,6 +20,13 @@ const TOLD_FROM: Duration = Duration::from_secs(1);
 /// How often it is told while it lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
+/// A time that the system has noted, such as when a file was written; none before 1970.
+pub(crate) fn instant_of(time: SystemTime) -> Option<Instant> {
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    let millis = i64::try_from(since.as_millis()).ok()?;
+    Some(Instant::from_millis(millis))
+}
+
 /// The system's clock.
 pub trait Clock: Send + Sync {
     /// The present as the system has it. It may be set forward and back at any time.

@@ -216,7 +216,8 @@ mod tests {
         let fact = Incoming::of_item(0, &fact, FACTS, Instant::default());
         let nobody = Arc::new(crate::base::actor::Actor::nobody());
         let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
-        engine.put_fact(nobody, command).await
+        let permit = engine.admit_fact().unwrap();
+        engine.put_fact(nobody, command, permit).await
     }
 
     #[test]

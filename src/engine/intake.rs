@@ -1,12 +1,17 @@
 //! A batch of reference facts on its way in: some are in flight at once, facts of one resource keep
 //! their order, and each is counted by what came of it.
+//!
+//! Facts are admitted as commands are. Where there is no room for one more, a batch waits for its
+//! own facts first, then a little, and ends.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::{Engine, Reply};
+use super::admission::{Admission, Permit};
+use super::{Engine, FactPermit, Reply};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::domain::reference::intake::{Incoming, Label, Summary};
@@ -15,11 +20,19 @@ use crate::domain::rejection::Class;
 
 /// Facts of one batch that may be in flight at once.
 const IN_FLIGHT_MAX: usize = 512;
+/// What a fact takes of memory, at most, for each byte of its line: an array of the shortest
+/// strings that are told apart has four bytes for each of them, which take 32 as they are kept.
+const BYTES_PER_LINE_BYTE: usize = 8;
+/// How often, and how many times, a batch that is not admitted tries again.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSES_MAX: u32 = 100;
 
 /// A batch on its way.
 pub struct Batch<'a> {
     engine: &'a Arc<Engine>,
     actor: Arc<Actor>,
+    /// What its lines are charged to while they are in flight.
+    budget: Option<Arc<Admission>>,
     summary: Summary,
     /// Facts in flight.
     tasks: JoinSet<(Label, Reply)>,
@@ -27,8 +40,17 @@ pub struct Batch<'a> {
     busy: HashSet<Digest>,
     numbers: HashMap<u64, Digest>,
     position: u64,
-    /// The first answer that was neither done nor refused.
+    /// The first answer that ends the batch.
     trouble: Option<Reply>,
+}
+
+/// Why a batch ended early.
+#[derive(Debug)]
+pub struct Ended {
+    /// The first reply that ended it.
+    pub reply: Reply,
+    /// How many facts were applied before. They stay so, and sending the batch again is safe.
+    pub applied: u64,
 }
 
 impl<'a> Batch<'a> {
@@ -38,6 +60,7 @@ impl<'a> Batch<'a> {
         Self {
             engine,
             actor,
+            budget: None,
             summary: Summary::default(),
             tasks: JoinSet::new(),
             busy: HashSet::new(),
@@ -47,9 +70,23 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Takes one fact in; waits when many are in flight, or one of the same resource.
+    /// The same, whose lines are charged to the budget while they are in flight.
+    #[must_use]
+    pub fn charged_to(self, budget: &Arc<Admission>) -> Self {
+        Self {
+            budget: Some(Arc::clone(budget)),
+            ..self
+        }
+    }
+
+    /// Takes one fact in; waits when many are in flight, or one of the same resource, or when there
+    /// is no room for it.
     pub async fn take(&mut self, incoming: Incoming) {
-        let Incoming { label, command } = incoming;
+        let Incoming {
+            label,
+            command,
+            bytes,
+        } = incoming;
         let command = match command {
             Ok(command) => command,
             Err(faults) => return self.summary.count(label, FactResult::Invalid, faults),
@@ -67,11 +104,46 @@ impl<'a> Batch<'a> {
                 return;
             }
         }
+        let Some((permit, share)) = self.room(bytes).await else {
+            return;
+        };
         self.busy.insert(resource);
         self.numbers.insert(label.index, resource);
         let (engine, actor) = (Arc::clone(self.engine), Arc::clone(&self.actor));
-        self.tasks
-            .spawn(async move { (label, engine.put_fact(actor, command).await) });
+        self.tasks.spawn(async move {
+            let reply = engine.put_fact(actor, command, permit).await;
+            drop(share);
+            (label, reply)
+        });
+    }
+
+    /// Waits for room for one more fact, of a line of so many bytes; `None` when the batch ends.
+    async fn room(&mut self, bytes: usize) -> Option<(FactPermit, Option<Permit>)> {
+        let mut pauses = 0;
+        loop {
+            if let Some(room) = self.try_room(bytes) {
+                return Some(room);
+            }
+            if !self.tasks.is_empty() {
+                self.finish_one().await;
+            } else if pauses < PAUSES_MAX {
+                pauses += 1;
+                tokio::time::sleep(PAUSE).await;
+            } else {
+                self.trouble = Some(Reply::Overloaded);
+            }
+            if self.trouble.is_some() {
+                return None;
+            }
+        }
+    }
+
+    fn try_room(&self, bytes: usize) -> Option<(FactPermit, Option<Permit>)> {
+        let share = match &self.budget {
+            Some(budget) => Some(Admission::admit(budget, bytes * BYTES_PER_LINE_BYTE)?),
+            None => None,
+        };
+        Some((self.engine.admit_fact()?, share))
     }
 
     async fn finish_one(&mut self) {
@@ -103,7 +175,9 @@ impl<'a> Batch<'a> {
                 self.summary
                     .count(label, FactResult::of_refusal(&rejection), Vec::new());
             }
-            other => self.trouble = Some(other),
+            other => {
+                self.trouble.get_or_insert(other);
+            }
         }
     }
 
@@ -113,17 +187,29 @@ impl<'a> Batch<'a> {
         self.trouble.is_some()
     }
 
-    /// Waits for what is in flight; what came of the batch, and the position it rests on.
-    ///
-    /// # Errors
-    /// The first reply that was neither done nor refused. What was applied before stays so, and
-    /// sending the batch again is safe.
-    pub async fn finish(mut self) -> Result<(Summary, u64), Reply> {
+    /// Waits until nothing is in flight.
+    pub async fn settle(&mut self) {
         while !self.tasks.is_empty() {
             self.finish_one().await;
         }
+    }
+
+    /// Ends the batch with this reply, unless it has ended already.
+    pub fn end(&mut self, reply: Reply) {
+        self.trouble.get_or_insert(reply);
+    }
+
+    /// Waits for what is in flight; what came of the batch, and the position it rests on.
+    ///
+    /// # Errors
+    /// When the batch ended early.
+    pub async fn finish(mut self) -> Result<(Summary, u64), Ended> {
+        self.settle().await;
         match self.trouble {
-            Some(reply) => Err(reply),
+            Some(reply) => Err(Ended {
+                reply,
+                applied: self.summary.applied,
+            }),
             None => Ok((self.summary, self.position)),
         }
     }

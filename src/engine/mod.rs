@@ -165,6 +165,8 @@ pub(crate) struct Shared {
     names: Arc<Claims>,
     directory: Directory,
     admission: Arc<Admission>,
+    /// Of those in flight, how many may be facts.
+    facts: Arc<Admission>,
     clock: Arc<dyn Clock>,
     commit_times: CommitTimes,
     running_time: RunningTime,
@@ -254,6 +256,7 @@ impl Engine {
             keys: Arc::new(Claims::new()),
             names: Arc::new(Claims::new()),
             admission,
+            facts: Arc::new(Admission::new(limits.commands_max.div_ceil(2))),
             mint: EngineMint::new(recovered.tally.outbox_number),
             commit_times: CommitTimes::after(recovered.tally.last_at),
             running_time: RunningTime::from(reached, &*clock),
@@ -403,15 +406,30 @@ impl Engine {
         judged.unwrap_or(Err(Reply::Fault)).map(drop)
     }
 
-    /// Puts a reference fact in place. Its caller bounds how many are in flight.
-    pub async fn put_fact(&self, actor: Arc<Actor>, command: Box<dyn AnyCommand>) -> Reply {
+    /// A permit for one more fact, as [`Engine::admit`] gives for a command. Of all that may be in
+    /// flight facts take half at most: a load of facts must not shed the commands beside it.
+    #[must_use]
+    pub fn admit_fact(&self) -> Option<FactPermit> {
+        Some(FactPermit {
+            _among_facts: Admission::admit(&self.shared.facts, 1)?,
+            command: self.admit()?,
+        })
+    }
+
+    /// Puts a reference fact in place.
+    pub async fn put_fact(
+        &self,
+        actor: Arc<Actor>,
+        command: Box<dyn AnyCommand>,
+        permit: FactPermit,
+    ) -> Reply {
         let call = Call {
             row: None,
             actor,
             command,
             header_key: None,
         };
-        let answer = self.shared.execute(call, None);
+        let answer = self.shared.execute(call, Some(permit.command));
         unless_it_panics(answer).await.unwrap_or(Reply::Fault)
     }
 
@@ -447,6 +465,13 @@ impl Engine {
         self.shared.checkpointer.stop();
         self.shared.journal.shutdown()
     }
+}
+
+/// The right to have one more fact in flight.
+#[must_use]
+pub struct FactPermit {
+    _among_facts: Permit,
+    command: Permit,
 }
 
 /// What the engine holds.

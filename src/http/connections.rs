@@ -53,6 +53,14 @@ impl Connections {
     }
 }
 
+impl Counted {
+    /// Where it comes from: an address, or a network of IPv6.
+    #[must_use]
+    pub fn place(&self) -> IpAddr {
+        self.place
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
@@ -67,7 +75,7 @@ impl Drop for Counted {
 }
 
 /// What one party has at hand: an address of IPv4, the 64 bits of IPv6 that a network has.
-fn place(address: IpAddr) -> IpAddr {
+pub(super) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();

@@ -3,6 +3,10 @@
 //! A stream is read as it comes: some facts are in flight at once, and the next bytes are taken
 //! when one of them is durable, so a batch of millions needs no more memory than one of hundreds.
 //! Facts of one resource keep their order.
+//!
+//! A batch may last longer than what its sender may do: token, keys and lifecycle are judged again
+//! every [`Rhythm`]. Nothing is in flight at that moment, so what was applied is exactly what the
+//! answer says when the batch ends there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +16,11 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::HeaderMap;
+use tokio::time::{Instant, timeout};
 
-use super::request::{is_media_type, parse_object};
+use super::request::{Unread, is_media_type, parse_object};
 use super::response::{Answer, Manner, at_position, json};
-use super::service::{json_body, unsupported_media_type};
+use super::service::{json_body, shed, unsupported_media_type};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};
@@ -23,51 +28,78 @@ use crate::domain::operation::to_json;
 use crate::domain::reference::intake::{Incoming, Lines, parse_batch};
 use crate::domain::reference::read_fact::may_write;
 use crate::domain::rejection::Rejection;
-use crate::engine::Engine;
-use crate::engine::admission::Admission;
-use crate::engine::intake::Batch;
+use crate::engine::admission::{Admission, Permit};
+use crate::engine::intake::{Batch, Ended};
+use crate::engine::{Engine, Reply};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
+/// How often it is judged again whether the sender of a batch may go on.
+#[derive(Clone, Copy, Debug)]
+struct Rhythm {
+    /// At the latest after so many facts,
+    facts: usize,
+    /// and after so long.
+    every: Duration,
+}
+
+impl Rhythm {
+    const OF_BATCHES: Self = Self {
+        facts: 512,
+        every: Duration::from_secs(5),
+    };
+}
+
+/// A batch's sender, and where what is sent belongs.
+pub struct Sender<'s> {
+    /// The engine that takes the facts.
+    pub engine: &'s Arc<Engine>,
+    /// Who sends.
+    pub actor: Arc<Actor>,
+    /// Whether the token is still good: its time, and the keys.
+    pub token_is_good: &'s (dyn Fn() -> bool + Sync),
+    /// The bytes of bodies that may be in flight.
+    pub bodies: &'s Arc<Admission>,
+}
+
 /// Puts a batch of facts in place.
-pub async fn put<B>(
-    engine: &Arc<Engine>,
-    actor: Arc<Actor>,
-    headers: &HeaderMap,
-    body: B,
-    bodies: &Arc<Admission>,
-) -> Answer
+pub async fn put<B>(sender: Sender<'_>, headers: &HeaderMap, body: B) -> Answer
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let manner = Manner::PLAIN;
+    let engine = sender.engine;
+    if engine.is_full() {
+        return shed(manner).await;
+    }
     if is_media_type(headers, "application/x-ndjson") {
-        if let Err(answer) = authorized(engine, &actor).await {
+        if let Err(answer) = authorized(engine, &sender.actor).await {
             return *answer;
         }
-        return stream(engine, actor, body).await;
+        return stream(&sender, body).await;
     }
     if !is_media_type(headers, "application/json") {
         return unsupported_media_type(manner);
     }
-    let (body, _share) = match json_body(headers, body, bodies, manner).await {
+    let (body, mut share) = match json_body(headers, body, sender.bodies, manner).await {
         Ok(body) => body,
         Err(answer) => return *answer,
     };
-    let parsed = match parse_object(&body) {
+    let parsed = match parse_object(&body, &mut share) {
         Ok(parsed) => parsed,
-        Err(rejection) => return manner.rejected(&rejection),
+        Err(Unread::Rejected(rejection)) => return manner.rejected(&rejection),
+        Err(Unread::Overloaded) => return shed(manner).await,
     };
     let items = match parse_batch(&parsed) {
         Ok(items) => items,
         Err(rejection) => return manner.rejected(&rejection),
     };
-    if let Err(answer) = authorized(engine, &actor).await {
+    if let Err(answer) = authorized(engine, &sender.actor).await {
         return *answer;
     }
-    one_body(engine, actor, items).await
+    one_body(&sender, items).await
 }
 
 /// 403 for an actor who may not act, or not put facts in place.
@@ -88,63 +120,172 @@ async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
     Ok(())
 }
 
-async fn one_body(engine: &Arc<Engine>, actor: Arc<Actor>, items: &[Json<'_>]) -> Answer {
-    let mut batch = Batch::new(engine, actor);
+async fn one_body(sender: &Sender<'_>, items: &[Json<'_>]) -> Answer {
+    let mut going = Going::new(sender, Rhythm::OF_BATCHES);
     for (index, item) in (0..).zip(items) {
-        batch
-            .take(Incoming::of_item(index, item, FACTS, engine.now()))
-            .await;
+        if !going.judged().await {
+            break;
+        }
+        let now = sender.engine.now();
+        going.take(Incoming::of_item(index, item, FACTS, now)).await;
     }
-    answer(batch).await
+    going.answer("facts").await
 }
 
-async fn stream<B>(engine: &Arc<Engine>, actor: Arc<Actor>, mut body: B) -> Answer
+async fn stream<B>(sender: &Sender<'_>, mut body: B) -> Answer
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let mut batch = Batch::new(engine, actor);
+    let mut going = Going::new(sender, Rhythm::OF_BATCHES);
     let mut lines = Lines::default();
-    loop {
-        let frame = match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
+    let mut begun = Permit::none(sender.bodies);
+    let mut heard = Instant::now();
+    'stream: while going.judged().await {
+        let silence = SILENCE_MAX.saturating_sub(heard.elapsed());
+        let frame = match timeout(going.until_due().min(silence), body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => break,
-            // What came is in place as far as it went; sending the batch again is safe.
-            Ok(Some(Err(_))) | Err(_) => {
-                if let Err(reply) = batch.finish().await {
-                    return Manner::PLAIN.reply(reply, Success::Ok);
+            Ok(None) => {
+                if let Some(line) = lines.finish() {
+                    let now = sender.engine.now();
+                    going.take(Incoming::of_line(&line, FACTS, now)).await;
                 }
-                return Manner::PLAIN.trouble(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "request_invalid",
-                    "The stream broke off; facts before that are in place. Send it again.",
-                );
+                break;
             }
+            Err(_) if heard.elapsed() < SILENCE_MAX => continue,
+            Ok(Some(Err(_))) | Err(_) => return going.broke_off().await,
         };
+        heard = Instant::now();
         let Ok(chunk) = frame.into_data() else {
             continue;
         };
         let mut rest = &chunk[..];
         while let Some(line) = lines.next(&mut rest) {
-            batch
-                .take(Incoming::of_line(&line, FACTS, engine.now()))
-                .await;
+            if !going.judged().await {
+                break 'stream;
+            }
+            let now = sender.engine.now();
+            going.take(Incoming::of_line(&line, FACTS, now)).await;
         }
-        if batch.is_broken() {
-            break;
+        let more = lines.held_bytes().saturating_sub(begun.amount());
+        if more > 0 && !begun.grow(more, lines.held_bytes()) {
+            going.batch.end(Reply::Overloaded);
         }
     }
-    if let Some(line) = lines.finish() {
-        batch
-            .take(Incoming::of_line(&line, FACTS, engine.now()))
-            .await;
-    }
-    answer(batch).await
+    going.answer("lines").await
 }
 
-async fn answer(batch: Batch<'_>) -> Answer {
-    match batch.finish().await {
-        Ok((summary, position)) => at_position(json(StatusCode::OK, to_json(&summary)), position),
-        Err(reply) => Manner::PLAIN.reply(reply, Success::Ok),
+/// A batch on its way, and whether it may go on.
+struct Going<'s> {
+    sender: &'s Sender<'s>,
+    batch: Batch<'s>,
+    rhythm: Rhythm,
+    /// Facts taken since it was last judged, and when that was.
+    taken: usize,
+    judged_at: Instant,
+    token_is_bad: bool,
+}
+
+impl<'s> Going<'s> {
+    fn new(sender: &'s Sender<'s>, rhythm: Rhythm) -> Self {
+        let batch = Batch::new(sender.engine, Arc::clone(&sender.actor));
+        Self {
+            sender,
+            batch: batch.charged_to(sender.bodies),
+            rhythm,
+            taken: 0,
+            judged_at: Instant::now(),
+            token_is_bad: false,
+        }
+    }
+
+    async fn take(&mut self, incoming: Incoming) {
+        self.taken += 1;
+        self.batch.take(incoming).await;
+    }
+
+    /// How long until it is judged again, when no facts come.
+    fn until_due(&self) -> Duration {
+        self.rhythm.every.saturating_sub(self.judged_at.elapsed())
+    }
+
+    /// Whether the batch may go on; judges that again when it is due.
+    async fn judged(&mut self) -> bool {
+        if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
+            // What is in flight was sent while all was well, and is counted before the answer.
+            self.batch.settle().await;
+            self.token_is_bad = !(self.sender.token_is_good)();
+            if !self.token_is_bad
+                && let Err(reply) = self.sender.engine.may_act(&self.sender.actor).await
+            {
+                self.batch.end(reply);
+            }
+            self.taken = 0;
+            self.judged_at = Instant::now();
+        }
+        !self.token_is_bad && !self.batch.is_broken()
+    }
+
+    /// The answer, when all came that was to come, or when the batch may not go on.
+    async fn answer(self, noun: &str) -> Answer {
+        let manner = Manner::PLAIN;
+        let token_is_bad = self.token_is_bad;
+        match self.batch.finish().await {
+            Ok((summary, position)) if token_is_bad => {
+                let before = before(summary.applied, noun);
+                let message = format!("The token is no longer good. {before}");
+                at_position(manner.no_longer_authenticated(&message), position)
+            }
+            Ok((summary, position)) => {
+                at_position(json(StatusCode::OK, to_json(&summary)), position)
+            }
+            Err(ended) => ended_early(ended, noun),
+        }
+    }
+
+    /// The answer when the stream did not come to its end.
+    async fn broke_off(self) -> Answer {
+        match self.batch.finish().await {
+            Ok((summary, _)) => {
+                let before = before(summary.applied, "lines");
+                Manner::PLAIN.trouble(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "request_invalid",
+                    &format!("The stream broke off. {before}"),
+                )
+            }
+            Err(ended) => ended_early(ended, "lines"),
+        }
+    }
+}
+
+fn before(applied: u64, noun: &str) -> String {
+    format!("{applied} {noun} were applied before that and stay so. Sending all again is safe.")
+}
+
+fn ended_early(ended: Ended, noun: &str) -> Answer {
+    let manner = Manner::PLAIN;
+    let Ended { reply, applied } = ended;
+    let before = before(applied, noun);
+    match reply {
+        Reply::Refused {
+            rejection,
+            position,
+        } => {
+            let message = format!("{} {before}", rejection.message);
+            let rejection = Rejection::new(rejection.class, rejection.code, message);
+            at_position(manner.rejected(&rejection), position)
+        }
+        Reply::Overloaded => manner.trouble(
+            StatusCode::TOO_MANY_REQUESTS,
+            "overloaded",
+            &format!("The service is busy. {before}"),
+        ),
+        Reply::Unavailable => manner.trouble(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "service_unavailable",
+            &format!("The service cannot do this at present. {before}"),
+        ),
+        reply => manner.reply(reply, Success::Ok),
     }
 }

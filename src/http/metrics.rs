@@ -93,7 +93,7 @@ impl Metrics {
 
     /// The whole page.
     #[must_use]
-    pub fn page(&self, figures: &Figures) -> String {
+    pub fn page(&self, figures: &Figures, front: &FrontFigures) -> String {
         let mut page = Page(String::with_capacity(64 << 10));
         self.requests(&mut page);
         self.latencies(&mut page);
@@ -103,6 +103,7 @@ impl Metrics {
             "Requests that were answered 429 before any work.",
             self.shed.load(Ordering::Relaxed),
         );
+        self::front(&mut page, front);
         engine(&mut page, figures);
         page.0
     }
@@ -153,6 +154,61 @@ impl Metrics {
             page.sample(&format!("{name}_count"), &operation, count);
         }
     }
+}
+
+/// What the front holds and has done beside its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct FrontFigures {
+    /// How long ago the key set was last read well.
+    pub key_set_age: Duration,
+    /// Keys that can verify a token.
+    pub keys: usize,
+    /// Tokens that were refused after their signature was looked at.
+    pub bad_signatures: u64,
+    /// Tokens that had to wait before their signature was looked at.
+    pub tokens_waited: u64,
+    /// What bodies in flight are charged, in bytes.
+    pub bodies_bytes: usize,
+}
+
+fn front(page: &mut Page, figures: &FrontFigures) {
+    let FrontFigures {
+        key_set_age,
+        keys,
+        bad_signatures,
+        tokens_waited,
+        bodies_bytes,
+    } = figures;
+    page.one(
+        "carebook_key_set_age_seconds",
+        "gauge",
+        "How long ago the key set was last read well.",
+        key_set_age.as_secs_f64(),
+    );
+    page.one(
+        "carebook_key_set_keys",
+        "gauge",
+        "Keys that can verify a token; with none, every token is refused.",
+        keys,
+    );
+    page.one(
+        "carebook_bad_signatures_total",
+        "counter",
+        "Tokens that were refused after their signature was looked at.",
+        bad_signatures,
+    );
+    page.one(
+        "carebook_tokens_waited_total",
+        "counter",
+        "Unknown tokens that waited because of bad signatures from their address.",
+        tokens_waited,
+    );
+    page.one(
+        "carebook_bodies_bytes",
+        "gauge",
+        "Bytes that bodies in flight are charged.",
+        bodies_bytes,
+    );
 }
 
 /// The engine's figures.

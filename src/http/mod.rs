@@ -4,6 +4,7 @@ pub mod authority;
 pub mod connections;
 pub mod directory_client;
 pub mod facts;
+pub mod forgeries;
 pub mod frames;
 pub mod framing;
 pub mod metrics;

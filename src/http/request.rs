@@ -1,16 +1,29 @@
 //! Reading a request: its body, its headers, its command; every fault found, none passed over.
+//!
+//! # Bodies
+//!
+//! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive:
+//! what is announced and does not come costs nothing. It is kept in one piece that grows with what
+//! arrived, so that a body in a million chunks costs what it is charged.
+//!
+//! Who sends slowly must not take the memory of who does not. A body that is there at once may use
+//! all that is free. One that is waited for leaves [`AT_ONCE_BYTES`] to those, and may hold at most
+//! as much as it leaves free beyond that: the more senders wait, the less each may hold, and
+//! there is always some left for one more; a small one may go on when there is less. It is shed
+//! where it would hold more. While memory is short, a body that comes slower than [`Pace`] says is
+//! given up, too.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::Body;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName};
-use tokio::time::error::Elapsed;
+use tokio::time::{MissedTickBehavior, interval_at};
 
 use crate::base::json::{FaultCode, Json, Reader};
 use crate::base::time::Instant;
@@ -21,12 +34,46 @@ use crate::engine::admission::{Admission, Permit};
 
 /// The most bytes that the body of a command may have.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// How long a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of bodies that may be in flight; beyond that, requests are shed.
+pub const BODIES_BYTES_MAX: usize = 256 << 20;
+/// How many of these are for bodies that are there at once; at least as much stays free when
+/// bodies that are waited for grow.
+pub const AT_ONCE_BYTES: usize = 64 << 20;
+/// A body that is waited for and holds no more than this may use half of what is kept for those
+/// that are there at once, in bytes.
+const SMALL_BYTES_MAX: usize = 16 << 10;
+/// What one value of a body takes of memory while it is held, in bytes, at most: as a node of the
+/// tree, or as what is read from it.
+pub const VALUE_BYTES: usize = 64;
+/// Bodies of fewer values than this are charged their bytes only.
+const VALUES_FREE: usize = 4_096;
+/// The least room that is made for a body that comes in pieces, in bytes.
+const PIECE_BYTES_MIN: usize = 1_024;
 /// The most characters that a key of idempotency in a header may have.
 const KEY_CHARS_MAX: usize = 255;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// How fast a body has to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How often it is looked at.
+    pub tick: Duration,
+    /// Within how many ticks it has to be there whole.
+    pub ticks_max: u32,
+    /// How many bytes a tick has to bring while memory is short. Of a body that holds no more than
+    /// that nothing is asked.
+    pub tick_bytes: usize,
+}
+
+impl Pace {
+    /// Whole within 20 seconds; 64 KiB a second while memory is short.
+    pub const OF_COMMANDS: Self = Self {
+        tick: Duration::from_secs(1),
+        ticks_max: 20,
+        tick_bytes: 64 << 10,
+    };
+}
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,6 +84,12 @@ pub enum BodyError {
     TooLarge,
     /// It did not arrive in time, or broke off.
     Broken,
+}
+
+/// The budget of the bodies of a service.
+#[must_use]
+pub fn bodies_budget() -> Arc<Admission> {
+    Arc::new(Admission::new(BODIES_BYTES_MAX))
 }
 
 /// Whether the body is of the media type `expected`, with or without parameters.
@@ -57,15 +110,15 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
 /// bytes of bodies that may be in flight.
 ///
 /// # Errors
-/// When it is larger, slower, or breaks off, or the budget is used up.
+/// When it is larger, slower than `pace`, or breaks off, or when it would hold more than may be.
 pub async fn whole_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
+    pace: Pace,
 ) -> Result<(Bytes, Permit), BodyError>
 where
     B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let announced = headers
         .get(CONTENT_LENGTH)
@@ -74,23 +127,159 @@ where
     if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(BodyError::TooLarge);
     }
-    // A body that does not say how long it is may be as long as any.
-    let share = Admission::admit(budget, announced.unwrap_or(BODY_BYTES_MAX));
-    let share = share.ok_or(BodyError::Overloaded)?;
-    let collected = Limited::new(body, BODY_BYTES_MAX).collect();
-    match within(BODY_TIMEOUT, collected).await {
-        Ok(Ok(collected)) => Ok((collected.to_bytes(), share)),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
-        Ok(Err(_)) | Err(_) => Err(BodyError::Broken),
+    let mut body = pin!(body);
+    let mut arriving = Arriving {
+        only: Bytes::new(),
+        pieces: Vec::new(),
+        ceiling: announced.unwrap_or(BODY_BYTES_MAX).max(1),
+        share: Permit::none(budget),
+        waited: false,
+    };
+    if let Some(whole) = at_once(arriving.take_all(body.as_mut())).await {
+        whole?;
+        return Ok(arriving.whole());
+    }
+    // From here on there is a timer, which costs a system call.
+    arriving.wait()?;
+    let begin = tokio::time::Instant::now() + pace.tick;
+    let mut ticks = interval_at(begin, pace.tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut held = arriving.len();
+    for _ in 0..pace.ticks_max {
+        tokio::select! {
+            biased;
+            whole = arriving.take_all(body.as_mut()) => {
+                whole?;
+                return Ok(arriving.whole());
+            }
+            _ = ticks.tick() => {}
+        }
+        let came = arriving.len() - held;
+        held = arriving.len();
+        let free = budget.free();
+        let slow = held > pace.tick_bytes && came < pace.tick_bytes;
+        if (slow && free < budget.max() / 2) || (came == 0 && free < kept_for_at_once(budget)) {
+            return Err(BodyError::Broken);
+        }
+    }
+    Err(BodyError::Broken)
+}
+
+/// How much of a budget is kept for bodies that are there at once.
+fn kept_for_at_once(budget: &Admission) -> usize {
+    AT_ONCE_BYTES.min(budget.max() / 4)
+}
+
+/// What has come of a body.
+struct Arriving {
+    /// The body, while it is a single chunk that nothing was waited for with: as it came.
+    only: Bytes,
+    /// What came, once it is more than that: a chunk may hold on to the whole buffer of its
+    /// connection, so it is not kept.
+    pieces: Vec<u8>,
+    /// How large it may get.
+    ceiling: usize,
+    share: Permit,
+    /// Whether it has been waited for.
+    waited: bool,
+}
+
+impl Arriving {
+    fn len(&self) -> usize {
+        self.only.len() + self.pieces.len()
+    }
+
+    /// Takes all that comes. What has come stays here when the future is dropped.
+    async fn take_all<B>(&mut self, mut body: Pin<&mut B>) -> Result<(), BodyError>
+    where
+        B: Body<Data = Bytes>,
+    {
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(BodyError::Broken);
+            };
+            if let Ok(chunk) = frame.into_data() {
+                self.take(chunk)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, chunk: Bytes) -> Result<(), BodyError> {
+        let length = self.len() + chunk.len();
+        if length > BODY_BYTES_MAX {
+            return Err(BodyError::TooLarge);
+        }
+        if self.len() == 0 && !self.waited {
+            self.charge(chunk.len())?;
+            self.only = chunk;
+            return Ok(());
+        }
+        self.keep()?;
+        self.make_room(length)?;
+        self.pieces.extend_from_slice(&chunk);
+        Ok(())
+    }
+
+    /// Turns to waiting: what came so far is kept in a piece of its own.
+    fn wait(&mut self) -> Result<(), BodyError> {
+        self.waited = true;
+        self.keep()
+    }
+
+    fn keep(&mut self) -> Result<(), BodyError> {
+        if !self.only.is_empty() {
+            let only = std::mem::take(&mut self.only);
+            self.make_room(only.len())?;
+            self.pieces.extend_from_slice(&only);
+        }
+        Ok(())
+    }
+
+    /// Room for `length` bytes, charged: twice as much as before when that is enough.
+    fn make_room(&mut self, length: usize) -> Result<(), BodyError> {
+        let room = self.pieces.capacity();
+        if length <= room {
+            return Ok(());
+        }
+        let twice = (2 * room).max(PIECE_BYTES_MIN).min(self.ceiling);
+        let wanted = length.max(twice);
+        self.charge(wanted.saturating_sub(self.share.amount()))?;
+        self.pieces.reserve_exact(wanted - self.pieces.len());
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), BodyError> {
+        let held = self.share.amount() + bytes;
+        let kept = kept_for_at_once(self.share.admission());
+        let left = match self.waited {
+            false => 0,
+            true if held <= SMALL_BYTES_MAX => kept / 2,
+            true => kept + held,
+        };
+        if bytes == 0 || self.share.grow(bytes, left) {
+            Ok(())
+        } else {
+            Err(BodyError::Overloaded)
+        }
+    }
+
+    fn whole(self) -> (Bytes, Permit) {
+        let body = if self.pieces.is_empty() {
+            self.only
+        } else {
+            self.pieces.into()
+        };
+        (body, self.share)
     }
 }
 
-/// As [`tokio::time::timeout`], for what is mostly there at the second look: only then is there
-/// a timer, which costs a system call.
-async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+/// What the future comes to, when it does so at the first or the second look: most bodies are
+/// there with their heads.
+async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut looked = false;
-    let early = poll_fn(|context| match future.as_mut().poll(context) {
+    poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending if looked => Poll::Ready(None),
         Poll::Pending => {
@@ -98,11 +287,8 @@ async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elap
             context.waker().wake_by_ref();
             Poll::Pending
         }
-    });
-    match early.await {
-        Some(output) => Ok(output),
-        None => tokio::time::timeout(limit, future).await,
-    }
+    })
+    .await
 }
 
 /// A command and, where its key is there, the key from the header.
@@ -113,30 +299,48 @@ pub struct ReadCommand {
     pub header_key: Option<Box<str>>,
 }
 
-/// Parses a body that has to be a JSON object.
+/// Parses a body that has to be a JSON object, and tops its share up by what its values take.
 ///
 /// # Errors
-/// One fault, alone: it is no JSON, or no object.
-pub fn parse_object(body: &[u8]) -> Result<Json<'_>, Rejection> {
-    match Json::parse(body) {
-        Ok(json @ Json::Object(_)) => Ok(json),
-        Ok(_) => Err(Rejection::invalid_at("", FaultCode::WrongType)),
-        Err(_) => Err(Rejection::invalid_at("", FaultCode::MalformedJson)),
+/// One fault, alone: it is no JSON, or no object. [`Unread::Overloaded`] where there is no memory
+/// for so many values.
+pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, Unread> {
+    let fault = |code| Err(Unread::Rejected(Rejection::invalid_at("", code)));
+    let Ok((json, values)) = Json::parse_counted(body) else {
+        return fault(FaultCode::MalformedJson);
+    };
+    if values > VALUES_FREE && !share.grow(values * VALUE_BYTES, 0) {
+        return Err(Unread::Overloaded);
+    }
+    match json {
+        Json::Object(_) => Ok(json),
+        _ => fault(FaultCode::WrongType),
     }
 }
 
-/// Reads the command of `row` from the parts of a request.
+/// Why a request was not read.
+#[derive(Debug)]
+pub enum Unread {
+    /// It is at fault.
+    Rejected(Rejection),
+    /// What it holds takes more memory than there is for bodies.
+    Overloaded,
+}
+
+/// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
+/// what the command takes.
 ///
 /// # Errors
-/// `request_invalid` with every fault of path, headers and body.
+/// `request_invalid` with every fault of path, headers and body; as [`parse_object`].
 pub fn read_command(
     row: &'static Row,
     path: &[(&str, &str)],
     headers: &HeaderMap,
     body: &[u8],
+    share: &mut Permit,
     now: Instant,
-) -> Result<ReadCommand, Rejection> {
-    let json = parse_object(body)?;
+) -> Result<ReadCommand, Unread> {
+    let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
@@ -150,7 +354,7 @@ pub fn read_command(
             command,
             header_key,
         }),
-        _ => Err(Rejection::invalid(at.into_faults())),
+        _ => Err(Unread::Rejected(Rejection::invalid(at.into_faults()))),
     }
 }
 
@@ -220,46 +424,224 @@ mod tests {
         assert_eq!(key_fault(&[b"a\tb"]), fault("pattern"));
     }
 
-    #[tokio::test]
-    async fn a_body_takes_its_share_of_those_in_flight_and_gives_it_back() {
-        let budget = Arc::new(Admission::new(BODY_BYTES_MAX + 3));
-        let read = async |announced: Option<&str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(length) = announced {
-                headers.append(CONTENT_LENGTH, length.parse().unwrap());
+    /// A body of which each look shows what a test says: bytes, or that nothing is there yet.
+    struct Slow {
+        steps: std::collections::VecDeque<Option<Bytes>>,
+        /// Whether it ends after its steps; else nothing more ever comes.
+        ends: bool,
+    }
+
+    impl Slow {
+        fn of(steps: impl IntoIterator<Item = Option<Bytes>>, ends: bool) -> Self {
+            Self {
+                steps: steps.into_iter().collect(),
+                ends,
             }
-            let body = http_body_util::Full::new(Bytes::from_static(b"body"));
-            whole_body(&headers, body, &budget).await
-        };
-        // One that does not say how long it is may be as long as any.
-        let (body, share) = read(None).await.unwrap();
-        assert_eq!(&body[..], b"body");
-        assert_eq!(read(Some("4")).await.err(), Some(BodyError::Overloaded));
-        drop(share);
-        let (_, _share) = read(Some("4")).await.unwrap();
-        assert_eq!(read(None).await.err(), Some(BodyError::Overloaded));
-        let longer = (BODY_BYTES_MAX + 1).to_string();
-        assert_eq!(read(Some(&longer)).await.err(), Some(BodyError::TooLarge));
+        }
+    }
+
+    impl Body for Slow {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, std::io::Error>>> {
+            match self.steps.pop_front() {
+                Some(Some(chunk)) => Poll::Ready(Some(Ok(hyper::body::Frame::data(chunk)))),
+                Some(None) => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                None if self.ends => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    /// Time enough for whatever comes by itself; what does not come is given up soon.
+    const PATIENT: Pace = Pace {
+        tick: Duration::from_secs(100),
+        ..Pace::OF_COMMANDS
+    };
+    const HASTY: Pace = Pace {
+        tick: Duration::from_millis(2),
+        ticks_max: 2,
+        tick_bytes: 64 << 10,
+    };
+
+    fn announcing(length: usize) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.append(CONTENT_LENGTH, length.into());
+        headers
     }
 
     #[tokio::test]
-    async fn what_comes_at_the_first_or_second_look_or_later_is_had_and_what_does_not_come_is_given_up()
-     {
-        let none = Duration::ZERO;
-        assert_eq!(within(none, async { 1 }).await, Ok(1));
-        // Even without any time there are two looks before there is a timer.
+    async fn a_body_takes_its_share_of_those_in_flight_and_gives_it_back() {
+        let budget = Arc::new(Admission::new(6));
+        let read = async |headers: HeaderMap| {
+            let body = http_body_util::Full::new(Bytes::from_static(b"body"));
+            whole_body(&headers, body, &budget, PATIENT).await
+        };
+        let (body, share) = read(HeaderMap::new()).await.unwrap();
+        assert_eq!((&body[..], share.amount()), (&b"body"[..], 4));
+        let refused = read(announcing(4)).await.err();
+        assert_eq!(refused, Some(BodyError::Overloaded));
+        drop(share);
+        let (_, _share) = read(announcing(4)).await.unwrap();
+        let longer = read(announcing(BODY_BYTES_MAX + 1)).await.err();
+        assert_eq!(longer, Some(BodyError::TooLarge));
+    }
+
+    #[tokio::test]
+    async fn what_is_announced_and_does_not_come_costs_nothing_and_is_given_up() {
+        let budget = bodies_budget();
+        let silent = (0..1_000).map(|_| {
+            let body = Slow::of([None, None, None], false);
+            let budget = Arc::clone(&budget);
+            let headers = announcing(BODY_BYTES_MAX);
+            tokio::spawn(async move { whole_body(&headers, body, &budget, HASTY).await.err() })
+        });
+        let silent: Vec<_> = silent.collect();
+        tokio::task::yield_now().await;
+        assert_eq!(budget.in_flight(), 0);
+        for one in silent {
+            assert_eq!(one.await.unwrap(), Some(BodyError::Broken));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_in_chunks_of_one_byte_holds_what_it_is_charged_and_no_buffer_of_its_connection()
+    {
+        /// A buffer that knows how many there are.
+        struct Counted {
+            bytes: [u8; 1],
+            _alive: Arc<()>,
+        }
+        impl AsRef<[u8]> for Counted {
+            fn as_ref(&self) -> &[u8] {
+                &self.bytes
+            }
+        }
+        let alive = Arc::new(());
+        for waits in [false, true] {
+            let chunk = || {
+                let _alive = Arc::clone(&alive);
+                Bytes::from_owner(Counted {
+                    bytes: *b"x",
+                    _alive,
+                })
+            };
+            let steps = (0..5_000).flat_map(|_| [waits.then_some(None), Some(Some(chunk()))]);
+            let body = Slow::of(steps.flatten(), true);
+            let budget = bodies_budget();
+            let headers = HeaderMap::new();
+            let read = whole_body(&headers, body, &budget, PATIENT).await;
+            let (body, share) = read.unwrap();
+            assert_eq!(body.len(), 5_000);
+            assert_eq!(Arc::strong_count(&alive), 1, "chunks are not kept");
+            assert!((5_000..=10_000).contains(&share.amount()));
+            let held = Vec::from(body).capacity();
+            assert!(
+                held <= share.amount(),
+                "{held} bytes for {}",
+                share.amount()
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn who_sends_slowly_holds_no_more_than_is_left_for_others() {
+        let budget = bodies_budget();
+        let chunk = Bytes::from(vec![b'x'; 64 << 10]);
+        // Each sends all of a body but its last byte, piece by piece.
+        let slow = (0..600).map(|_| {
+            let steps = (0..15).flat_map(|_| [None, None, Some(chunk.clone())]);
+            let body = Slow::of(steps, false);
+            let budget = Arc::clone(&budget);
+            let headers = announcing(BODY_BYTES_MAX);
+            tokio::spawn(async move { whole_body(&headers, body, &budget, PATIENT).await.err() })
+        });
+        let slow: Vec<_> = slow.collect();
+        // Until all of them have sent what they send, or were shed.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let shed = slow.iter().filter(|one| one.is_finished()).count();
+        assert!(shed > 0 && shed < slow.len(), "{shed} were shed");
+        assert!(budget.free() > AT_ONCE_BYTES);
+        // A good one is read, whether it is there at once or comes in two pieces.
+        let good = || Bytes::from(vec![b'y'; 2_000]);
+        for steps in [
+            vec![Some(good())],
+            vec![Some(good()), None, None, None, Some(good())],
+        ] {
+            let body = Slow::of(steps, true);
+            let read = whole_body(&HeaderMap::new(), body, &budget, PATIENT).await;
+            assert!(read.is_ok());
+        }
+        let large = Slow::of([Some(Bytes::from(vec![b'z'; BODY_BYTES_MAX]))], true);
+        let read = whole_body(&HeaderMap::new(), large, &budget, PATIENT).await;
+        assert!(read.is_ok());
+        for one in slow {
+            one.abort();
+        }
+    }
+
+    #[tokio::test]
+    async fn while_memory_is_short_a_body_that_holds_much_and_brings_little_is_given_up() {
+        let stall = |length: usize| {
+            let steps = [None, None, Some(Bytes::from(vec![b'x'; length]))];
+            Slow::of(steps, false)
+        };
+        let endless = Pace {
+            ticks_max: u32::MAX,
+            ..HASTY
+        };
+        let budget = bodies_budget();
+        let _others = Admission::admit(&budget, BODIES_BYTES_MAX / 2 + 1).unwrap();
+        let read = whole_body(&HeaderMap::new(), stall(200_000), &budget, endless).await;
+        assert_eq!(read.err(), Some(BodyError::Broken));
+        // One that holds little may go on; so may every one while there is enough.
+        let small = stall(20_000);
+        let roomy = bodies_budget();
+        for (body, budget) in [(small, &budget), (stall(200_000), &roomy)] {
+            let headers = HeaderMap::new();
+            let read = whole_body(&headers, body, budget, endless);
+            let waited = tokio::time::timeout(20 * HASTY.tick, read).await;
+            assert!(waited.is_err(), "it is still waited for");
+        }
+    }
+
+    #[test]
+    fn a_body_of_many_values_is_charged_what_they_take() {
+        let budget = Arc::new(Admission::new(5_000 * VALUE_BYTES));
+        let text = |values: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(values - 3));
+        let mut share = Permit::none(&budget);
+        assert!(parse_object(text(5_000).as_bytes(), &mut share).is_ok());
+        assert_eq!(share.amount(), 5_000 * VALUE_BYTES);
+        let mut share = Permit::none(&budget);
+        assert!(parse_object(text(VALUES_FREE).as_bytes(), &mut share).is_ok());
+        let more = text(VALUES_FREE + 1);
+        let mut share = Admission::admit(&budget, budget.free() / 2).unwrap();
+        let refused = parse_object(more.as_bytes(), &mut share);
+        assert!(matches!(refused, Err(Unread::Overloaded)));
+    }
+
+    #[tokio::test]
+    async fn what_comes_at_the_first_or_second_look_is_had_at_once() {
+        assert_eq!(at_once(async { 1 }).await, Some(1));
         let second = async {
             tokio::task::yield_now().await;
             2
         };
-        assert_eq!(within(none, second).await, Ok(2));
-        let later = async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            3
+        assert_eq!(at_once(second).await, Some(2));
+        let third = async {
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
         };
-        assert_eq!(within(BODY_TIMEOUT, later).await, Ok(3));
-        let never = std::future::pending::<()>();
-        assert!(within(Duration::from_millis(5), never).await.is_err());
+        assert_eq!(at_once(third).await, None);
     }
 
     #[test]

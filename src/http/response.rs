@@ -10,6 +10,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use super::token::challenge;
 use crate::base::json::Fault;
 use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
@@ -134,11 +135,17 @@ impl Manner {
     /// 401, with the challenge that fits what was sent.
     #[must_use]
     pub fn unauthenticated(self, challenge: &'static str) -> Answer {
-        let mut answer = self.trouble(
-            StatusCode::UNAUTHORIZED,
-            "authentication_required",
-            "A valid bearer token is required.",
-        );
+        self.challenging(challenge, "A valid bearer token is required.")
+    }
+
+    /// 401, for a token that was good when the request began.
+    #[must_use]
+    pub fn no_longer_authenticated(self, message: &str) -> Answer {
+        self.challenging(challenge(true), message)
+    }
+
+    fn challenging(self, challenge: &'static str, message: &str) -> Answer {
+        let mut answer = self.trouble(StatusCode::UNAUTHORIZED, "authentication_required", message);
         answer
             .headers_mut()
             .insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

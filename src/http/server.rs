@@ -8,6 +8,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,11 +211,12 @@ impl Server {
         }
         let graceful = Arc::new(GracefulShutdown::new());
         let told = Stop::default();
+        let all = stop.clone();
         loop {
             tokio::select! {
                 biased;
                 handed = connections.recv() => match handed {
-                    Some(handed) => handed.serve(&graceful, &told),
+                    Some(handed) => handed.serve(&graceful, &told, &all),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -236,7 +238,7 @@ impl Server {
 
 impl Handed {
     /// Takes the connection over on the present lane.
-    fn serve(self, graceful: &Arc<GracefulShutdown>, stop: &Stop) {
+    fn serve(self, graceful: &Arc<GracefulShutdown>, stop: &Stop, all: &watch::Receiver<bool>) {
         let Self {
             stream,
             counted,
@@ -249,7 +251,7 @@ impl Handed {
         let Some(tls) = front.tls.clone() else {
             return front.speak_http1(stream, counted, graceful, stop);
         };
-        let (graceful, stop) = (Arc::downgrade(graceful), Arc::clone(stop));
+        let (graceful, stop, all) = (Arc::downgrade(graceful), Arc::clone(stop), all.clone());
         tokio::spawn(async move {
             let handshake = tls.acceptor().accept(stream);
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
@@ -260,7 +262,7 @@ impl Handed {
                 return;
             };
             if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                front.speak_http2(stream, counted, &graceful, &stop);
+                front.speak_http2(stream, counted, &graceful, &stop, all);
             } else {
                 front.speak_http1(stream, counted, &graceful, &stop);
             }
@@ -279,15 +281,17 @@ impl Front {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
         let limits = &self.limits;
         let head = HeadLimit::new(limits.idle_timeout, limits.head_timeout);
         let stream =
             TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http1(Arc::clone(&head));
         let respond = service_fn(move |request| {
             let (service, head) = (Arc::clone(&service), Arc::clone(&head));
+            let caller = Arc::clone(&caller);
             async move {
                 head.arrived();
-                let answer = service.handle(request).await;
+                let answer = service.handle(&caller, request).await;
                 head.answered();
                 Ok::<_, Infallible>(answer)
             }
@@ -314,17 +318,21 @@ impl Front {
         counted: Counted,
         graceful: &GracefulShutdown,
         stop: &Stop,
+        mut all: watch::Receiver<bool>,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
+        let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
+        let seen = Arc::clone(&caller);
         let held = Held::default();
         let respond = service_fn(move |request: Request<Incoming>| {
             let (service, held) = (Arc::clone(&service), held.clone());
+            let caller = Arc::clone(&caller);
             async move {
                 let room = held.room().await;
                 let answer = if has_host(&request) {
-                    service.handle(request).await
+                    service.handle(&caller, request).await
                 } else {
                     Manner::PLAIN.trouble(
                         StatusCode::BAD_REQUEST,
@@ -350,10 +358,26 @@ impl Front {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), respond);
-        let watched = graceful.watch(connection);
+        // Told to go for itself as well as with all others, who wait for it then.
+        let own = GracefulShutdown::new();
+        let watched = own.watch(connection);
+        let awaited = graceful.watcher();
         tokio::spawn(async move {
-            let _counted = counted;
-            if let Err(error) = watched.await {
+            let (_counted, _awaited) = (counted, awaited);
+            let mut watched = pin!(watched);
+            let ended = tokio::select! {
+                ended = &mut watched => ended,
+                () = async {
+                    tokio::select! {
+                        () = seen.is_told_to_go() => {}
+                        _ = all.wait_for(|stop| *stop) => {}
+                    }
+                } => {
+                    drop(own);
+                    watched.await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended");
             }
         });

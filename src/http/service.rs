@@ -1,20 +1,27 @@
 //! One request: route, token, body, command, engine, answer; in the contract's order of checks.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use hyper::header::{AUTHORIZATION, EXPECT, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
-use hyper::{Method, Request, StatusCode};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
+    IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
+};
+use hyper::{Method, Request, StatusCode, Version};
 
 use super::facts;
-use super::metrics::{Metrics, Series};
-use super::request::{BodyError, is_media_type, read_command, whole_body};
+use super::forgeries::{Forgeries, Peer};
+use super::metrics::{FrontFigures, Metrics, Series};
+use super::request::{
+    BodyError, Pace, Unread, bodies_budget, is_media_type, read_command, whole_body,
+};
 use super::response::{self, Answer, Manner, at_position, json, tagged};
 use super::route::{Asked, Found as RouteFound, Offer, Routes, Special};
-use super::token::{Bearer, TokenVerifier, bearer, challenge};
+use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::read::Found;
@@ -40,12 +47,38 @@ pub struct Service {
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     bodies: Arc<Admission>,
+    forgeries: Arc<Forgeries>,
 }
+
+/// Who is at the other end of a connection.
+pub struct Caller {
+    peer: Peer,
+    /// Whether the connection is over TLS.
+    is_secure: bool,
+}
+
+impl Caller {
+    /// Whether the connection is to be closed when what is in flight on it is answered.
+    #[must_use]
+    pub fn is_to_go(&self) -> bool {
+        self.peer.is_to_go()
+    }
+
+    /// Waits until that is so.
+    pub async fn is_told_to_go(&self) {
+        self.peer.is_told_to_go().await;
+    }
+}
+
+/// What may be kept of answers to requests with a token: nothing, or what is asked for again by
+/// its entity tag each time.
+const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
+const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
+/// A year of TLS only (RFC 6797).
+const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// How long a command waits that is refused because there are too many.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
-/// Bytes of bodies that may be in flight; beyond that, requests are shed.
-const BODIES_BYTES_MAX: usize = 256 << 20;
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -53,17 +86,17 @@ impl Service {
     /// The service of `engine`, for actors whose tokens `verifier` accepts: all of it.
     #[must_use]
     pub fn new(engine: Arc<Engine>, verifier: Arc<TokenVerifier>) -> Self {
-        let metrics = Arc::new(Metrics::new(engine.lanes().count()));
-        Self::offering(Offer::All, engine, verifier, metrics)
+        let shared = Shared::new(&engine);
+        Self::offering(Offer::All, engine, verifier, shared)
     }
 
     /// The same in two: what is for everybody, and what is for inside.
     #[must_use]
     pub fn in_two(engine: &Arc<Engine>, verifier: &Arc<TokenVerifier>) -> (Self, Self) {
-        let metrics = Arc::new(Metrics::new(engine.lanes().count()));
+        let shared = Shared::new(engine);
         let part = |offer| {
             let (engine, verifier) = (Arc::clone(engine), Arc::clone(verifier));
-            Self::offering(offer, engine, verifier, Arc::clone(&metrics))
+            Self::offering(offer, engine, verifier, shared.clone())
         };
         (part(Offer::Public), part(Offer::Internal))
     }
@@ -72,15 +105,30 @@ impl Service {
         offer: Offer,
         engine: Arc<Engine>,
         verifier: Arc<TokenVerifier>,
-        metrics: Arc<Metrics>,
+        shared: Shared,
     ) -> Self {
+        let Shared {
+            metrics,
+            bodies,
+            forgeries,
+        } = shared;
         Self {
             engine,
             verifier,
             routes: Routes::new(offer),
             metrics,
             nobody: Arc::new(Actor::nobody()),
-            bodies: Arc::new(Admission::new(BODIES_BYTES_MAX)),
+            bodies,
+            forgeries,
+        }
+    }
+
+    /// Who has just connected from `address`.
+    #[must_use]
+    pub fn caller(&self, address: IpAddr, is_secure: bool) -> Caller {
+        Caller {
+            peer: self.forgeries.peer(address),
+            is_secure,
         }
     }
 
@@ -90,8 +138,8 @@ impl Service {
         &self.engine
     }
 
-    /// Answers one request.
-    pub async fn handle<B>(&self, request: Request<B>) -> Answer
+    /// Answers one request of the caller's.
+    pub async fn handle<B>(&self, caller: &Caller, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -102,6 +150,7 @@ impl Service {
         let mut series = self.metrics.elsewhere();
         let mut answer = self
             .routed(
+                caller,
                 &head.method,
                 head.uri.path(),
                 &head.headers,
@@ -116,6 +165,23 @@ impl Service {
             let _ = tokio::time::timeout(REST_TIMEOUT, take_rest(&mut body)).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
+        if head.headers.contains_key(AUTHORIZATION) {
+            // A 304 has its 200's tag, and so what is said with it.
+            let kept = match answer.headers().contains_key(ETAG) {
+                true => ASKED_FOR_AGAIN,
+                false => NOT_KEPT,
+            };
+            answer.headers_mut().insert(CACHE_CONTROL, kept);
+        }
+        if caller.is_secure {
+            answer
+                .headers_mut()
+                .insert(STRICT_TRANSPORT_SECURITY, TLS_ONLY);
+        }
+        if caller.is_to_go() && head.version < Version::HTTP_2 {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
         answer
     }
 
@@ -137,6 +203,7 @@ impl Service {
     /// The answer; `series` becomes the one that the request belongs to.
     async fn routed<B>(
         &self,
+        caller: &Caller,
         method: &Method,
         path: &str,
         headers: &HeaderMap,
@@ -178,13 +245,22 @@ impl Service {
             .collect();
         *series = own;
         match asked {
-            Asked::Operation(row) => self.operation(row, &parameters, headers, body).await,
-            Asked::Read(row) => self.read_row(row, &parameters, headers).await,
-            Asked::Special(special) => self.special(special, headers, body).await,
+            Asked::Operation(row) => {
+                self.operation(caller, row, &parameters, headers, body)
+                    .await
+            }
+            Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
+            Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
 
-    async fn special<B>(&self, special: Special, headers: &HeaderMap, body: B) -> Answer
+    async fn special<B>(
+        &self,
+        caller: &Caller,
+        special: Special,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -195,35 +271,83 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Manner::PLAIN.unavailable(),
-            Special::Metrics => response::metrics(self.metrics.page(&self.engine.figures())),
-            Special::PutFacts => match self.actor(headers, Manner::PLAIN) {
-                Ok(actor) => facts::put(&self.engine, actor, headers, body, &self.bodies).await,
+            Special::Metrics => {
+                let page = self.metrics.page(&self.engine.figures(), &self.figures());
+                response::metrics(page)
+            }
+            Special::PutFacts => match self.actor(caller, headers, Manner::PLAIN).await {
+                Ok(actor) => {
+                    let sender = facts::Sender {
+                        engine: &self.engine,
+                        actor,
+                        token_is_good: &|| self.verified(headers).is_ok(),
+                        bodies: &self.bodies,
+                    };
+                    facts::put(sender, headers, body).await
+                }
                 Err(answer) => *answer,
             },
         }
     }
 
+    fn figures(&self) -> FrontFigures {
+        FrontFigures {
+            key_set_age: self.verifier.key_set_age(Instant::now()),
+            keys: self.verifier.key_count(),
+            bad_signatures: self.forgeries.bad(),
+            tokens_waited: self.forgeries.waited(),
+            bodies_bytes: self.bodies.in_flight(),
+        }
+    }
+
     /// The actor whose token the request carries, or the 401.
-    fn actor(&self, headers: &HeaderMap, manner: Manner) -> Result<Arc<Actor>, Box<Answer>> {
-        let values = headers
-            .get_all(AUTHORIZATION)
-            .iter()
-            .map(HeaderValue::as_bytes);
-        let token = match bearer(values) {
+    async fn actor(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        manner: Manner,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let refused = |refusal: TokenRefusal| {
+            tracing::debug!(code = refusal.code(), "a token was refused");
+            Box::new(manner.unauthenticated(challenge(true)))
+        };
+        let token = match token(headers) {
             Bearer::Token(token) => token,
             Bearer::Missing => return Err(Box::new(manner.unauthenticated(challenge(false)))),
             Bearer::Malformed => return Err(Box::new(manner.unauthenticated(challenge(true)))),
         };
-        self.verifier
-            .verify(token, self.engine.now().millis())
-            .map_err(|refusal| {
-                tracing::debug!(code = refusal.code(), "a token was refused");
-                Box::new(manner.unauthenticated(challenge(true)))
-            })
+        let units = match self.verifier.recall(token, self.engine.now().millis()) {
+            Recalled::Good(actor) => return Ok(actor),
+            Recalled::Refused(refusal) => return Err(refused(refusal)),
+            Recalled::GoodBefore => {
+                let now = self.engine.now().millis();
+                return self.verifier.verify(token, now).map_err(refused);
+            }
+            Recalled::Unknown { units } => units,
+        };
+        let Some(turn) = caller.peer.turn(units).await else {
+            return Err(Box::new(shed(manner).await));
+        };
+        // Time has passed.
+        let verified = self.verifier.verify(token, self.engine.now().millis());
+        match &verified {
+            Ok(_) => turn.was_good(),
+            Err(refusal) => turn.was_bad(*refusal == TokenRefusal::SignatureInvalid),
+        }
+        verified.map_err(refused)
+    }
+
+    /// The actor whose token the request carries, who was known when the request began.
+    fn verified(&self, headers: &HeaderMap) -> Result<Arc<Actor>, TokenRefusal> {
+        match token(headers) {
+            Bearer::Token(token) => self.verifier.verify(token, self.engine.now().millis()),
+            Bearer::Missing | Bearer::Malformed => Err(TokenRefusal::NotCompact),
+        }
     }
 
     async fn operation<B>(
         &self,
+        caller: &Caller,
         row: &'static Row,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
@@ -235,7 +359,7 @@ impl Service {
     {
         let manner = Manner::of(row);
         let actor = if row.bearer {
-            match self.actor(headers, manner) {
+            match self.actor(caller, headers, manner).await {
                 Ok(actor) => actor,
                 Err(answer) => return *answer,
             }
@@ -245,7 +369,7 @@ impl Service {
         if self.engine.is_full() {
             return shed(manner).await;
         }
-        let (body, _share) = match json_body(headers, body, &self.bodies, manner).await {
+        let (body, mut share) = match json_body(headers, body, &self.bodies, manner).await {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
@@ -253,9 +377,11 @@ impl Service {
         let Some(permit) = self.engine.admit() else {
             return shed(manner).await;
         };
-        let read = match read_command(row, parameters, headers, &body, self.engine.now()) {
+        let now = self.engine.now();
+        let read = match read_command(row, parameters, headers, &body, &mut share, now) {
             Ok(read) => read,
-            Err(rejection) => return manner.rejected(&rejection),
+            Err(Unread::Rejected(rejection)) => return manner.rejected(&rejection),
+            Err(Unread::Overloaded) => return shed(manner).await,
         };
         let call = Call {
             row: Some(row),
@@ -268,6 +394,7 @@ impl Service {
 
     async fn read_row(
         &self,
+        caller: &Caller,
         row: &'static ReadRow,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
@@ -276,7 +403,7 @@ impl Service {
             problem: row.problem,
             ..Manner::PLAIN
         };
-        let actor = match self.actor(headers, manner) {
+        let actor = match self.actor(caller, headers, manner).await {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
@@ -287,9 +414,33 @@ impl Service {
     }
 }
 
+/// What the parts of a service share.
+#[derive(Clone)]
+struct Shared {
+    metrics: Arc<Metrics>,
+    bodies: Arc<Admission>,
+    forgeries: Arc<Forgeries>,
+}
+
+impl Shared {
+    fn new(engine: &Engine) -> Self {
+        Self {
+            metrics: Arc::new(Metrics::new(engine.lanes().count())),
+            bodies: bodies_budget(),
+            forgeries: Forgeries::new(),
+        }
+    }
+}
+
+/// What the request's headers hold of a token.
+fn token(headers: &HeaderMap) -> Bearer<'_> {
+    let values = headers.get_all(AUTHORIZATION).iter();
+    bearer(values.map(HeaderValue::as_bytes))
+}
+
 /// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
 /// often that little is left for the commands that were admitted.
-async fn shed(manner: Manner) -> Answer {
+pub(super) async fn shed(manner: Manner) -> Answer {
     tokio::time::sleep(SHED_PAUSE).await;
     manner.overloaded()
 }
@@ -303,12 +454,12 @@ pub(super) async fn json_body<B>(
 ) -> Result<(Bytes, Permit), Box<Answer>>
 where
     B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if !is_media_type(headers, "application/json") {
         return Err(Box::new(unsupported_media_type(manner)));
     }
-    whole_body(headers, body, budget).await.map_err(|error| {
+    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
+    whole.map_err(|error| {
         Box::new(match error {
             BodyError::Overloaded => manner.overloaded(),
             BodyError::TooLarge => manner.trouble(

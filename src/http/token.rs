@@ -13,14 +13,19 @@
 //!
 //! What was verified is remembered for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
 //! token and the generation of the key set, so that a request costs a hash and a look-up instead
-//! of a signature. Refusals are not remembered. Nothing here reads a clock.
+//! of a signature. Refusals are not remembered. The time of tokens is handed in; how old the key set is
+//! goes by a stopwatch.
+//!
+//! The signature of a token that was never good may be a forger's work, and costs us more than it
+//! does them: [`TokenVerifier::recall`] tells such a token from others before it is verified, and
+//! `forgeries` makes it wait where too many were bad.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
@@ -31,6 +36,7 @@ use aws_lc_rs::signature::{
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::Deserialize;
@@ -301,6 +307,25 @@ pub enum Reload {
     Unchanged,
     /// The set replaced the one before, and every token is verified anew.
     Replaced,
+    /// The set that replaced the one before has no key that can verify a token: all are refused.
+    Nobody,
+}
+
+/// What is known of a token before its signature is looked at.
+#[derive(Debug)]
+pub enum Recalled {
+    /// It is good.
+    Good(Arc<Actor>),
+    /// It was good, and is to be verified again.
+    GoodBefore,
+    /// It is refused, whoever signed it.
+    Refused(TokenRefusal),
+    /// It was never seen, or was refused: verifying it costs so many units, of which a signature
+    /// by P-256 or Ed25519 costs one.
+    Unknown {
+        /// The cost.
+        units: u32,
+    },
 }
 
 /// Verifies tokens against a key set that can be replaced at any time.
@@ -309,6 +334,8 @@ pub struct TokenVerifier {
     audience: Box<str>,
     keys: ArcSwap<KeySet>,
     next_generation: AtomicU64,
+    /// When the key set was last read well.
+    read_well_at: Mutex<Instant>,
     verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
 }
 
@@ -317,6 +344,28 @@ impl TokenVerifier {
     /// Proves on known signatures that each algorithm tells right from wrong before it returns.
     pub fn new(jwks: &[u8], issuer: &str, audience: &str) -> Result<Self, VerifierError> {
         Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
+    }
+
+    /// What is known of the token without looking at its signature.
+    pub fn recall(&self, token: &str, now_ms: i64) -> Recalled {
+        // Before the hash: what is too long must not cost one.
+        if token.len() > TOKEN_BYTES_MAX {
+            return Recalled::Refused(TokenRefusal::TooLong);
+        }
+        let keys = self.keys.load();
+        if let Some(known) = self.verified.get(&keys.cache_key(token)) {
+            return match known.at(now_ms) {
+                Remembered::Good => Recalled::Good(known.actor),
+                Remembered::Ended => Recalled::Refused(TokenRefusal::Expired),
+                Remembered::Before => Recalled::GoodBefore,
+            };
+        }
+        match Signed::read(&keys, token) {
+            Ok(signed) => Recalled::Unknown {
+                units: signed.key.units,
+            },
+            Err(refusal) => Recalled::Refused(refusal),
+        }
     }
 
     fn with_cache_bytes(
@@ -334,13 +383,14 @@ impl TokenVerifier {
         // Chosen by name, so that a second back end among the features cannot leave it open. An
         // error says that it was chosen before; the self-test judges whatever is in place.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
-        self_test()?;
+        self_test(&by_the_back_end)?;
         let entries = usize::try_from(cache_bytes_max / TYPICAL_ENTRY_BYTES).unwrap_or(1 << 15);
         Ok(Self {
             issuer: issuer.into(),
             audience: audience.into(),
-            keys: ArcSwap::from_pointee(KeySet::parse(jwks, 0)?),
+            keys: ArcSwap::from_pointee(KeySet::parse(jwks, 0)?.of_somebody()?),
             next_generation: AtomicU64::new(1),
+            read_well_at: Mutex::new(Instant::now()),
             verified: Cache::with_weighter(entries, cache_bytes_max, ByTokenBytes),
         })
     }
@@ -353,39 +403,72 @@ impl TokenVerifier {
             return Err(TokenRefusal::TooLong);
         }
         let keys = self.keys.load();
-        let cache_key = CacheKey {
-            digest: sha256(token.as_bytes()),
-            generation: keys.generation,
-        };
-        if let Some(known) = self.verified.get(&cache_key)
-            // A clock that was set back must not stretch an entry's life.
-            && known.since_ms <= now_ms
-            && now_ms < known.until_ms
-        {
-            return Ok(known.actor);
+        let cache_key = keys.cache_key(token);
+        if let Some(known) = self.verified.get(&cache_key) {
+            match known.at(now_ms) {
+                Remembered::Good => return Ok(known.actor),
+                Remembered::Ended => return Err(TokenRefusal::Expired),
+                Remembered::Before => {}
+            }
         }
-        let claims = signed_claims(&keys, token)?;
+        let claims = Signed::read(&keys, token)?.claims()?;
         let (actor, ends_ms) = self.judge(&claims, now_ms)?;
         let actor = Arc::new(actor);
         let entry = CacheEntry {
             actor: Arc::clone(&actor),
             since_ms: now_ms,
             until_ms: now_ms.saturating_add(REMEMBERED_MS).min(ends_ms),
+            ends_ms,
             token_bytes: u64::try_from(token.len()).unwrap_or(u64::MAX),
         };
         self.verified.insert(cache_key, entry);
         Ok(actor)
     }
 
-    /// Takes another key set, whole or not at all: after an error the set before stays in use.
-    pub fn reload(&self, jwks: &[u8]) -> Result<Reload, VerifierError> {
-        let generation = self.next_generation.fetch_add(1, Ordering::Relaxed);
-        let next = KeySet::parse(jwks, generation)?;
+    /// Takes another key set, read at `now`, whole or not at all: after an error the set before
+    /// stays in use, until it is too old ([`TokenVerifier::expire`]). A set without a key that can
+    /// verify a token is a set all the same: its provider trusts nobody any more.
+    pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
+        let next = KeySet::parse(jwks, self.next_generation())?;
+        let mut read_well_at = self.read_well_at.lock();
+        *read_well_at = now;
         if self.keys.load().same_keys(&next) {
             return Ok(Reload::Unchanged);
         }
+        let reload = if next.keys.is_empty() {
+            Reload::Nobody
+        } else {
+            Reload::Replaced
+        };
         self.keys.store(Arc::new(next));
-        Ok(Reload::Replaced)
+        Ok(reload)
+    }
+
+    /// Lets go of a key set that was last read well longer than `max_age` ago: from here on every
+    /// token is refused, until a set is read well again. Whether it was let go of now.
+    pub fn expire(&self, now: Instant, max_age: Duration) -> bool {
+        let read_well_at = self.read_well_at.lock();
+        let is_old = now.saturating_duration_since(*read_well_at) > max_age;
+        if !is_old || self.keys.load().keys.is_empty() {
+            return false;
+        }
+        self.keys
+            .store(Arc::new(KeySet::of_nobody(self.next_generation())));
+        true
+    }
+
+    /// How long ago the key set was last read well.
+    pub fn key_set_age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.read_well_at.lock())
+    }
+
+    /// How many keys are in use.
+    pub fn key_count(&self) -> usize {
+        self.keys.load().keys.len()
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.next_generation.fetch_add(1, Ordering::Relaxed)
     }
 
     /// One sentence for each key of the set that is not used, for the log at start and reload.
@@ -469,41 +552,60 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest
 }
 
-/// The decoded claims of a token whose header is in order and whose signature holds.
-fn signed_claims(keys: &KeySet, token: &str) -> Result<Vec<u8>, TokenRefusal> {
-    let (message, signature) = token.rsplit_once('.').ok_or(TokenRefusal::NotCompact)?;
-    let (header, claims) = message.split_once('.').ok_or(TokenRefusal::NotCompact)?;
-    if claims.contains('.') {
-        return Err(TokenRefusal::NotCompact);
-    }
-    let decode = |part: &str| {
-        URL_SAFE_NO_PAD
-            .decode(part)
-            .map_err(|_| TokenRefusal::NotCompact)
-    };
+/// A token in its parts, whose header is in order; nothing is known of its signature yet.
+struct Signed<'t, 'k> {
+    /// The key that it names.
+    key: &'k Key,
+    message: &'t str,
+    claims: &'t str,
+    signature: &'t str,
+}
 
-    let header = decode(header)?;
-    let header = Members::read(&header).ok_or(TokenRefusal::HeaderMalformed)?;
-    if header.raw("crit").is_some() {
-        return Err(TokenRefusal::CriticalHeader);
+impl<'t, 'k> Signed<'t, 'k> {
+    fn read(keys: &'k KeySet, token: &'t str) -> Result<Self, TokenRefusal> {
+        let (message, signature) = token.rsplit_once('.').ok_or(TokenRefusal::NotCompact)?;
+        let (header, claims) = message.split_once('.').ok_or(TokenRefusal::NotCompact)?;
+        if claims.contains('.') {
+            return Err(TokenRefusal::NotCompact);
+        }
+        let header = decoded(header)?;
+        let header = Members::read(&header).ok_or(TokenRefusal::HeaderMalformed)?;
+        if header.raw("crit").is_some() {
+            return Err(TokenRefusal::CriticalHeader);
+        }
+        let kid = header.raw("kid").ok_or(TokenRefusal::KeyIdMissing)?;
+        let kid = serde_json::from_str::<Text>(kid).map_err(|_| TokenRefusal::HeaderMalformed)?;
+        if kid.0.is_empty() || kid.0.len() > KEY_ID_BYTES_MAX {
+            return Err(TokenRefusal::KeyIdUnfit);
+        }
+        let algorithm = header.raw("alg").ok_or(TokenRefusal::HeaderMalformed)?;
+        let algorithm =
+            serde_json::from_str::<Text>(algorithm).map_err(|_| TokenRefusal::HeaderMalformed)?;
+        let key = keys.keys.get(&*kid.0).ok_or(TokenRefusal::KeyUnknown)?;
+        if algorithm.0 != key.kind.name() {
+            return Err(TokenRefusal::AlgorithmMismatch);
+        }
+        Ok(Self {
+            key,
+            message,
+            claims,
+            signature,
+        })
     }
-    let kid = header.raw("kid").ok_or(TokenRefusal::KeyIdMissing)?;
-    let kid = serde_json::from_str::<Text>(kid).map_err(|_| TokenRefusal::HeaderMalformed)?;
-    if kid.0.is_empty() || kid.0.len() > KEY_ID_BYTES_MAX {
-        return Err(TokenRefusal::KeyIdUnfit);
-    }
-    let algorithm = header.raw("alg").ok_or(TokenRefusal::HeaderMalformed)?;
-    let algorithm =
-        serde_json::from_str::<Text>(algorithm).map_err(|_| TokenRefusal::HeaderMalformed)?;
 
-    let key = keys.keys.get(&*kid.0).ok_or(TokenRefusal::KeyUnknown)?;
-    if algorithm.0 != key.kind.name() {
-        return Err(TokenRefusal::AlgorithmMismatch);
+    /// The decoded claims, when the signature holds.
+    fn claims(&self) -> Result<Vec<u8>, TokenRefusal> {
+        if !self.key.signed(self.message, self.signature) {
+            return Err(TokenRefusal::SignatureInvalid);
+        }
+        decoded(self.claims)
     }
-    if !key.signed(message, signature) {
-        return Err(TokenRefusal::SignatureInvalid);
-    }
-    decode(claims)
+}
+
+fn decoded(part: &str) -> Result<Vec<u8>, TokenRefusal> {
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| TokenRefusal::NotCompact)
 }
 
 // ---- What was verified before ----
@@ -520,7 +622,31 @@ struct CacheEntry {
     actor: Arc<Actor>,
     since_ms: i64,
     until_ms: i64,
+    /// When the token ends, leeway included.
+    ends_ms: i64,
     token_bytes: u64,
+}
+
+/// What an entry is worth at some time.
+enum Remembered {
+    Good,
+    /// The token has ended.
+    Ended,
+    /// It is to be verified again.
+    Before,
+}
+
+impl CacheEntry {
+    fn at(&self, now_ms: i64) -> Remembered {
+        if now_ms >= self.ends_ms {
+            Remembered::Ended
+        } else if (self.since_ms..self.until_ms).contains(&now_ms) {
+            Remembered::Good
+        } else {
+            // A clock that was set back must not stretch an entry's life.
+            Remembered::Before
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -696,6 +822,8 @@ impl KeyKind {
 struct Key {
     kind: KeyKind,
     decoding: DecodingKey,
+    /// What a signature costs to verify, as [`Recalled::Unknown`] counts it.
+    units: u32,
     /// Tells two keys apart: SHA-256 of the public part.
     fingerprint: [u8; 32],
 }
@@ -703,16 +831,21 @@ struct Key {
 impl Key {
     /// Whether this key signed the message. Whatever goes wrong inside is a no.
     fn signed(&self, message: &str, signature: &str) -> bool {
-        matches!(
-            jsonwebtoken::crypto::verify(
-                signature,
-                message.as_bytes(),
-                &self.decoding,
-                self.kind.algorithm(),
-            ),
-            Ok(true)
-        )
+        by_the_back_end(self, message, signature)
     }
+}
+
+/// Whether the key signed the message, as the cryptographic back end says.
+fn by_the_back_end(key: &Key, message: &str, signature: &str) -> bool {
+    matches!(
+        jsonwebtoken::crypto::verify(
+            signature,
+            message.as_bytes(),
+            &key.decoding,
+            key.kind.algorithm(),
+        ),
+        Ok(true)
+    )
 }
 
 /// A JWK as far as it is looked at (RFC 7517 section 4); a repeated member is a fault of it.
@@ -749,8 +882,7 @@ impl KeySet {
     fn parse(jwks: &[u8], generation: u64) -> Result<Self, VerifierError> {
         if jwks.len() > KEY_SET_BYTES_MAX {
             return Err(VerifierError::KeySet(format!(
-                "has {} bytes; at most {KEY_SET_BYTES_MAX} are read",
-                jwks.len()
+                "has more than {KEY_SET_BYTES_MAX} bytes, the most that are read"
             )));
         }
         // The parser's own words may quote the input, which could be a private key by mistake.
@@ -783,20 +915,41 @@ impl KeySet {
                 }
             }
         }
-        if keys.is_empty() {
-            let mut fault = String::from("holds no key that can verify a token");
-            for why in &skipped {
-                fault.push_str("; ");
-                fault.push_str(why);
-            }
-            fault.push_str("; it needs a P-256, Ed25519 or RSA signing key with a kid");
-            return Err(VerifierError::KeySet(fault));
-        }
         Ok(Self {
             generation,
             keys,
             skipped,
         })
+    }
+
+    /// The set, when it has a key that can verify a token: without one, no start makes sense.
+    fn of_somebody(self) -> Result<Self, VerifierError> {
+        if !self.keys.is_empty() {
+            return Ok(self);
+        }
+        let mut fault = String::from("holds no key that can verify a token");
+        for why in &self.skipped {
+            fault.push_str("; ");
+            fault.push_str(why);
+        }
+        fault.push_str("; it needs a P-256, Ed25519 or RSA signing key with a kid");
+        Err(VerifierError::KeySet(fault))
+    }
+
+    /// A set by which every token is refused.
+    fn of_nobody(generation: u64) -> Self {
+        Self {
+            generation,
+            keys: HashMap::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    fn cache_key(&self, token: &str) -> CacheKey {
+        CacheKey {
+            digest: sha256(token.as_bytes()),
+            generation: self.generation,
+        }
     }
 
     fn same_keys(&self, other: &Self) -> bool {
@@ -911,6 +1064,7 @@ fn p256_key(jwk: &Jwk) -> Result<Key, String> {
     Ok(Key {
         kind: KeyKind::P256,
         decoding: DecodingKey::from_ec_der(&point),
+        units: 1,
         fingerprint: sha256(&point),
     })
 }
@@ -921,6 +1075,7 @@ fn ed25519_key(jwk: &Jwk) -> Result<Key, String> {
     Ok(Key {
         kind: KeyKind::Ed25519,
         decoding: DecodingKey::from_ed_der(&point),
+        units: 1,
         fingerprint: sha256(&point),
     })
 }
@@ -949,8 +1104,20 @@ fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
     Ok(Key {
         kind: KeyKind::Rsa,
         decoding: DecodingKey::from_rsa_raw_components(n, e),
+        units: rsa_units(bits, e),
         fingerprint: sha256(&[n, b"/", e].concat()),
     })
+}
+
+/// What a signature by an RSA key costs: the square of its length for each bit of the exponent.
+/// With 4096 bits and the usual exponent it is about what one by a key on a curve costs.
+fn rsa_units(bits: usize, exponent: &[u8]) -> u32 {
+    const USUAL_EXPONENT_BITS: usize = 17;
+    let leading = exponent.first().map_or(0, |first| first.leading_zeros());
+    let exponent_bits = exponent.len() * 8 - usize::try_from(leading).unwrap_or(0);
+    let squares = (bits.div_ceil(4096)).pow(2);
+    let units = squares * exponent_bits.div_ceil(USUAL_EXPONENT_BITS);
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// A big-endian number without its leading zero bytes.
@@ -995,17 +1162,18 @@ const VECTORS: [Vector; 3] = [
     },
 ];
 
-/// Proves that each algorithm accepts a known signature and refuses it for other messages.
-fn self_test() -> Result<(), VerifierError> {
+/// Proves that each algorithm, as `signed` carries it out, accepts a known signature and refuses it
+/// for other messages.
+fn self_test(signed: &dyn Fn(&Key, &str, &str) -> bool) -> Result<(), VerifierError> {
     for vector in &VECTORS {
         let failed = || VerifierError::SelfTestFailed(vector.kind.name());
         let Ok(Verdict::Used(_, key)) = judge_key(vector.jwk) else {
             return Err(failed());
         };
         let (_, claims) = vector.message.split_once('.').ok_or_else(failed)?;
-        let accepts = key.signed(vector.message, vector.signature);
+        let accepts = signed(&key, vector.message, vector.signature);
         let accepts_forgery =
-            key.signed(claims, vector.signature) || key.signed(vector.message, "");
+            signed(&key, claims, vector.signature) || signed(&key, vector.message, "");
         if key.kind != vector.kind || !accepts || accepts_forgery {
             return Err(failed());
         }
@@ -1815,7 +1983,7 @@ mod tests {
             }
             for round in 0..50 {
                 let set = &sets[(round + 1) % 2];
-                assert_eq!(verifier.reload(set), Ok(Reload::Replaced));
+                assert_eq!(verifier.reload(set, Instant::now()), Ok(Reload::Replaced));
             }
         });
     }
@@ -1831,7 +1999,7 @@ mod tests {
         assert!(verifier.verify(&token, NOW_MS).is_ok());
 
         let both = jwks(&[old.jwk("old"), new.jwk("new")]);
-        assert_eq!(verifier.reload(&both), Ok(Reload::Replaced));
+        assert_eq!(verifier.reload(&both, Instant::now()), Ok(Reload::Replaced));
         assert!(verifier.verify(&token, NOW_MS).is_ok());
         assert!(
             verifier
@@ -1840,7 +2008,7 @@ mod tests {
         );
 
         let one = jwks(&[new.jwk("new")]);
-        assert_eq!(verifier.reload(&one), Ok(Reload::Replaced));
+        assert_eq!(verifier.reload(&one, Instant::now()), Ok(Reload::Replaced));
         refused(&verifier, &token, TokenRefusal::KeyUnknown);
     }
 
@@ -1850,7 +2018,10 @@ mod tests {
         let token = signer.token("k1", &claims());
         assert!(verifier.verify(&token, NOW_MS).is_ok());
         let other = jwks(&[Signer::ed25519().jwk("k1")]);
-        assert_eq!(verifier.reload(&other), Ok(Reload::Replaced));
+        assert_eq!(
+            verifier.reload(&other, Instant::now()),
+            Ok(Reload::Replaced)
+        );
         refused(&verifier, &token, TokenRefusal::SignatureInvalid);
     }
 
@@ -1864,7 +2035,7 @@ mod tests {
             json!({"kty": "oct", "k": "c2VjcmV0"}),
         ]);
         for unfit in [&b""[..], b"{}", &half_good] {
-            assert!(verifier.reload(unfit).is_err());
+            assert!(verifier.reload(unfit, Instant::now()).is_err());
         }
         let again = verifier.verify(&token, NOW_MS).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
@@ -1878,7 +2049,10 @@ mod tests {
         let token = signer.token("k1", &claims());
         let first = verifier.verify(&token, NOW_MS).unwrap();
         let reordered = jwks(&[other.jwk("k2"), signer.jwk("k1")]);
-        assert_eq!(verifier.reload(&reordered), Ok(Reload::Unchanged));
+        assert_eq!(
+            verifier.reload(&reordered, Instant::now()),
+            Ok(Reload::Unchanged)
+        );
         let again = verifier.verify(&token, NOW_MS).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
     }
@@ -2058,7 +2232,7 @@ mod tests {
             (br#"{"keys":"c2VjcmV0"}"#, "is not a JSON object"),
             (br#"{"keys":[]}"#, "holds no key"),
             (&jwks(&many), "has 33 keys; at most 32"),
-            (&jwks(&[large]), "at most 65536"),
+            (&jwks(&[large]), "more than 65536"),
         ];
         for (set, expected) in cases {
             let fault = set_fault(set);
@@ -2088,7 +2262,123 @@ mod tests {
 
     #[test]
     fn the_self_test_passes_here() {
-        assert_eq!(self_test(), Ok(()));
+        assert_eq!(self_test(&by_the_back_end), Ok(()));
+    }
+
+    #[test]
+    fn a_back_end_that_does_not_tell_right_from_wrong_is_refused_whichever_way_it_errs() {
+        let right =
+            |key: &Key, message: &str, signature: &str| by_the_back_end(key, message, signature);
+        for kind in [KeyKind::P256, KeyKind::Ed25519, KeyKind::Rsa] {
+            let refused = Err(VerifierError::SelfTestFailed(kind.name()));
+            let other = |key: &Key| key.kind != kind;
+            // It refuses everything, or accepts everything, or any signature that is there, or
+            // the known one for any message, or none at all.
+            let refuses =
+                self_test(&|key, message, signature| other(key) && right(key, message, signature));
+            let accepts =
+                self_test(&|key, message, signature| !other(key) || right(key, message, signature));
+            let accepts_what_is_there = self_test(&|key, message, signature| {
+                right(key, message, signature) || (!other(key) && !signature.is_empty())
+            });
+            let accepts_nothing_as_signature = self_test(&|key, message, signature| {
+                right(key, message, signature) || (!other(key) && signature.is_empty())
+            });
+            assert_eq!(refuses, refused, "{kind:?}");
+            assert_eq!(accepts, refused, "{kind:?}");
+            assert_eq!(accepts_what_is_there, refused, "{kind:?}");
+            assert_eq!(accepts_nothing_as_signature, refused, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_set_of_exactly_the_most_bytes_is_taken_and_one_byte_more_is_not() {
+        let mut set = jwks(&[Signer::ed25519().jwk("k1")]);
+        set.resize(KEY_SET_BYTES_MAX, b' ');
+        let verifier = TokenVerifier::new(&set, ISSUER, AUDIENCE).unwrap();
+        assert_eq!(verifier.reload(&set, Instant::now()), Ok(Reload::Unchanged));
+        set.push(b' ');
+        let refused = TokenVerifier::new(&set, ISSUER, AUDIENCE).unwrap_err();
+        assert!(matches!(refused, VerifierError::KeySet(_)), "{refused}");
+        assert!(verifier.reload(&set, Instant::now()).is_err());
+    }
+
+    #[test]
+    fn a_set_that_is_empty_when_it_is_read_again_means_nobody_and_another_means_somebody_again() {
+        let (signer, verifier) = one_key();
+        let token = signer.token("k1", &claims());
+        assert!(verifier.verify(&token, NOW_MS).is_ok());
+        let now = Instant::now();
+        // What is not used is no key either.
+        let for_encryption = json!({"kty": "RSA", "kid": "e", "use": "enc"});
+        for nobody in [jwks(&[]), jwks(&[for_encryption])] {
+            assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Nobody));
+            assert_eq!(verifier.key_count(), 0);
+            let refused = verifier.verify(&token, NOW_MS);
+            assert_eq!(refused.unwrap_err(), TokenRefusal::KeyUnknown);
+            let recalled = verifier.recall(&token, NOW_MS);
+            assert!(matches!(recalled, Recalled::Refused(_)), "{recalled:?}");
+            assert_eq!(verifier.reload(&nobody, now), Ok(Reload::Unchanged));
+            let again = jwks(&[signer.jwk("k1")]);
+            assert_eq!(verifier.reload(&again, now), Ok(Reload::Replaced));
+            assert!(verifier.verify(&token, NOW_MS).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_read_again_is_good_for_so_long_and_then_nobody_is() {
+        let (signer, verifier) = one_key();
+        let token = signer.token("k1", &claims());
+        let good = jwks(&[signer.jwk("k1")]);
+        let start = Instant::now();
+        assert_eq!(verifier.reload(&good, start), Ok(Reload::Unchanged));
+        let max_age = Duration::from_secs(3_600);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(verifier.reload(b"{", at(3_000)).is_err());
+        assert!(!verifier.expire(at(3_600), max_age));
+        assert!(verifier.verify(&token, NOW_MS).is_ok());
+        assert_eq!(verifier.key_set_age(at(3_600)), max_age);
+        assert!(verifier.expire(at(3_601), max_age));
+        assert!(verifier.verify(&token, NOW_MS).is_err());
+        assert!(!verifier.expire(at(3_602), max_age), "told once");
+        // The same keys again are somebody again.
+        assert_eq!(verifier.reload(&good, at(4_000)), Ok(Reload::Replaced));
+        assert!(verifier.verify(&token, NOW_MS).is_ok());
+        assert!(!verifier.expire(at(7_600), max_age));
+    }
+
+    #[test]
+    fn what_verifying_would_cost_is_known_before_and_what_was_good_is_told_from_what_never_was() {
+        let (signer, verifier) = one_key();
+        let token = signer.token("k1", &claims());
+        let unknown = verifier.recall(&token, NOW_MS);
+        assert!(matches!(unknown, Recalled::Unknown { units: 1 }));
+        verifier.verify(&token, NOW_MS).unwrap();
+        let recalled = verifier.recall(&token, NOW_MS);
+        assert!(matches!(recalled, Recalled::Good(_)));
+        let later = verifier.recall(&token, NOW_MS + REMEMBERED_MS);
+        assert!(matches!(later, Recalled::GoodBefore));
+        let earlier = verifier.recall(&token, NOW_MS - 1);
+        assert!(matches!(earlier, Recalled::GoodBefore));
+        // A token that has ended costs no signature any more.
+        let ended = verifier.recall(&token, (NOW + 600) * 1000 + LEEWAY_MS);
+        assert!(matches!(ended, Recalled::Refused(TokenRefusal::Expired)));
+        let at = token.len() - 10;
+        let other = if token.as_bytes()[at] == b'A' {
+            "B"
+        } else {
+            "A"
+        };
+        let mut forged = token;
+        forged.replace_range(at..=at, other);
+        assert!(verifier.verify(&forged, NOW_MS).is_err());
+        let forged = verifier.recall(&forged, NOW_MS);
+        assert!(matches!(forged, Recalled::Unknown { units: 1 }));
+        // The dearest key costs more than its share.
+        assert_eq!(rsa_units(2048, &[1, 0, 1]), 1);
+        assert_eq!(rsa_units(4096, &[1, 0, 1]), 1);
+        assert_eq!(rsa_units(8192, &[1, 0, 1]), 4);
+        assert_eq!(rsa_units(8192, &[0xff; 4]), 8);
     }
 
     // ---- The header of the request ----

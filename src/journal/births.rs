@@ -8,14 +8,30 @@
 //! Each log gives higher numbers than those that it began with. So it is enough to know the highest
 //! number in what each ancestor has handed on, and that is found while records are replayed.
 
-use wal::Identity;
-
 use crate::base::digest::hex;
+
+/// Which log it is, and which ones it goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// The log's random name.
+    pub log_id: [u8; 16],
+    /// The logs that it was made of, the oldest first.
+    pub ancestors: Vec<Ancestor>,
+}
+
+/// A log that another one was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Its random name.
+    pub log_id: [u8; 16],
+    /// The last position that was appended under it.
+    pub upto: u64,
+}
 
 /// The logs in which messages were born.
 #[derive(Clone, Debug, Default)]
 pub struct Births {
-    identity: Identity,
+    lineage: Lineage,
     /// The highest number in what each ancestor has handed on; 0 when there is none.
     highest: Vec<i64>,
 }
@@ -23,22 +39,22 @@ pub struct Births {
 impl Births {
     /// Of the messages of this log.
     #[must_use]
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(lineage: Lineage) -> Self {
         Self {
-            highest: vec![0; identity.ancestors.len()],
-            identity,
+            highest: vec![0; lineage.ancestors.len()],
+            lineage,
         }
     }
 
     /// Nothing noted yet, of the same log.
     #[must_use]
     pub fn anew(&self) -> Self {
-        Self::new(self.identity.clone())
+        Self::new(self.lineage.clone())
     }
 
     /// The record at `position` has a message of this number.
     pub fn note(&mut self, position: u64, number: i64) {
-        let mut ancestors = self.identity.ancestors.iter();
+        let mut ancestors = self.lineage.ancestors.iter();
         if let Some(born) = ancestors.position(|ancestor| position <= ancestor.upto) {
             self.highest[born] = self.highest[born].max(number);
         }
@@ -48,8 +64,8 @@ impl Births {
     #[must_use]
     pub fn message_id(&self, number: i64) -> String {
         let born = self.highest.iter().position(|highest| number <= *highest);
-        let log = born.map_or(self.identity.log_id, |born| {
-            self.identity.ancestors[born].log_id
+        let log = born.map_or(self.lineage.log_id, |born| {
+            self.lineage.ancestors[born].log_id
         });
         format!("{}-{number}", hex(&log))
     }
@@ -57,8 +73,6 @@ impl Births {
 
 #[cfg(test)]
 mod tests {
-    use wal::Ancestor;
-
     use super::*;
 
     #[test]
@@ -67,7 +81,7 @@ mod tests {
             log_id: [number; 16],
             upto,
         };
-        let mut births = Births::new(Identity {
+        let mut births = Births::new(Lineage {
             log_id: [0xcc; 16],
             ancestors: vec![ancestor(0xaa, 10), ancestor(0xab, 20), ancestor(0xbb, 30)],
         });

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use super::births::Births;
+use super::births::{Births, Lineage};
 use super::record::{Record, RecordOutcome};
 use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
@@ -121,8 +121,8 @@ impl Replay {
     }
 
     /// Which log it is. Comes before everything else.
-    pub fn identity(&mut self, identity: &wal::Identity) {
-        self.births = Births::new(identity.clone());
+    pub fn lineage(&mut self, lineage: Lineage) {
+        self.births = Births::new(lineage);
     }
 
     /// Begins anew, with nothing of the same log.

@@ -31,7 +31,7 @@ use super::crowd::Crowd;
 use super::share;
 use super::sync_failure::can_trace;
 use crate::model::world::{self, FACTS, WORKFLOW};
-use crate::support::{Client, Server, seed, serve_arguments};
+use crate::support::{Client, Server, run, seed, serve_arguments};
 
 /// The disk's bytes, and how many of them are the reserve.
 const DISK: u64 = 96 << 20;
@@ -296,4 +296,42 @@ fn a_disk_that_has_room_again_is_noticed_by_itself() {
     crowd.content();
     assert_eq!(server.stop(), Some(0));
     println!("{}", crowd.hold_to_log());
+}
+
+#[test]
+fn a_directory_on_a_full_disk_is_copied_to_another_and_compacted_there() {
+    let mut crowd = Crowd::new(seed());
+    let disk = match SmallDisk::mount(&crowd) {
+        Ok(disk) => disk,
+        Err(why) => {
+            println!("SKIPPED: no disk of its own may be mounted here: {why}");
+            return;
+        }
+    };
+    let server = Server::start_with(&crowd.world, ARGUMENTS);
+    let address = server.address.clone();
+    crowd.at_work(&address, seed(), || {
+        std::thread::sleep(Duration::from_millis(300));
+        true
+    });
+    assert_eq!(server.stop(), Some(0));
+    disk.fill(0);
+    let (data, copy) = (crowd.world.data(), crowd.world.path("copy"));
+    let (data_text, copy_text) = (data.to_str().unwrap(), copy.to_str().unwrap());
+    let (code, _, err) = run(&["compact", "--data", data_text]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("carebook backup"), "{err}");
+    let (code, _, err) = run(&["backup", "--data", data_text, "--to", copy_text]);
+    assert_eq!(code, Some(0), "{err}");
+    let (code, _, err) = run(&["compact", "--data", copy_text]);
+    assert_eq!(code, Some(0), "{err}");
+    // The one on the full disk was not touched: it is let go of only now.
+    assert_eq!(run(&["verify", "--data", data_text]).0, Some(0));
+    disk.empty();
+    std::fs::remove_file(&data).unwrap();
+    std::fs::rename(&copy, &data).unwrap();
+    let server = Server::start_with(&crowd.world, ARGUMENTS);
+    crowd.hold_to(&server, seed());
+    crowd.content();
+    assert_eq!(server.stop(), Some(0));
 }

@@ -253,7 +253,8 @@ pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -
     let fact = lifecycle("somebody", revision, state);
     let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
     let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
-    engine.put_fact(workflow, command).await
+    let permit = engine.admit_fact().unwrap();
+    engine.put_fact(workflow, command, permit).await
 }
 
 /// That somebody may act again is learned like anything else: no answer that follows from it
@@ -327,7 +328,8 @@ async fn put_consent(engine: &Engine, revision: i64, required: bool) -> Reply {
     let fact = Incoming::of_item(0, &item, FACTS, engine.now());
     let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
     let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
-    engine.put_fact(workflow, command).await
+    let permit = engine.admit_fact().unwrap();
+    engine.put_fact(workflow, command, permit).await
 }
 
 /// That something left a list is learned like anything else, although nothing in the list says so.

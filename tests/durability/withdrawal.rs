@@ -163,7 +163,9 @@ fn no_fact_is_put_in_place_by_whoever_has_withdrawn_and_its_batch_ends() {
                 .take(lifecycle(&format!("late-{number}"), 1, "active"))
                 .await;
         }
-        assert_gone(&batch.finish().await.unwrap_err(), position);
+        let ended = batch.finish().await.unwrap_err();
+        assert_gone(&ended.reply, position);
+        assert_eq!(ended.applied, 0);
     })
     .unwrap();
     assert_eq!(engine.figures().resources, 1, "the withdrawal alone");

@@ -201,3 +201,142 @@ fn a_directory_that_a_server_holds_is_not_recovered() {
     }
     drop(server);
 }
+
+#[test]
+fn a_position_that_gives_up_more_than_the_damage_demands_has_to_be_meant() {
+    let world = World::new();
+    lived(&world, 2);
+    let data = world.data();
+    let give_up = |position: &str, more: &[&str]| {
+        let arguments = [
+            "recover",
+            "--data",
+            text(&data),
+            "--give-up-after",
+            position,
+        ];
+        run(&[&arguments[..], more].concat())
+    };
+    let all = || -> Vec<_> {
+        let files = files(&data).into_iter();
+        files
+            .filter(|file| !file.ends_with("lock"))
+            .map(|file| (std::fs::read(&file).unwrap(), file))
+            .collect()
+    };
+    let before = all();
+    let (code, out, _) = give_up("6", &[]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("nothing was changed"), "{out}");
+    let (code, _, err) = give_up("4", &[]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("2 positions would be given up"), "{err}");
+    assert!(err.contains("nothing is damaged"), "{err}");
+    assert!(before == all(), "a refusal changes nothing");
+    // With damage, a position before a way out gives up more, too.
+    flip(&segments(&world)[1], 4_300);
+    let damaged = all();
+    let (code, _, err) = give_up("2", &[]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("none of the ways out"), "{err}");
+    assert!(damaged == all(), "a refusal changes nothing");
+    let (code, out, err) = give_up("2", &["--give-up-readable"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("recovered and verified"), "{out}");
+    assert_eq!(looked(&world, 0)["highestPosition"], 2);
+}
+
+#[test]
+fn what_lies_behind_the_damage_is_named_bounded_and_exported_without_being_replayed() {
+    let world = World::new();
+    let answers = lived(&world, 1);
+    let statement = answers[0].json()["statementId"].clone();
+    let server = Server::start(&world);
+    let acknowledgement = serde_json::json!({
+        "statementId": statement,
+        "actorKind": "branch_manager",
+        "actorProfileId": "manager-1",
+        "idempotencyKey": "key-ack",
+        "expectedRevision": 1,
+        "reason": null,
+        "lineAcknowledgements": [{
+            "lineAcknowledgementId": "line-acknowledgement-1",
+            "settlementLineKey": "line-1",
+            "settlementLineKind": "membership_due",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-11-02T10:00:00Z",
+            "acknowledgementNote": null,
+        }],
+    });
+    let answer = server.client().post(
+        "/settlement-branch-deposit-acknowledgements",
+        &world.manager("branch-1"),
+        &acknowledgement,
+    );
+    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+    assert_eq!(server.stop(), Some(0));
+    // All three statements are lost, and what was done with one of them can be read.
+    flip(&segments(&world)[0], 4_300);
+    let export = world.path("behind.jsonl");
+    let data = world.data();
+    let arguments = ["recover", "--data", text(&data), "--export", text(&export)];
+    let (code, out, err) = run(&[&arguments[..], &["--reveal", "--json"]].concat());
+    assert_eq!(code, Some(3), "{err}");
+    assert!(
+        !err.contains("panicked") && !err.contains("cannot follow"),
+        "{err}"
+    );
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let way = &found["ways"][0];
+    assert_eq!(
+        (&way["giveUpAfter"], &found["highestPosition"]),
+        (&0.into(), &4.into())
+    );
+    assert_eq!(way["resources"][0]["id"], statement);
+    let (readable, unreadable) = (
+        way["readableRecordsLost"].as_u64().unwrap(),
+        way["unreadablePositionsLost"].as_u64().unwrap(),
+    );
+    assert_eq!(
+        (readable + unreadable, way["positionsLost"].as_u64()),
+        (4, Some(4))
+    );
+    assert!(unreadable > 0, "{way}");
+    let keys = way["keys"].as_array().unwrap().len() as u64;
+    assert_eq!(
+        (keys, way["keysLostAtLeast"].as_u64()),
+        (readable, Some(readable))
+    );
+    assert_eq!(way["mayBeMore"], false);
+    assert_eq!(way["keysLostAtMost"], 4);
+    // The file holds just the readable ones, whole, and is its owner's.
+    let lines = std::fs::read_to_string(&export).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len() as u64, readable);
+    let last = lines.last().unwrap();
+    assert_eq!(
+        (&last["position"], &last["key"]),
+        (&4.into(), &"key-ack".into())
+    );
+    assert_eq!(last["changes"][0]["id"][0], statement);
+    assert!(last["outcome"]["body"].is_object(), "{last}");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&export).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    // What is there is not written over.
+    let (code, _, err) = run(&arguments);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("cannot be written"), "{err}");
+    let (_, out, _) = run(&["recover", "--data", text(&world.data())]);
+    let row = |name: &str| {
+        let line = out.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap().trim_end().to_owned()
+    };
+    assert!(
+        row("keys lost").ends_with(&format!("{readable} to 4")),
+        "{out}"
+    );
+    assert!(row("resources that lose").ends_with("or more"), "{out}");
+}

@@ -22,7 +22,7 @@ use crate::rebuild::{Builder, Numbers};
 use crate::recovery::{free_name, give_up};
 use crate::snapshot::{self, Nobody, Shown, SnapshotInfo};
 use crate::storage::{File, Storage};
-use crate::survey::{Record, Report, Visitor, Window};
+use crate::survey::{Record, Report, Visitor, Window, nonzero};
 use crate::verify::{no_manifest, verify};
 
 const WINDOW: usize = 1 << 20;
@@ -82,6 +82,7 @@ pub struct Salvage {
     damage: Vec<Damage>,
     ways: Vec<(WayOut, Vec<usize>)>,
     highest: u64,
+    end_is_known: bool,
     numbers: Numbers,
     /// As the manifest lists them: nothing else says which they are.
     ancestors: Vec<Ancestor>,
@@ -137,6 +138,7 @@ impl Salvage {
             damage: Vec::new(),
             ways: Vec::new(),
             highest: 0,
+            end_is_known: true,
             numbers,
             ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
             storage,
@@ -154,6 +156,7 @@ impl Salvage {
             salvage.highest = salvage.highest.max(proved).max(manifest.first_position - 1);
         }
         salvage.find_ways()?;
+        salvage.end_is_known = salvage.ends_in_zeros(&segments)?;
         Ok(salvage)
     }
 
@@ -173,6 +176,13 @@ impl Salvage {
     #[must_use]
     pub fn highest(&self) -> u64 {
         self.highest
+    }
+
+    /// Whether nothing that cannot be read follows the last record that can be: else there may have
+    /// been higher positions than [`Salvage::highest`].
+    #[must_use]
+    pub fn end_is_known(&self) -> bool {
+        self.end_is_known
     }
 
     /// Shows what a way out keeps: its snapshot, and every record after it.
@@ -433,6 +443,29 @@ impl Salvage {
         }
         self.runs.extend(run);
         Ok(())
+    }
+
+    /// Whether only zeros follow the last sound frame.
+    fn ends_in_zeros(&self, segments: &[(u64, String)]) -> Result<bool, Error> {
+        for (_, name) in segments.iter().rev() {
+            let failed = |source| Error::io("read", self.storage.describe(name))(source);
+            let file = self.storage.open_read(name).map_err(failed)?;
+            let length = file.length().map_err(failed)?;
+            let runs = self.runs.iter().filter(|run| run.name == *name);
+            let end = runs.map(|run| run.end).max();
+            let mut window = Window::new(file.as_ref(), length);
+            let from = end.unwrap_or(FIRST_FRAME);
+            if nonzero(&mut window, from, length)
+                .map_err(failed)?
+                .is_some()
+            {
+                return Ok(false);
+            }
+            if end.is_some() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// The next sound header at or behind an offset.

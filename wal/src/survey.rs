@@ -699,6 +699,9 @@ impl<'a> Walk<'a> {
             let first_listed = manifest.segments.first().map(|segment| segment.number);
             let first_listed = first_listed.unwrap_or(manifest.next_number);
             let is_ancestors = match found {
+                Some(log) if log == self.log => false,
+                // What an interrupted recovery has made has numbers that were not given yet.
+                Some(_) if number >= manifest.next_number => true,
                 Some(log) => manifest.ancestors.iter().any(|one| one.log_id == log),
                 // A log that was recovered has higher numbers than what it was before.
                 None => !manifest.ancestors.is_empty() && number < first_listed,

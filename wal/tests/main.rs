@@ -23,5 +23,6 @@ mod old_formats;
 mod past;
 mod snapshots;
 mod support;
+mod tools;
 mod upkeep;
 mod workload;

@@ -15,7 +15,7 @@ const TRIED_MAX: usize = 24;
 
 /// Identifiers found so far.
 #[derive(Default)]
-pub(super) struct Ids {
+pub(in crate::cli) struct Ids {
     found: HashMap<Digest, Vec<String>>,
 }
 

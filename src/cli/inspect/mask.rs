@@ -12,8 +12,8 @@ pub(super) const MASK: &str = "•••";
 
 /// Whether personal data is shown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mask {
-    pub(super) reveal: bool,
+pub(in crate::cli) struct Mask {
+    pub(in crate::cli) reveal: bool,
 }
 
 /// How two states differ in one member.

@@ -6,11 +6,11 @@
 
 mod counts;
 mod history;
-mod ids;
+pub(super) mod ids;
 mod keys;
-mod mask;
+pub(super) mod mask;
 mod output;
-mod records;
+pub(super) mod records;
 mod resource;
 
 use std::path::PathBuf;

@@ -17,6 +17,7 @@ use super::{
 use crate::base::digest::{Digest, hex};
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
+use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
 /// How long `--follow` waits before it looks again.
@@ -200,79 +201,23 @@ impl Showing {
         record: &Record<'_>,
     ) -> Result<Result<(), Failure>, BoxError> {
         let mask = self.mask;
-        let answer = match &record.outcome {
-            RecordOutcome::Answer { body, .. } | RecordOutcome::Instead { body, .. } => {
-                serde_json::from_slice(body.0).unwrap_or(Value::Null)
-            }
-            _ => Value::Null,
-        };
-        let mut changes = Vec::with_capacity(record.changes.len());
-        for change in &record.changes {
-            let resource = known(change.kind)?;
-            let kind = resource.kind();
-            let event = resource
-                .event_json(change.event.0)
-                .map_err(|error| format!("{}: the event: {error}", kind.name))?;
-            let subject = json!(record.subject);
-            let id = self
-                .ids
-                .find(kind, change.key, &[&event, &answer, &subject]);
-            changes.push((kind, change.key, id.map(<[String]>::to_vec), event));
-        }
-        let shown_id = |kind: &str, id: &[String]| -> Vec<String> {
-            let parts = id.iter();
-            parts.map(|part| mask.id(kind, part).into_owned()).collect()
-        };
+        let changes = changes_of(&mut self.ids, record)?;
         let Some(table) = &mut self.table else {
-            let changes: Vec<_> = changes
-                .into_iter()
-                .map(|(kind, key, id, event)| {
-                    json!({
-                        "kind": kind.name,
-                        "id": id.map(|id| shown_id(kind.name, &id)),
-                        "digest": key,
-                        "event": mask.json(event),
-                    })
-                })
-                .collect();
-            let outbox: Vec<_> = record
-                .outbox
-                .iter()
-                .map(|message| {
-                    json!({
-                        "number": message.number,
-                        "topic": message.topic,
-                        "body": mask.bytes(&message.body.0),
-                    })
-                })
-                .collect();
-            return Ok(self.out.json(&json!({
-                "position": found.position,
-                "at": record.at,
-                "operation": operation_name(record),
-                "subject": mask.opaque(record.subject),
-                "key": record.key.as_ref().map(|key| mask.opaque(key.key)),
-                "fingerprint": record.key.as_ref().map(|key| key.fingerprint),
-                "changes": changes,
-                "outbox": outbox,
-                "outcome": outcome_json(mask, &record.outcome),
-                "bytes": found.payload.len(),
-                "batch": {
+            let mut shown = record_json(mask, found.position, record, changes);
+            if let Value::Object(members) = &mut shown {
+                members.insert("bytes".into(), json!(found.payload.len()));
+                let batch = json!({
                     "segment": found.batch.segment,
                     "offset": found.batch.offset,
                     "epoch": found.batch.epoch,
                     "firstPosition": found.batch.first,
                     "records": found.batch.records,
-                },
-            })));
+                });
+                members.insert("batch".into(), batch);
+            }
+            return Ok(self.out.json(&shown));
         };
-        let changed: Vec<_> = changes
-            .iter()
-            .map(|(kind, key, id, _)| match id {
-                Some(id) => format!("{}/{}", kind.name, shown_id(kind.name, id).join("/")),
-                None => format!("{}/#{}", kind.name, &hex(&key.0)[..12]),
-            })
-            .collect();
+        let changed: Vec<_> = changes.iter().map(|change| change.name(mask)).collect();
         let changed = match &changed[..] {
             [] => String::new(),
             [one] => one.clone(),
@@ -293,6 +238,113 @@ impl Showing {
             ],
         ))
     }
+}
+
+/// A change of a record, as far as the record itself tells.
+pub(in crate::cli) struct Changed {
+    kind: Kind,
+    key: Digest,
+    /// The parts of the resource's identifier, where it stands in the record or in one before.
+    id: Option<Vec<String>>,
+    event: Value,
+}
+
+impl Changed {
+    /// `KIND/ID`; `KIND/#DIGEST` where the identifier stands nowhere.
+    fn name(&self, mask: Mask) -> String {
+        match &self.id {
+            Some(id) => format!("{}/{}", self.kind.name, self.shown_id(mask, id).join("/")),
+            None => format!("{}/#{}", self.kind.name, &hex(&self.key.0)[..12]),
+        }
+    }
+
+    fn shown_id(&self, mask: Mask, id: &[String]) -> Vec<String> {
+        let parts = id.iter();
+        parts
+            .map(|part| mask.id(self.kind.name, part).into_owned())
+            .collect()
+    }
+
+    /// The parts of the resource's identifier.
+    pub(in crate::cli) fn id(&self) -> Option<&[String]> {
+        self.id.as_deref()
+    }
+}
+
+/// What a record changes. Nothing is replayed: what came before it may be missing.
+///
+/// # Errors
+/// When the record has an event that this program does not know.
+pub(in crate::cli) fn changes_of(
+    ids: &mut Ids,
+    record: &Record<'_>,
+) -> Result<Vec<Changed>, BoxError> {
+    let answer = match &record.outcome {
+        RecordOutcome::Answer { body, .. } | RecordOutcome::Instead { body, .. } => {
+            serde_json::from_slice(body.0).unwrap_or(Value::Null)
+        }
+        _ => Value::Null,
+    };
+    let subject = json!(record.subject);
+    let mut changes = Vec::with_capacity(record.changes.len());
+    for change in &record.changes {
+        let resource = known(change.kind)?;
+        let kind = resource.kind();
+        let event = resource
+            .event_json(change.event.0)
+            .map_err(|error| format!("{}: the event: {error}", kind.name))?;
+        let id = ids.find(kind, change.key, &[&event, &answer, &subject]);
+        let id = id.map(<[String]>::to_vec);
+        changes.push(Changed {
+            kind,
+            key: change.key,
+            id,
+            event,
+        });
+    }
+    Ok(changes)
+}
+
+/// A record as JSON.
+pub(in crate::cli) fn record_json(
+    mask: Mask,
+    position: u64,
+    record: &Record<'_>,
+    changes: Vec<Changed>,
+) -> Value {
+    let changes: Vec<_> = changes
+        .into_iter()
+        .map(|change| {
+            json!({
+                "kind": change.kind.name,
+                "id": change.id.as_ref().map(|id| change.shown_id(mask, id)),
+                "digest": change.key,
+                "event": mask.json(change.event),
+            })
+        })
+        .collect();
+    let outbox: Vec<_> = record
+        .outbox
+        .iter()
+        .map(|message| {
+            json!({
+                "number": message.number,
+                "topic": message.topic,
+                "body": mask.bytes(&message.body.0),
+            })
+        })
+        .collect();
+    json!({
+        "position": position,
+        "at": record.at,
+        "operation": operation_name(record),
+        "subject": mask.opaque(record.subject),
+        "key": record.key.as_ref().map(|key| mask.opaque(key.key)),
+        "fingerprint": record.key.as_ref().map(|key| key.fingerprint),
+        "changes": changes,
+        "outbox": outbox,
+        "outcome": outcome_json(mask, &record.outcome),
+    })
 }
 
 fn outcome_json(mask: Mask, outcome: &RecordOutcome<&[u8]>) -> Value {

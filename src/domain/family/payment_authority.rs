@@ -229,3 +229,59 @@ impl<'a> PaymentDelegationView<'a> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn delegation(maximum_authorized_amount_krw: i64) -> PaymentDelegation {
+        let terms = GrantTerms {
+            grant_id: Uuid::from_u128(1),
+            family_account_id: Ident::from_trusted("account-1"),
+            mother_member_id: Ident::from_trusted("mother-1"),
+            scopes: vec![Ident::from_trusted(RESERVATION_DEPOSIT)],
+            expires_at: Instant::from_millis(2_000),
+            authority_evidence: Vec::new(),
+        };
+        let granted = PaymentGranted {
+            reservation_booking_id: Ident::from_trusted("booking-1"),
+            payer_member_id: Ident::from_trusted("father"),
+            terms,
+            maximum_authorized_amount_krw,
+        };
+        let event = PaymentDelegationEvent::Granted(Box::new(granted));
+        PaymentDelegation::apply(None, &event, Instant::from_millis(1_000))
+    }
+
+    #[test]
+    fn a_delegation_that_cannot_be_is_refused() {
+        assert_eq!(delegation(1).validate(), Ok(()));
+        assert_eq!(delegation(i64::MAX).validate(), Ok(()));
+        for nothing in [0, -1, i64::MIN] {
+            let refused = delegation(nothing).validate();
+            assert_eq!(refused, Err("a delegation allows no payment".to_owned()));
+        }
+        // What any grant has to be, this one has to be too.
+        let mut idle = delegation(1);
+        idle.grant.terms.scopes.clear();
+        assert!(idle.validate().is_err());
+        let mut unborn = delegation(1);
+        unborn.grant.revision = Revision::NONE;
+        assert!(unborn.validate().is_err());
+    }
+
+    #[test]
+    fn a_book_that_cannot_be_is_refused() {
+        let entered = DelegationEntered {
+            reservation_booking_id: Ident::from_trusted("booking-1"),
+            payer_member_id: Ident::from_trusted("father"),
+            payment_delegation_id: Uuid::from_u128(1),
+        };
+        let event = PaymentAuthorityEvent::Entered(Box::new(entered));
+        let mut book = PaymentAuthority::apply(None, &event, Instant::from_millis(1_000));
+        assert_eq!(book.validate(), Ok(()));
+        book.revision = Revision::NONE;
+        assert!(book.validate().is_err());
+    }
+}

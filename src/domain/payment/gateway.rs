@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::words::{OperationStatus, PaymentMethod};
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AnyObject, AtLeast, Json, Member, Reader};
+use crate::base::json::{AtLeast, Json, canonical_text};
 use crate::base::text::Text;
-use crate::base::time::Instant;
 use crate::domain::operation::to_json;
 use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
 
@@ -246,9 +245,9 @@ fn answer(
 fn canonical_fingerprint(object: &impl Serialize) -> Fingerprint {
     let text = to_json(object);
     let json = Json::parse(&text).expect("what was written as JSON is JSON");
-    let canonical = AnyObject::read(&json, &mut Reader::new(Instant::default()))
+    let canonical = canonical_text(&json)
         .expect("an object of ours has no member twice, and numbers of 64 bits");
-    Fingerprint::of(canonical.canonical().as_bytes())
+    Fingerprint::of(canonical.as_bytes())
 }
 
 #[cfg(test)]
@@ -258,6 +257,8 @@ mod tests {
 
     use super::super::fixture::with;
     use super::*;
+    use crate::base::json::{Member, Reader};
+    use crate::base::time::Instant;
     use crate::domain::reference::gateway_payment::sample;
 
     fn payment(changes: &[(&str, Value)]) -> GatewayPayment {

@@ -136,6 +136,12 @@ impl Lines {
         Some(Line::new(index, &self.begun))
     }
 
+    /// How much memory the beginning of a line takes whose end has not come yet, in bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.begun.capacity()
+    }
+
     fn forget_handed_out(&mut self) {
         if self.handed_out {
             self.begun.clear();
@@ -213,6 +219,8 @@ pub struct Incoming {
     pub label: Label,
     /// The command that puts it in place, or what is wrong with it.
     pub command: Result<Box<dyn AnyCommand>, Vec<Fault>>,
+    /// The bytes of its line; 0 where it is an item of a body, which is accounted for as a whole.
+    pub bytes: usize,
 }
 
 impl Incoming {
@@ -234,6 +242,7 @@ impl Incoming {
                 id: envelope.id,
             },
             command: envelope.command.ok_or_else(|| at.into_faults()),
+            bytes: 0,
         }
     }
 
@@ -242,7 +251,12 @@ impl Incoming {
     pub fn of_line(line: &Line<'_>, kinds: &[&'static dyn AnyFactKind], now: Instant) -> Self {
         let fault = match line.text {
             LineText::Whole(bytes) => match Json::parse(bytes) {
-                Ok(json) => return Self::of_item(line.index, &json, kinds, now),
+                Ok(json) => {
+                    return Self {
+                        bytes: bytes.len(),
+                        ..Self::of_item(line.index, &json, kinds, now)
+                    };
+                }
                 Err(_) => FaultCode::MalformedJson,
             },
             LineText::TooLong => FaultCode::TooLong,
@@ -257,6 +271,7 @@ impl Incoming {
                 path: String::new(),
                 code: fault,
             }]),
+            bytes: 0,
         }
     }
 }

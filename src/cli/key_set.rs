@@ -1,0 +1,170 @@
+//! The file of the identity provider's keys: read with a bound, and again and again.
+//!
+//! Whoever reads it may be held up by it for ever (a file system that hangs), so the thread that
+//! does has nothing else to do. That the set in use has grown too old is noticed elsewhere, by
+//! whoever keeps a [`KeySetAge`].
+
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
+
+/// How often the file is looked at again, at most.
+const INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// The file's bytes; no more than one beyond [`KEY_SET_BYTES_MAX`] are read.
+///
+/// # Errors
+/// When it cannot be read, or is no regular file: a pipe or a device could keep its reader waiting.
+pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
+    // Without waiting for somebody who writes into a pipe, and without making a terminal ours.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(i32::from_ne_bytes(flags.to_ne_bytes()))
+        .open(file)
+        .map_err(|error| error.to_string())?;
+    let about = opened.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("is no regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let most = u64::try_from(KEY_SET_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+    opened
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    Ok(bytes)
+}
+
+/// How old a key set may get that cannot be read again.
+pub(super) struct KeySetAge {
+    verifier: Arc<TokenVerifier>,
+    max: Duration,
+}
+
+impl KeySetAge {
+    /// How often [`KeySetAge::look`] is due.
+    pub(super) fn interval(&self) -> Duration {
+        interval(self.max)
+    }
+
+    /// Has every token refused when the set in use has grown too old.
+    pub(super) fn look(&self) {
+        if self.verifier.expire(Instant::now(), self.max) {
+            tracing::error!(
+                max_age = %humantime::format_duration(self.max),
+                "the key set could not be read again for too long: every token is refused"
+            );
+        }
+    }
+}
+
+/// Starts the thread that reads the file again, at SIGHUP and every half a minute, or oftener where
+/// the set may not get that old.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn keep_fresh(
+    verifier: Arc<TokenVerifier>,
+    file: PathBuf,
+    max_age: Duration,
+) -> std::io::Result<KeySetAge> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut hang_up = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup())?
+    };
+    let age = KeySetAge {
+        verifier: Arc::clone(&verifier),
+        max: max_age,
+    };
+    let interval = interval(max_age);
+    let thread = std::thread::Builder::new().name("key-set".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = hang_up.recv() => {}
+                    () = tokio::time::sleep(interval) => {}
+                }
+                reload(&verifier, &file);
+            }
+        });
+    })?;
+    Ok(age)
+}
+
+fn interval(max_age: Duration) -> Duration {
+    (max_age / 3).min(INTERVAL_MAX)
+}
+
+fn reload(verifier: &TokenVerifier, file: &Path) {
+    // From before the reading: what was read may be as old as that.
+    let now = Instant::now();
+    let reloaded = read(file).and_then(|jwks| {
+        verifier
+            .reload(&jwks, now)
+            .map_err(|error| error.to_string())
+    });
+    match reloaded {
+        Ok(Reload::Unchanged) => {}
+        Ok(Reload::Replaced) => tracing::info!(file = %file.display(), "the key set was replaced"),
+        Ok(Reload::Nobody) => tracing::error!(
+            file = %file.display(),
+            "the key set is empty now: every token is refused"
+        ),
+        Err(error) => tracing::warn!(
+            file = %file.display(), %error,
+            age = verifier.key_set_age(now).as_secs(),
+            "the key set cannot be read again: the last good one stays for now"
+        ),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_file_no_more_is_read_than_a_key_set_may_have_and_one_byte() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("jwks.json");
+        for (length, read_bytes) in [
+            (0, 0),
+            (KEY_SET_BYTES_MAX, KEY_SET_BYTES_MAX),
+            (KEY_SET_BYTES_MAX + 1, KEY_SET_BYTES_MAX + 1),
+            (KEY_SET_BYTES_MAX * 4, KEY_SET_BYTES_MAX + 1),
+        ] {
+            std::fs::write(&file, vec![b' '; length]).unwrap();
+            assert_eq!(read(&file).unwrap().len(), read_bytes);
+        }
+        // A link is as good as what it leads to.
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(read(&link).is_ok());
+    }
+
+    #[test]
+    fn nobody_waits_at_what_is_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        for what in [&pipe, Path::new("/dev/zero"), directory.path()] {
+            assert_eq!(read(what), Err("is no regular file".to_owned()));
+        }
+        assert!(read(&directory.path().join("nothing")).is_err());
+    }
+}

@@ -1,0 +1,454 @@
+//! Forged signatures: what verifying them may cost.
+//!
+//! To verify a signature costs more than to send one that is none, so a forger could have us do
+//! nothing else. Only tokens that were never good are looked at here; one that was is remembered,
+//! and its sender never waits, whoever shares the address. For the rest:
+//!
+//! - A connection that has sent [`FORGED_OF_CONNECTION_MAX`] forged ones is closed after its
+//!   answers.
+//! - An address (of IPv6 a /64) may have so many bad ones, and so many more a second; beyond that,
+//!   its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one turn
+//!   at a time. A token that is rightly signed and refused all the same costs as much, and counts
+//!   as bad here, though nobody has forged it.
+//! - All addresses that sent bad ones in the last minute have a turn together, too.
+//!
+//! What counts is what a signature costs to verify, so the dearest key is no way around. An address
+//! that sent no bad one never waits. Behind one that is shared with a forger (a proxy's), a good
+//! token that was never seen waits for its turn once; it is given back what it took. Only where
+//! more wait than have a turn within [`WAIT_MAX`] is one answered 429.
+//!
+//! At most [`NETWORKS_MAX`] addresses are kept. While more than that send bad ones, unknown tokens
+//! of all addresses have a turn together.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::connections::place;
+
+/// After how many forged signatures a connection is closed.
+pub const FORGED_OF_CONNECTION_MAX: u32 = 16;
+/// The longest that an unknown token waits for its turn.
+pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How many addresses are kept that sent bad signatures.
+pub const NETWORKS_MAX: usize = 4_096;
+
+/// How long an address is remembered for its last bad signature.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// What one party may cost: so much at once, and so much a second.
+#[derive(Clone, Copy)]
+struct Allowance {
+    at_once: f64,
+    per_second: f64,
+}
+
+/// Of one address: a processor verifies some ten thousand a second.
+const OF_NETWORK: Allowance = Allowance {
+    at_once: 256.0,
+    per_second: 1_000.0,
+};
+/// Of all together.
+const OF_ALL: Allowance = Allowance {
+    at_once: 1_024.0,
+    per_second: 3_000.0,
+};
+
+/// What somebody has cost; it wears off with time.
+#[derive(Clone, Copy)]
+struct Debt {
+    units: f64,
+    at: Instant,
+}
+
+impl Debt {
+    fn none(now: Instant) -> Self {
+        Self {
+            units: 0.0,
+            at: now,
+        }
+    }
+
+    fn settle(&mut self, allowance: Allowance, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.units = (self.units - passed * allowance.per_second).max(0.0);
+        self.at = self.at.max(now);
+    }
+
+    /// How long until so many units more are within the allowance.
+    fn wait(&mut self, units: f64, allowance: Allowance, now: Instant) -> Duration {
+        self.settle(allowance, now);
+        let beyond = (self.units + units - allowance.at_once).max(0.0);
+        Duration::from_secs_f64(beyond / allowance.per_second)
+    }
+}
+
+/// An address that sent bad signatures.
+struct Network {
+    debt: Debt,
+    last_bad: Instant,
+}
+
+struct Table {
+    networks: HashMap<IpAddr, Network>,
+    all: Debt,
+    /// When there was no room for an address at last.
+    overflowed: Option<Instant>,
+}
+
+/// Who has sent bad signatures.
+pub struct Forgeries {
+    table: Mutex<Table>,
+    bad: AtomicU64,
+    waited: AtomicU64,
+}
+
+/// A connection, as far as it matters here.
+pub struct Peer {
+    forgeries: Arc<Forgeries>,
+    network: IpAddr,
+    forged: AtomicU32,
+    /// Told when the connection is to be closed.
+    told_to_go: Notify,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// The right to have one unknown token verified.
+#[must_use]
+pub struct Turn<'p> {
+    peer: &'p Peer,
+    units: f64,
+    /// Whether the units were charged in advance.
+    charged: bool,
+    _alone: tokio::sync::MutexGuard<'p, ()>,
+}
+
+/// What was charged in advance, and how long to wait.
+struct Reserved {
+    wait: Duration,
+    charged: bool,
+}
+
+impl Forgeries {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let table = Table {
+            networks: HashMap::new(),
+            all: Debt::none(Instant::now()),
+            overflowed: None,
+        };
+        Arc::new(Self {
+            table: Mutex::new(table),
+            bad: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        })
+    }
+
+    /// A new connection from `address`.
+    #[must_use]
+    pub fn peer(self: &Arc<Self>, address: IpAddr) -> Peer {
+        Peer {
+            forgeries: Arc::clone(self),
+            network: place(address),
+            forged: AtomicU32::new(0),
+            told_to_go: Notify::new(),
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// How many bad signatures there were.
+    #[must_use]
+    pub fn bad(&self) -> u64 {
+        self.bad.load(Ordering::Relaxed)
+    }
+
+    /// How many unknown tokens had to wait.
+    #[must_use]
+    pub fn waited(&self) -> u64 {
+        self.waited.load(Ordering::Relaxed)
+    }
+
+    /// A turn for so many units; `None` when it would be too far off.
+    fn reserve(&self, network: IpAddr, units: f64, now: Instant) -> Option<Reserved> {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < REMEMBERED;
+        let known = table.networks.get_mut(&network);
+        let known = known.filter(|known| is_recent(known.last_bad));
+        if known.is_none() && !table.overflowed.is_some_and(is_recent) {
+            return Some(Reserved {
+                wait: Duration::ZERO,
+                charged: false,
+            });
+        }
+        let mut wait = table.all.wait(units, OF_ALL, now);
+        let mut own = None;
+        if let Some(known) = known {
+            wait = wait.max(known.debt.wait(units, OF_NETWORK, now));
+            own = Some(&mut known.debt);
+        }
+        if wait > WAIT_MAX {
+            return None;
+        }
+        table.all.units += units;
+        if let Some(own) = own {
+            own.units += units;
+        }
+        Some(Reserved {
+            wait,
+            charged: true,
+        })
+    }
+
+    /// Gives back what a token took that turned out good.
+    fn give_back(&self, network: IpAddr, units: f64) {
+        let mut table = self.table.lock();
+        table.all.units = (table.all.units - units).max(0.0);
+        if let Some(known) = table.networks.get_mut(&network) {
+            known.debt.units = (known.debt.units - units).max(0.0);
+        }
+    }
+
+    /// Notes a bad signature.
+    fn note(&self, network: IpAddr, units: f64, charged: bool, now: Instant) {
+        self.bad.fetch_add(1, Ordering::Relaxed);
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        if !charged {
+            table.all.settle(OF_ALL, now);
+            table.all.units += units;
+        }
+        if let Some(known) = table.networks.get_mut(&network) {
+            known.last_bad = now;
+            if !charged {
+                known.debt.settle(OF_NETWORK, now);
+                known.debt.units += units;
+            }
+            return;
+        }
+        if table.networks.len() >= NETWORKS_MAX {
+            // Looked through once a second at most: what is full stays so for a while.
+            let looked = table
+                .overflowed
+                .is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(1));
+            if !looked {
+                table
+                    .networks
+                    .retain(|_, known| now.saturating_duration_since(known.last_bad) < REMEMBERED);
+            }
+            if table.networks.len() >= NETWORKS_MAX {
+                if !looked {
+                    table.overflowed = Some(now);
+                }
+                return;
+            }
+        }
+        let debt = Debt { units, at: now };
+        let last_bad = now;
+        table.networks.insert(network, Network { debt, last_bad });
+    }
+}
+
+impl Peer {
+    /// Waits for the turn of an unknown token that costs so many units; `None` when it is too far
+    /// off.
+    pub async fn turn(&self, units: u32) -> Option<Turn<'_>> {
+        let alone = self.turn.lock().await;
+        let units = f64::from(units);
+        let reserved = self
+            .forgeries
+            .reserve(self.network, units, Instant::now())?;
+        let turn = Turn {
+            peer: self,
+            units,
+            charged: reserved.charged,
+            _alone: alone,
+        };
+        if !reserved.wait.is_zero() {
+            self.forgeries.waited.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(reserved.wait).await;
+        }
+        Some(turn)
+    }
+
+    /// Whether the connection is to be closed.
+    #[must_use]
+    pub fn is_to_go(&self) -> bool {
+        self.forged.load(Ordering::Relaxed) >= FORGED_OF_CONNECTION_MAX
+    }
+
+    /// Waits until the connection is to be closed.
+    pub async fn is_told_to_go(&self) {
+        self.told_to_go.notified().await;
+    }
+}
+
+impl Turn<'_> {
+    /// The token is good.
+    pub fn was_good(self) {
+        if self.charged {
+            let forgeries = &self.peer.forgeries;
+            forgeries.give_back(self.peer.network, self.units);
+        }
+    }
+
+    /// The token is refused after its signature was looked at, because that was forged or for
+    /// something else.
+    pub fn was_bad(self, forged: bool) {
+        let forged = u32::from(forged);
+        let before = self.peer.forged.fetch_add(forged, Ordering::Relaxed);
+        if before + forged == FORGED_OF_CONNECTION_MAX {
+            // Whoever waits for it later hears it, too.
+            self.peer.told_to_go.notify_one();
+        }
+        let forgeries = &self.peer.forgeries;
+        forgeries.note(self.peer.network, self.units, self.charged, Instant::now());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn v4(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(number).into()
+    }
+
+    /// What verifying costs when all of `networks` do nothing else for ten seconds, each on so many
+    /// connections.
+    fn flood(forgeries: &Forgeries, networks: u32, connections: u32, units: f64) -> f64 {
+        let start = Instant::now();
+        let mut cost = 0.0;
+        let mut waiting: Vec<_> = (0..networks)
+            .flat_map(|network| (0..connections).map(move |_| (start, network, None)))
+            .collect();
+        for millis in 0..10_000 {
+            let now = start + Duration::from_millis(millis);
+            for (until, number, held) in &mut waiting {
+                if now < *until {
+                    continue;
+                }
+                if let Some(charged) = held.take() {
+                    cost += units;
+                    forgeries.note(v4(*number), units, charged, now);
+                }
+                match forgeries.reserve(v4(*number), units, now) {
+                    Some(reserved) => {
+                        *until = now + reserved.wait;
+                        *held = Some(reserved.charged);
+                    }
+                    None => *until = now + Duration::from_millis(20),
+                }
+            }
+        }
+        cost
+    }
+
+    #[tokio::test]
+    async fn an_address_that_floods_has_so_much_verified_whatever_its_connections_and_its_key() {
+        let most = OF_NETWORK.at_once + 10.0 * OF_NETWORK.per_second;
+        for (connections, units) in [(2, 1.0), (200, 1.0), (200, 4.0)] {
+            let forgeries = Forgeries::new();
+            let cost = flood(&forgeries, 1, connections, units);
+            // The first ones of each connection may all be under way at once.
+            let under_way = f64::from(connections) * units;
+            assert!(cost <= most + 2.0 * under_way, "{cost} of {most}");
+            assert!(cost >= most / 2.0, "and no less than its share: {cost}");
+        }
+    }
+
+    #[tokio::test]
+    async fn many_addresses_together_have_so_much_verified_and_one_that_sent_none_never_waits() {
+        let forgeries = Forgeries::new();
+        let cost = flood(&forgeries, 50, 4, 1.0);
+        let most = OF_ALL.at_once + 10.0 * OF_ALL.per_second;
+        assert!(cost <= most + 2.0 * 200.0, "{cost} of {most}");
+        let clean = forgeries.reserve(v4(1 << 30), 1.0, Instant::now());
+        assert!(clean.unwrap().wait.is_zero());
+    }
+
+    #[tokio::test]
+    async fn a_good_token_is_given_back_what_it_took() {
+        let forgeries = Forgeries::new();
+        let now = Instant::now();
+        forgeries.note(v4(1), 1.0, false, now);
+        // Far more than the allowance, all good.
+        for _ in 0..10_000 {
+            let reserved = forgeries.reserve(v4(1), 1.0, now).unwrap();
+            assert!(reserved.wait.is_zero() && reserved.charged);
+            forgeries.give_back(v4(1), 1.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_forgiven_after_a_while_and_a_network_of_ipv6_is_one() {
+        let forgeries = Forgeries::new();
+        let now = Instant::now();
+        let address = |text: &str| place(text.parse().unwrap());
+        let one = address("2001:db8:1:2::1");
+        assert_eq!(one, address("2001:db8:1:2:ffff::9"));
+        assert_ne!(one, address("2001:db8:1:3::1"));
+        assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
+        for _ in 0..10_000 {
+            forgeries.note(one, 1.0, false, now);
+        }
+        assert!(forgeries.reserve(one, 1.0, now).is_none(), "too far off");
+        let soon = now + Duration::from_secs(8);
+        assert!(!forgeries.reserve(one, 1.0, soon).unwrap().wait.is_zero());
+        let later = now + REMEMBERED;
+        let reserved = forgeries.reserve(one, 1.0, later).unwrap();
+        assert!(reserved.wait.is_zero() && !reserved.charged);
+    }
+
+    #[tokio::test]
+    async fn addresses_are_kept_up_to_a_bound_and_beyond_it_all_share_a_turn() {
+        let forgeries = Forgeries::new();
+        let now = Instant::now();
+        let kept = u32::try_from(NETWORKS_MAX).unwrap();
+        for number in 0..kept {
+            forgeries.note(v4(number), 1.0, false, now);
+        }
+        let other = v4(kept);
+        assert!(!forgeries.reserve(other, 1.0, now).unwrap().charged);
+        forgeries.note(other, 1.0, false, now);
+        assert_eq!(forgeries.table.lock().networks.len(), NETWORKS_MAX);
+        let soon = now + Duration::from_secs(1);
+        assert!(forgeries.reserve(other, 1.0, soon).unwrap().charged);
+        // When those are forgotten, there is room again.
+        let later = now + REMEMBERED + Duration::from_secs(2);
+        assert!(!forgeries.reserve(other, 1.0, later).unwrap().charged);
+        forgeries.note(other, 1.0, false, later);
+        assert_eq!(forgeries.table.lock().networks.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_to_go_after_some_bad_ones_and_has_one_turn_at_a_time() {
+        let forgeries = Forgeries::new();
+        let peer = forgeries.peer(v4(7));
+        for forged in 0..FORGED_OF_CONNECTION_MAX {
+            assert!(!peer.is_to_go(), "after {forged}");
+            peer.turn(1).await.unwrap().was_good();
+            peer.turn(1).await.unwrap().was_bad(false);
+            peer.turn(1).await.unwrap().was_bad(true);
+        }
+        assert!(peer.is_to_go());
+        assert_eq!(forgeries.bad(), 2 * u64::from(FORGED_OF_CONNECTION_MAX));
+        peer.is_told_to_go().await;
+        let first = peer.turn(1).await.unwrap();
+        let mut second = Box::pin(peer.turn(1));
+        let waits = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(second.as_mut().poll(context).is_pending())
+        });
+        assert!(waits.await);
+        first.was_good();
+        assert!(second.await.is_some());
+    }
+}

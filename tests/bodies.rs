@@ -1,0 +1,274 @@
+//! Bodies that are made to cost much: of many values, far nested, announced and never sent.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::good::{Good, row};
+use crate::support::stage::{Stage, theatre};
+use crate::support::{Client, Server, World};
+
+const BODY_BYTES_MAX: usize = 1 << 20;
+const VALUES_MAX: usize = 200_000;
+
+/// `start`, then `item` as often as fits into a body with `end` and no more than `most` times.
+fn filled(start: &str, item: &str, end: &str, most: usize) -> String {
+    let room = BODY_BYTES_MAX - start.len() - end.len();
+    let count = (room / (item.len() + 1)).min(most);
+    format!("{start}{}{end}", vec![item; count].join(","))
+}
+
+/// Bodies of up to 1 MiB, each hostile in its way, by name.
+fn hostile() -> Vec<(&'static str, String)> {
+    let nested = |open: &str, close: &str| {
+        let depth = 29;
+        format!("{}0{}", open.repeat(depth), close.repeat(depth))
+    };
+    let long_names = {
+        let name = "\u{1f600}".repeat(120);
+        let way = format!("{{\"{name}\":").repeat(20);
+        let leaves = vec!["1e17"; 100_000].join(",");
+        format!("{{\"providerContext\":{way}[{leaves}]{}}}", "}".repeat(20))
+    };
+    vec![
+        (
+            "empty objects, too many",
+            filled("{\"a\":[", "{}", "]}", usize::MAX),
+        ),
+        (
+            "empty objects",
+            filled("{\"a\":[", "{}", "]}", VALUES_MAX - 2),
+        ),
+        (
+            "empty arrays",
+            filled("{\"a\":[", "[]", "]}", VALUES_MAX - 2),
+        ),
+        ("zeros", filled("{\"a\":[", "0", "]}", VALUES_MAX - 2)),
+        (
+            "objects of one",
+            filled("{\"a\":[", "{\"\":0}", "]}", VALUES_MAX / 2 - 1),
+        ),
+        (
+            "arrays of one",
+            filled("{\"a\":[", "[0]", "]}", VALUES_MAX / 2 - 1),
+        ),
+        (
+            "arrays of two",
+            filled("{\"a\":[", "[0,0]", "]}", VALUES_MAX / 3 - 1),
+        ),
+        (
+            "objects of five",
+            filled(
+                "{\"a\":[",
+                "{\"\":0,\"\":0,\"\":0,\"\":0,\"\":0}",
+                "]}",
+                VALUES_MAX / 6 - 1,
+            ),
+        ),
+        (
+            "nested arrays",
+            filled("{\"a\":[", &nested("[", "]"), "]}", VALUES_MAX / 30 - 1),
+        ),
+        (
+            "nested objects",
+            filled(
+                "{\"a\":[",
+                &nested("{\"\":", "}"),
+                "]}",
+                VALUES_MAX / 30 - 1,
+            ),
+        ),
+        ("members", filled("{", "\"a\":0", "}", VALUES_MAX - 1)),
+        (
+            "members with escapes",
+            filled("{", "\"\\n\":0", "}", VALUES_MAX - 1),
+        ),
+        (
+            "strings with escapes",
+            filled("{\"a\":[", "\"\\n\"", "]}", VALUES_MAX - 2),
+        ),
+        (
+            "numbers that no double holds",
+            filled("{\"a\":[", "1e999", "]}", VALUES_MAX - 2),
+        ),
+        (
+            "a free object of ones",
+            filled(
+                "{\"providerContext\":{\"a\":[",
+                "9e15",
+                "]}}",
+                VALUES_MAX - 3,
+            ),
+        ),
+        (
+            "a free object's members",
+            filled("{\"providerContext\":{", "\"a\":9e99", "}}", VALUES_MAX - 2),
+        ),
+        ("faults far within", long_names),
+        (
+            "amounts",
+            filled(
+                "{\"amountByComponentCode\":{",
+                "\"a\":\"\"",
+                "}}",
+                VALUES_MAX - 2,
+            ),
+        ),
+    ]
+}
+
+/// A figure of the process in KiB, as `/proc` tells it.
+fn memory(server: &Server, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let digits = line.unwrap().trim_start_matches(':').trim();
+    digits.trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn one_body_takes_at_most_64_mib_while_it_is_read_whatever_its_shape() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--runtimes", "1"]);
+    let mut client = server.client();
+    let workflow = format!("Bearer {}", world.workflow());
+    let json_type = ("Content-Type", "application/json");
+    let lines_type = ("Content-Type", "application/x-ndjson");
+    let token = ("Authorization", workflow.as_str());
+    let charge = row(13).unwrap().path;
+    let facts = "/reference-facts";
+    let captured = row(15).unwrap().path.replace(['{', '}'], "");
+    // Once, so that all is there that a request needs.
+    assert_ne!(
+        client.request("POST", charge, &[json_type], b"{}").status,
+        404
+    );
+    let before = memory(&server, "VmRSS");
+    for (name, body) in hostile() {
+        assert!(body.len() <= BODY_BYTES_MAX, "{name}: {}", body.len());
+        let body = body.as_bytes();
+        let refused = client.request("POST", charge, &[json_type], body).status;
+        assert!(matches!(refused, 400 | 422), "{name}: {refused}");
+        let path = captured.as_str();
+        let refused = client
+            .request("POST", path, &[json_type, token], body)
+            .status;
+        assert!((400..500).contains(&refused), "{name}: {refused}");
+        let refused = client
+            .request("POST", facts, &[json_type, token], body)
+            .status;
+        assert_eq!(refused, 400, "{name}");
+        let summary = client.request("POST", facts, &[lines_type, token], body);
+        assert_eq!(summary.json()["invalid"], 1, "{name}: {summary:?}");
+        let grown = memory(&server, "VmHWM").saturating_sub(before);
+        assert!(grown <= 64 << 10, "{name}: {grown} KiB");
+    }
+    println!("{} KiB at most", memory(&server, "VmHWM") - before);
+}
+
+#[test]
+fn more_values_than_may_be_are_malformed_wherever_json_is_read() {
+    let theatre = theatre();
+    let mut client = theatre.server.client();
+    let malformed = [(String::new(), "malformed_json".to_owned())];
+    let workflow = format!("Bearer {}", theatre.world.workflow());
+    let token = ("Authorization", workflow.as_str());
+    let json_type = ("Content-Type", "application/json");
+    for (values, is_read) in [(VALUES_MAX, true), (VALUES_MAX + 1, false)] {
+        let zeros = "0,".repeat(values - 3);
+        let body = format!("{{\"facts\":[{zeros}0]}}");
+        let charge = row(13).unwrap().path;
+        let answer = client.request("POST", charge, &[json_type], body.as_bytes());
+        assert_eq!(answer.faults() == malformed, !is_read, "{values}");
+        let answer = client.request(
+            "POST",
+            "/reference-facts",
+            &[json_type, token],
+            body.as_bytes(),
+        );
+        assert_eq!(answer.status == 200, is_read, "{values}");
+        let lines = client.put_lines(&theatre.world.workflow(), &body);
+        let code = &lines.json()["problems"][0]["fieldErrors"][0]["code"];
+        assert_eq!(code == &json!("malformed_json"), !is_read, "{lines:?}");
+    }
+}
+
+#[test]
+fn bodies_that_are_announced_and_not_sent_keep_nobody_from_being_served() {
+    const SILENT: usize = 600;
+    let stage = Stage::new();
+    let path = row(13).unwrap().path;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+         Content-Length: {BODY_BYTES_MAX}\r\n\r\n"
+    );
+    let silent: Vec<_> = (0..SILENT)
+        .map(|number| {
+            let mut client = stage.client();
+            client.send_raw(head.as_bytes());
+            // Some send a beginning.
+            client.send_raw(&vec![b' '; number % 3 * 500]);
+            client
+        })
+        .collect();
+    let good = Good::of(row(9).unwrap(), &stage);
+    let mut client = stage.client();
+    good.carried_out(&mut client, &stage.headquarters());
+    // One that comes in two pieces, too.
+    let good = Good::of(row(13).unwrap(), &stage);
+    let body = good.body.to_string();
+    let (first, second) = body.as_bytes().split_at(body.len() / 2);
+    let head = format!(
+        "POST {} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        good.path,
+        body.len()
+    );
+    client.send_raw(&[head.as_bytes(), first].concat());
+    std::thread::sleep(Duration::from_millis(20));
+    client.send_raw(second);
+    assert_eq!(client.read_answer("POST").unwrap().status, 200);
+    drop(silent);
+}
+
+#[test]
+fn numbers_of_a_free_object_come_back_as_they_are_written_in_canonical_form() {
+    let stage = Stage::new();
+    let good = Good::of(row(15).unwrap(), &stage);
+    let token = good.token(&stage);
+    let mut client: Client = stage.client();
+    let send = |client: &mut Client, numbers: &str| {
+        let mut body = good.body.clone();
+        body["providerContext"] = Value::String("HERE".to_owned());
+        let text = body.to_string().replace("\"HERE\"", numbers);
+        good.send_bytes(client, &token, text.as_bytes())
+    };
+    let refused = send(
+        &mut client,
+        r#"{"a":9007199254740992,"b":[1e16,{"c":1,"c":-12345678901234567890}],"d":1e999}"#,
+    );
+    let mut faults: Vec<_> = refused.faults();
+    faults.sort();
+    let at = |path: &str, code: &str| (format!("providerContext.{path}"), code.to_owned());
+    assert_eq!(
+        faults,
+        [
+            at("a", "out_of_range"),
+            at("b[0]", "out_of_range"),
+            at("b[1].c", "duplicate_field"),
+            at("b[1].c", "out_of_range"),
+            at("d", "out_of_range"),
+        ]
+    );
+    let numbers = r#"{"z":1E2,"y":0.1000,"x":4.35,"w":1e21,"v":1e-7,"u":9007199254740991,"t":-0}"#;
+    let done = send(&mut client, numbers);
+    assert!(matches!(done.status, 200 | 201), "{done:?}");
+    let again = send(
+        &mut client,
+        r#"{"t":0,"u":9007199254740991,"v":1e-7,"w":1e+21,"x":4.35,"y":0.1,"z":100}"#,
+    );
+    assert_eq!(
+        again.header("idempotent-replayed"),
+        Some("true"),
+        "{again:?}"
+    );
+}

@@ -1,0 +1,190 @@
+//! Streams of facts: who may go on, and until when.
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use serde_json::json;
+
+use crate::support::{Answer, Client, Server, World, actor};
+
+/// Facts after which a stream is judged again at the latest.
+const JUDGED_AFTER: usize = 512;
+
+/// A stream that is being sent.
+struct Stream {
+    client: Client,
+    sent: usize,
+}
+
+impl Stream {
+    fn begin(server: &Server, token: &str) -> Self {
+        let mut client = server.client();
+        client.send_raw(
+            format!(
+                "POST /reference-facts HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\
+                 Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+        Self { client, sent: 0 }
+    }
+
+    /// Sends so many lines more; whether they were taken.
+    fn send(&mut self, lines: usize) -> bool {
+        let mut text = String::new();
+        for _ in 0..lines {
+            let fact = json!({"kind": "actor", "id": format!("streamed-{}", self.sent),
+                "revision": 1, "facts": {"lifecycle": "active"}});
+            text.push_str(&format!("{fact}\n"));
+            self.sent += 1;
+        }
+        let chunk = format!("{:x}\r\n{text}\r\n", text.len());
+        self.client.try_send_raw(chunk.as_bytes()).is_ok()
+    }
+
+    /// The number that the answer's message begins to tell with, which facts stand.
+    fn ends_with(mut self, server: &Server, world: &World, status: u16, code: &str) -> usize {
+        let answer = self.client.read_answer("POST").unwrap();
+        assert_eq!(
+            (answer.status, answer.json()["code"].clone()),
+            (status, json!(code)),
+            "{answer:?}"
+        );
+        let told = told(&answer);
+        let mut client = server.client();
+        let reader = world.token(&Actor {
+            permissions: vec!["facts:read".into()],
+            ..actor(ActorKind::SystemWorkflow, "reader")
+        });
+        let stand = (0..self.sent)
+            .filter(|number| {
+                let path = format!("/reference-facts/actor/streamed-{number}");
+                client.get(&path, &reader).status == 200
+            })
+            .count();
+        assert_eq!(stand, told, "{answer:?}");
+        stand
+    }
+}
+
+fn told(answer: &Answer) -> usize {
+    let message = answer.json()["message"].as_str().unwrap().to_owned();
+    let digits: String = message
+        .chars()
+        .skip_while(|letter| !letter.is_ascii_digit())
+        .take_while(char::is_ascii_digit)
+        .collect();
+    assert!(message.contains("lines were applied"), "{message}");
+    digits.parse().unwrap()
+}
+
+/// Waits until so many of the stream's lines stand.
+fn wait_for(server: &Server, world: &World, number: usize) {
+    let mut client = server.client();
+    let path = format!("/reference-facts/actor/streamed-{number}");
+    while client.get(&path, &world.workflow()).status != 200 {
+        std::thread::yield_now();
+    }
+}
+
+fn streamer(world: &World) -> String {
+    world.token(&Actor {
+        permissions: vec!["facts:write".into()],
+        ..actor(ActorKind::SystemWorkflow, "streamer")
+    })
+}
+
+fn withdraw(server: &Server, world: &World) {
+    let fact = json!({"kind": "actor", "id": "streamer", "revision": 1,
+        "facts": {"lifecycle": "withdrawn"}});
+    let answer = server.client().put_facts(&world.workflow(), &[fact]);
+    assert_eq!(answer.json()["applied"], 1);
+}
+
+#[test]
+fn a_stream_ends_soon_after_its_actor_was_withdrawn_and_says_what_was_applied() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut stream = Stream::begin(&server, &streamer(&world));
+    assert!(stream.send(100));
+    wait_for(&server, &world, 99);
+    withdraw(&server, &world);
+    stream.send(2 * JUDGED_AFTER);
+    let stand = stream.ends_with(&server, &world, 403, "actor_withdrawn");
+    assert!((100..=100 + JUDGED_AFTER).contains(&stand), "{stand}");
+}
+
+#[test]
+fn a_silent_stream_ends_too() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut stream = Stream::begin(&server, &streamer(&world));
+    assert!(stream.send(3));
+    wait_for(&server, &world, 2);
+    withdraw(&server, &world);
+    // Nothing more is sent: the answer comes by itself.
+    let stand = stream.ends_with(&server, &world, 403, "actor_withdrawn");
+    assert_eq!(stand, 3);
+}
+
+#[test]
+fn a_stream_ends_when_its_key_is_withdrawn() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let token = streamer(&world);
+    let mut stream = Stream::begin(&server, &token);
+    assert!(stream.send(10));
+    wait_for(&server, &world, 9);
+    let other = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+    std::fs::write(world.path("jwks.json"), other.jwks()).unwrap();
+    server.signal("HUP");
+    let mut client = server.client();
+    while client.get("/organization", &token).status != 401 {
+        std::thread::yield_now();
+    }
+    stream.send(2 * JUDGED_AFTER);
+    let answer = stream.client.read_answer("POST").unwrap();
+    assert_eq!(answer.status, 401, "{answer:?}");
+    assert_eq!(
+        answer.header("www-authenticate"),
+        Some("Bearer error=\"invalid_token\"")
+    );
+    let told = told(&answer);
+    assert!((10..=10 + JUDGED_AFTER).contains(&told), "{told}");
+    // Its own key again: what was told stands.
+    std::fs::write(world.path("jwks.json"), world.key.jwks()).unwrap();
+    server.signal("HUP");
+    while client.get("/organization", &token).status == 401 {
+        std::thread::yield_now();
+    }
+    let workflow = world.workflow();
+    let stand = (0..stream.sent).filter(|number| {
+        let path = format!("/reference-facts/actor/streamed-{number}");
+        client.get(&path, &workflow).status == 200
+    });
+    assert_eq!(stand.count(), told);
+}
+
+#[test]
+fn streams_of_facts_take_no_more_room_than_there_is_and_shed_no_command_beside_them() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--commands-max", "2", "--runtimes", "1"]);
+    let mut loads: Vec<_> = (0..4)
+        .map(|_| Stream::begin(&server, &streamer(&world)))
+        .collect();
+    // However many there are, they take half of the two, and a command has the other.
+    for stream in &mut loads {
+        stream.send(50);
+    }
+    let mut client = server.client();
+    let hq = world.headquarters();
+    for number in 0..20 {
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        let answer = client.post("/settlement-deposit-requests", &hq, &body);
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+    for mut stream in loads {
+        stream.client.send_raw(b"0\r\n\r\n");
+        let answer = stream.client.read_answer("POST").unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
