@@ -33,8 +33,8 @@ use clap::{Parser, Subcommand};
     after_help = "\
 Examples:
   carebook serve --demo
-  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --jwks jwks.json \\
-      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
+      --jwks jwks.json --issuer https://id.example.com --audience carebook
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow

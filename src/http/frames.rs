@@ -89,36 +89,34 @@ impl Cut {
 
     /// The next step in these bytes, which are shortened by it.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<Step> {
-        loop {
-            let skipped = self.skip.min(bytes.len());
-            *bytes = &bytes[skipped..];
-            self.skip -= skipped;
-            if self.skip > 0 {
-                return None;
-            }
-            if let Some(frame) = self.within.take() {
-                return Some(Step::Ends(frame));
-            }
-            let taken = (FRAME_HEAD_BYTES - self.filled).min(bytes.len());
-            let (now, later) = bytes.split_at(taken);
-            self.head[self.filled..self.filled + taken].copy_from_slice(now);
-            *bytes = later;
-            self.filled += taken;
-            if self.filled < FRAME_HEAD_BYTES {
-                return None;
-            }
-            self.filled = 0;
-            let [high, middle, low, kind, flags, stream @ ..] = self.head;
-            let length = u32::from_be_bytes([0, high, middle, low]);
-            self.skip = usize::try_from(length).unwrap_or(usize::MAX);
-            let frame = Frame {
-                kind,
-                flags,
-                stream: u32::from_be_bytes(stream) & 0x7fff_ffff,
-            };
-            self.within = Some(frame);
-            return Some(Step::Begins(frame));
+        let skipped = self.skip.min(bytes.len());
+        *bytes = &bytes[skipped..];
+        self.skip -= skipped;
+        if self.skip > 0 {
+            return None;
         }
+        if let Some(frame) = self.within.take() {
+            return Some(Step::Ends(frame));
+        }
+        let taken = (FRAME_HEAD_BYTES - self.filled).min(bytes.len());
+        let (now, later) = bytes.split_at(taken);
+        self.head[self.filled..self.filled + taken].copy_from_slice(now);
+        *bytes = later;
+        self.filled += taken;
+        if self.filled < FRAME_HEAD_BYTES {
+            return None;
+        }
+        self.filled = 0;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head;
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        self.skip = usize::try_from(length).unwrap_or(usize::MAX);
+        let frame = Frame {
+            kind,
+            flags,
+            stream: u32::from_be_bytes(stream) & 0x7fff_ffff,
+        };
+        self.within = Some(frame);
+        Some(Step::Begins(frame))
     }
 }
 

@@ -59,14 +59,9 @@ fn hold(address: &str, requests_in_flight: bool) -> Vec<TcpStream> {
     let announced = "POST /reservation-financial-lifecycles/b/regional-benefit-charge-finalizations \
         HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
     let metrics = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
-    let mut says = vec![
-        "",
-        "G",
-        "GET /healthz HTTP/1.1\r\nHost: a\r\n",
-        metrics.as_str(),
-    ];
+    let mut says = vec!["", "G", "GET /healthz HTTP/1.1\r\nHost: a\r\n"];
     if requests_in_flight {
-        says.push(announced);
+        says.extend([announced, metrics.as_str()]);
     }
     let mut held = Vec::new();
     for said in says.repeat(4) {
