@@ -133,6 +133,23 @@ impl Flipped {
 fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
     let seed = seed();
     let mut random = StdRng::seed_from_u64(seed);
+    let (mut whole, mut told) = (0, 0);
+    let mut left = rounds();
+    while left > 0 {
+        let rounds = left.min(LIFE);
+        let ended = life(seed, &mut random, rounds);
+        (whole, told) = (whole + ended.0, told + ended.1);
+        left -= rounds;
+    }
+    println!("{whole} backups were whole, {told} times damage was told");
+    assert!(whole > 0);
+}
+
+/// How many backups are made of one directory, which grows all the while.
+const LIFE: u64 = 25;
+
+/// The life of one directory: how many backups were whole, and how many times damage was told.
+fn life(seed: u64, random: &mut StdRng, rounds: u64) -> (u64, u64) {
     let world = World::new();
     let data = world.data();
     let server = Server::start(&world);
@@ -143,7 +160,7 @@ fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
         let mut server = server;
         scope.spawn(|| load(&world, &address, &acknowledged, &stop));
         let stopping = StopAtEnd(&stop);
-        for round in 0..rounds() {
+        for round in 0..rounds {
             let meanwhile = match random.random_range(0..6) {
                 0 => Meanwhile::Nothing,
                 1 => Meanwhile::Restart,
@@ -153,7 +170,7 @@ fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
             };
             let case = format!("SEED={seed}, round {round}: {meanwhile:?}");
             let copy = world.path("copy");
-            let flipped = (meanwhile == Meanwhile::Flip).then(|| Flipped::one(&data, &mut random));
+            let flipped = (meanwhile == Meanwhile::Flip).then(|| Flipped::one(&data, random));
             let before = acknowledged.load(Ordering::SeqCst);
             let child = begin(&data, &copy);
             let wait = Duration::from_micros(random.random_range(0..60_000));
@@ -213,8 +230,7 @@ fn a_busy_server_that_is_restarted_and_damaged_is_backed_up_whole_or_refused() {
     assert_eq!(server.stop(), Some(0));
     let (code, _, err) = run(&["verify", "--data", data.to_str().unwrap()]);
     assert_eq!(code, Some(0), "every flip was put right: {err}");
-    println!("{whole} backups were whole, {told} times damage was told");
-    assert!(whole > 0);
+    (whole, told)
 }
 
 /// Ends the load also when the test fails.
