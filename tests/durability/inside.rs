@@ -320,7 +320,7 @@ fn required_consents(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
 }
 
 /// Puts a consent that is required, or is so no more, in place.
-async fn put_consent(engine: &Engine, revision: i64, required: bool) -> Reply {
+pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) -> Reply {
     let text = json!({"kind": "consent-version", "id": "privacy@1", "revision": revision,
         "facts": {"required": required, "current": true, "publishedAt": "2026-11-01T00:00:00Z"}});
     let text = text.to_string();
