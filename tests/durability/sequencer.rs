@@ -75,10 +75,13 @@ impl AnyCommand for Resting {
     }
 }
 
+/// Whether the consent is required, and so on the list, at a revision counted from 0.
+type Required = fn(usize) -> bool;
+
 /// A deposit whose decision rests on a list that is touched `times` while it is decided, by the
 /// revisions of one consent: what it comes to, how often it was decided, and how often another task
 /// of its lane had a turn.
-fn beside_changes(times: usize, required: fn(usize) -> bool) -> (Reply, usize, usize) {
+fn beside_changes(times: usize, required: Required) -> (Reply, usize, usize) {
     let world = World::new();
     let engine = engine(2, Limits::default());
     let meanwhile = Arc::new((Barrier::new(2), Barrier::new(2)));
@@ -143,12 +146,9 @@ fn beside_changes(times: usize, required: fn(usize) -> bool) -> (Reply, usize, u
 
 #[test]
 fn what_rests_on_a_list_is_decided_again_when_something_joins_leaves_or_changes_in_it() {
-    let cases: [(&str, fn(usize) -> bool); 3] = [
-        ("leaves", |revision| revision == 0),
-        ("joins", |revision| revision > 0),
-        ("changes", |_| true),
-    ];
-    for (what, required) in cases {
+    let leaves: Required = |revision| revision == 0;
+    let joins: Required = |revision| revision > 0;
+    for (what, required) in [("leaves", leaves), ("joins", joins), ("changes", |_| true)] {
         let (reply, decided, _) = beside_changes(1, required);
         assert!(matches!(reply, Reply::Done { .. }), "{what}: {reply:?}");
         // Where its facts stay as they were there is nothing to decide again.
