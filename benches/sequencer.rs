@@ -80,7 +80,8 @@ async fn put(engine: &Engine, fact: &Value) {
         ..Actor::nobody()
     };
     let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
-    let reply = engine.put_fact(Arc::new(workflow), command).await;
+    let permit = engine.admit_fact().unwrap();
+    let reply = engine.put_fact(Arc::new(workflow), command, permit).await;
     assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
 }
 
