@@ -290,7 +290,7 @@ impl Inside {
 
     async fn status(&mut self, method: &str, path: &str, token: &str) -> u16 {
         self.requests += 1;
-        if self.requests % 1_000 == 0 {
+        if self.requests.is_multiple_of(1_000) {
             // One that does not know of the bad ones: what slows them down is tried elsewhere.
             self.service = Service::new(Arc::clone(&self.engine), Arc::clone(&self.verifier));
         }

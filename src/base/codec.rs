@@ -66,6 +66,28 @@ pub fn encode_record<T: Serialize>(value: &T) -> Vec<u8> {
     encode_bounded(value, Vec::with_capacity(2_048), RECORD_BYTES_MAX)
 }
 
+/// A value has more bytes than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// How many it has.
+    pub bytes: usize,
+}
+
+/// The bytes of `value`, a record.
+///
+/// # Errors
+/// [`TooLarge`] when there are more than `most`, or more than [`RECORD_BYTES_MAX`].
+///
+/// # Panics
+/// When the type cannot be encoded at all, as [`encode`].
+pub fn encode_record_within<T: Serialize>(value: &T, most: usize) -> Result<Vec<u8>, TooLarge> {
+    let bytes = encode_bounded(value, Vec::with_capacity(2_048), usize::MAX);
+    if bytes.len() > most.min(RECORD_BYTES_MAX) {
+        return Err(TooLarge { bytes: bytes.len() });
+    }
+    Ok(bytes)
+}
+
 /// As [`encode`], into `bytes`, whose content before is gone: for a writer of many values.
 ///
 /// # Panics

@@ -227,6 +227,8 @@ pub struct Change {
     pub lists_left: Vec<Name>,
     /// The lists that it stands in now and did not before.
     pub lists_joined: Vec<Name>,
+    /// The lists that it stood in before and still does.
+    pub lists_kept: Vec<Name>,
 }
 
 /// What is in `these` and not in `those`.
@@ -254,6 +256,11 @@ impl Change {
             names_taken: without(&holds, &held),
             lists_left: without(&stood_in, &stands_in),
             lists_joined: without(&stands_in, &stood_in),
+            lists_kept: stands_in
+                .iter()
+                .filter(|list| stood_in.contains(list))
+                .copied()
+                .collect(),
         }
     }
 }

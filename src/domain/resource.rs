@@ -141,7 +141,12 @@ pub trait Source {
     /// The key of the resource that holds `name`.
     fn holder(&self, name: Name) -> Option<Digest>;
 
-    /// The keys of the resources that stand in `list`, in ascending order, each once.
+    /// The position of the last commit by which something has joined or left `list`, or has changed
+    /// while it stood there; 0 when there was none since the start.
+    fn list_touched(&self, list: Name) -> u64;
+
+    /// The keys of the resources that stand in `list`, in ascending order, each once. When the list
+    /// is touched meanwhile, those that joined or left by that may or may not be among them.
     fn listed(&self, list: Name) -> Vec<Digest>;
 }
 
@@ -151,7 +156,9 @@ pub struct View<'a> {
     source: &'a dyn Source,
     seen: RefCell<Vec<(Digest, u64)>>,
     names_seen: RefCell<Vec<(Name, Option<Digest>)>>,
-    lists_seen: RefCell<Vec<(Name, Vec<Digest>)>>,
+    lists_seen: RefCell<Vec<(Name, u64)>>,
+    /// Resources that stand in those lists, each with the position of its last commit.
+    in_lists: RefCell<Vec<(Digest, u64)>>,
 }
 
 impl<'a> View<'a> {
@@ -163,6 +170,7 @@ impl<'a> View<'a> {
             seen: RefCell::default(),
             names_seen: RefCell::default(),
             lists_seen: RefCell::default(),
+            in_lists: RefCell::default(),
         }
     }
 
@@ -176,9 +184,9 @@ impl<'a> View<'a> {
     /// was not read, or does not exist.
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
-        let seen = self.seen.borrow();
-        seen.iter()
-            .rev()
+        let (seen, in_lists) = (self.seen.borrow(), self.in_lists.borrow());
+        let read = in_lists.iter().chain(seen.iter());
+        read.rev()
             .find(|(known, _)| *known == key)
             .map_or(0, |(_, position)| *position)
     }
@@ -189,12 +197,18 @@ impl<'a> View<'a> {
     /// When the state of that key is of another kind.
     #[must_use]
     pub fn at<R: Resource>(&self, key: Digest) -> Option<R> {
+        let (state, position) = self.state(key);
+        self.seen.borrow_mut().push((key, position));
+        state
+    }
+
+    /// A state and the position of its last commit; 0 when there is none.
+    fn state<R: Resource>(&self, key: Digest) -> (Option<R>, u64) {
         let mut state = None;
         let position = self.source.read(key, &mut |bytes| {
             state = Some(codec::decode(bytes).expect("a state was encoded by this program"));
         });
-        self.seen.borrow_mut().push((key, position.unwrap_or(0)));
-        state
+        (state, position.unwrap_or(0))
     }
 
     /// Notes that the resource with this key was read at this position without being asked for:
@@ -221,18 +235,23 @@ impl<'a> View<'a> {
     /// about them: sort by what matters).
     #[must_use]
     pub fn listed(&self, list: Name) -> Vec<Digest> {
-        let keys = self.source.listed(list);
-        self.lists_seen.borrow_mut().push((list, keys.clone()));
-        keys
+        // Looked at first: whatever comes in between then shows.
+        let touched = self.source.list_touched(list);
+        self.lists_seen.borrow_mut().push((list, touched));
+        self.source.listed(list)
     }
 
     /// The resources that stand in `list`, which are all of the kind asked for, in the order of
-    /// their keys.
+    /// their keys. They are not remembered one by one: a list is touched when one of them changes.
     #[must_use]
     pub fn all_listed<R: Resource>(&self, list: Name) -> Vec<R> {
         self.listed(list)
             .into_iter()
-            .filter_map(|key| self.at(key))
+            .filter_map(|key| {
+                let (state, position) = self.state(key);
+                self.in_lists.borrow_mut().push((key, position));
+                state
+            })
             .collect()
     }
 
@@ -255,10 +274,10 @@ impl<'a> View<'a> {
         self.names_seen.borrow().clone()
     }
 
-    /// The lists that were looked up, each with what stood in it. A list holds still while the
-    /// same keys stand in it; that their resources hold still is for [`View::seen`] to say.
+    /// The lists that were looked up, each with the position at which it was touched last. While
+    /// that is the same, the same resources stand in it, and each as it stood.
     #[must_use]
-    pub fn lists_seen(&self) -> Vec<(Name, Vec<Digest>)> {
+    pub fn lists_seen(&self) -> Vec<(Name, u64)> {
         self.lists_seen.borrow().clone()
     }
 }
@@ -458,6 +477,10 @@ mod tests {
             None
         }
 
+        fn list_touched(&self, name: Name) -> u64 {
+            if name == list("a") { 2 } else { 0 }
+        }
+
         fn listed(&self, name: Name) -> Vec<Digest> {
             if name != list("a") {
                 return Vec::new();
@@ -479,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_remembers_the_lists_that_were_read_and_what_stood_in_them() {
+    fn a_view_remembers_the_lists_that_were_read_and_when_they_were_touched() {
         let view = View::new(&Two);
         assert_eq!(view.all_listed::<Thing>(list("b")), []);
         let mut numbers: Vec<_> = view
@@ -489,11 +512,8 @@ mod tests {
             .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(
-            view.lists_seen(),
-            [(list("b"), Vec::new()), (list("a"), Two.listed(list("a")))]
-        );
-        assert_eq!(view.seen().len(), 2, "the resources listed were read");
+        assert_eq!(view.lists_seen(), [(list("b"), 0), (list("a"), 2)]);
+        assert_eq!(view.seen(), [], "the list tells of those that stand in it");
         assert_eq!(view.names_seen(), [], "a list is no name");
     }
 

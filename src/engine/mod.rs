@@ -33,8 +33,8 @@ mod room;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -79,6 +79,10 @@ pub struct Limits {
     pub queued_bytes_max: usize,
     /// Bytes of recent answers that are kept in memory for replays.
     pub recent_bytes_max: u64,
+    /// Bytes of the largest record that the log's medium takes, at most
+    /// [`RECORD_BYTES_MAX`](crate::base::codec::RECORD_BYTES_MAX). A command that would make a
+    /// larger one is refused as invalid.
+    pub record_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -87,6 +91,7 @@ impl Default for Limits {
             commands_max: 4_096,
             queued_bytes_max: 64 << 20,
             recent_bytes_max: 32 << 20,
+            record_bytes_max: crate::base::codec::RECORD_BYTES_MAX,
         }
     }
 }
@@ -178,7 +183,12 @@ pub(crate) struct Shared {
     recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     limits: Limits,
     ended: AtomicBool,
+    /// Told how long each commit held the log's sequencer, where somebody measures it.
+    on_sequenced: OnceLock<OnSequenced>,
 }
+
+/// Told how long a commit held the log's sequencer.
+pub type OnSequenced = Box<dyn Fn(Duration) + Send + Sync>;
 
 /// Called once when the log has failed: the process has to end.
 pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
@@ -265,6 +275,7 @@ impl Engine {
             recent,
             limits,
             ended: AtomicBool::new(false),
+            on_sequenced: OnceLock::new(),
         });
         shared.look_for_room();
         shared.tell_if_ahead();
@@ -298,6 +309,13 @@ impl Engine {
             return None;
         }
         Admission::admit(&self.shared.admission, 1)
+    }
+
+    /// From here on, `told` hears how long each commit has held the log's sequencer, which is how
+    /// long all others may have waited for it. For measuring; said once.
+    pub fn on_sequenced(&self, told: OnSequenced) {
+        // Whoever came first goes on being told.
+        let _ = self.shared.on_sequenced.set(told);
     }
 
     /// Whether commands are taken: the log works and the disk has room.
@@ -554,7 +572,7 @@ pub(crate) struct Basis {
     durable_before: u64,
     seen: Vec<(Digest, u64)>,
     names: Vec<(Name, Option<Digest>)>,
-    lists: Vec<(Name, Vec<Digest>)>,
+    lists: Vec<(Name, u64)>,
 }
 
 impl Shared {
@@ -609,7 +627,7 @@ impl Shared {
             && basis
                 .lists
                 .iter()
-                .all(|(list, members)| tables.listed(*list) == *members)
+                .all(|(list, touched)| tables.list_touched(*list) == *touched)
     }
 
     /// The position on which an answer rests that changes nothing.
@@ -617,10 +635,11 @@ impl Shared {
         let seen = basis.seen.iter().map(|(_, position)| *position);
         let holders = basis.names.iter().filter_map(|(_, holder)| *holder);
         let holders = holders.map(|holder| self.tables.position(holder));
-        let highest = seen.chain(holders).fold(basis.durable_before, u64::max);
-        // That nobody holds a name any more, or stands in a list, has no position of its own.
-        let absent = basis.names.iter().any(|(_, holder)| holder.is_none());
-        if absent || !basis.lists.is_empty() {
+        let lists = basis.lists.iter().map(|(_, touched)| *touched);
+        let positions = seen.chain(holders).chain(lists);
+        let highest = positions.fold(basis.durable_before, u64::max);
+        // That nobody holds a name any more has no position of its own.
+        if basis.names.iter().any(|(_, holder)| holder.is_none()) {
             return highest.max(self.journal.appended());
         }
         highest

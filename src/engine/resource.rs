@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant as Tick;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -12,7 +13,9 @@ use super::claims::Held;
 use super::relay::{self, Created};
 use super::{Basis, Order, Repeats, Reply, Shared, Stored};
 use crate::base::codec::Blob;
+use crate::base::codec::TooLarge;
 use crate::base::digest::Digest;
+use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::operation::{Decided, Disposition, Outcome};
@@ -21,6 +24,7 @@ use crate::domain::resource::{Name, Resource as _, Source as _, View};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
+use crate::journal::tables::Ready;
 
 /// The state that an actor has at hand between two commands, and where it was committed.
 pub(crate) struct Slot {
@@ -191,8 +195,12 @@ impl Job {
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 self.check_names(&decided, &context.view);
-                let record = self.record(at, &decided);
-                self.commit(slot, &basis, at, record, *decided)
+                match self.record(at, &decided) {
+                    Ok(record) => self.commit(slot, &basis, at, record, *decided),
+                    Err(TooLarge { bytes }) => {
+                        self.unless_changed(&basis, |position| Self::too_large(bytes, position))
+                    }
+                }
             }
             Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, at, &first_key),
             Ok(Outcome::Answer(body)) => {
@@ -232,8 +240,11 @@ impl Job {
     }
 
     /// The record of the commit.
-    fn record(&self, at: Instant, decided: &Decided) -> Vec<u8> {
-        NewRecord {
+    ///
+    /// # Errors
+    /// When the log's medium takes none of that size.
+    fn record(&self, at: Instant, decided: &Decided) -> Result<Vec<u8>, TooLarge> {
+        let record = NewRecord {
             schema: SCHEMA,
             at,
             operation: self.order.call.row.map_or(0, |row| row.tag),
@@ -264,8 +275,18 @@ impl Job {
                 },
                 (None, _) => RecordOutcome::None,
             },
+        };
+        record.encode_within(self.shared.limits.record_bytes_max)
+    }
+
+    /// Refuses a command whose record would have so many bytes: it is the command that asks for so
+    /// much, and sending it again would change nothing.
+    fn too_large(bytes: usize, position: u64) -> Verdict {
+        tracing::warn!(bytes, "a command is refused: its record is too large");
+        Verdict::Refused {
+            rejection: Rejection::invalid_at("", FaultCode::TooLong),
+            position,
         }
-        .encode()
     }
 
     /// The deliveries of the branch that the commit creates, when an external directory has to be
@@ -306,7 +327,10 @@ impl Job {
             body: Bytes::from(answer),
             disposition,
         };
+        // What takes the longer the more there is of it is done before and after.
+        let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
         let mut sequence = shared.journal.sequence();
+        let since = shared.on_sequenced.get().map(|told| (told, Tick::now()));
         if !shared.stands(basis) || !shared.commit_times.can_be_next(at) {
             return Attempt::Again;
         }
@@ -318,8 +342,12 @@ impl Job {
             tracing::error!("a key was taken while it was held");
             return Attempt::Final(Verdict::Fault);
         }
-        let position = match sequence.push(record) {
+        let position = match sequence.push_owned(record) {
             Ok(position) => position,
+            Err(wal::Failed::TooLarge { bytes }) => {
+                drop(sequence);
+                return self.unless_changed(basis, |position| Self::too_large(bytes, position));
+            }
             Err(error) => {
                 tracing::error!(%error, "a record was not taken");
                 return Attempt::Final(Verdict::Unavailable);
@@ -329,14 +357,17 @@ impl Job {
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
         let published = shared.tables.begin();
-        for change in changes {
-            shared.tables.publish(position, change);
+        for change in &mut changes {
+            shared.tables.publish_ready(position, change);
         }
         if let Some(key) = self.order.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(published);
         shared.lanes.end(sequence);
+        if let Some((told, since)) = since {
+            told(since.elapsed());
+        }
         slot.state = Some(next);
         slot.position = position;
         if self.order.key_digest.is_some() {

@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::codec::{self, Blob, DecodeError};
+use crate::base::codec::{self, Blob, DecodeError, TooLarge};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::time::Instant;
 use crate::domain::operation::{Disposition, OutboxMessage};
@@ -158,6 +158,14 @@ impl NewRecord<'_> {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         codec::encode_record(self)
+    }
+
+    /// The record's bytes.
+    ///
+    /// # Errors
+    /// When there are more than `most`, or more than [`codec::RECORD_BYTES_MAX`].
+    pub fn encode_within(&self, most: usize) -> Result<Vec<u8>, TooLarge> {
+        codec::encode_record_within(self, most)
     }
 }
 

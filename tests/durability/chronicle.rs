@@ -710,6 +710,7 @@ impl<'a> Checking<'a> {
                     names_taken: without(&holds.names, &held.0),
                     lists_left: without(&held.1, &holds.lists),
                     lists_joined: without(&holds.lists, &held.1),
+                    lists_kept: Vec::new(),
                 },
             );
         }

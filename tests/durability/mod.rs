@@ -31,6 +31,7 @@ mod kill_all;
 mod load;
 mod panics;
 mod room;
+mod sequencer;
 mod snapshots;
 mod start;
 mod stop;

@@ -698,24 +698,33 @@ impl Sequence<'_> {
     /// [`Failed`], and the record has no position then.
     pub fn push(&mut self, payload: impl AsRef<[u8]>) -> Result<u64, Failed> {
         let payload = payload.as_ref();
+        self.take(payload.len(), |records| records.push(payload))
+    }
+
+    /// As [`Sequence::push`], of a record that the caller does not need any more: a large one is
+    /// not copied while others wait.
+    ///
+    /// # Errors
+    /// [`Failed`], and the record has no position then.
+    pub fn push_owned(&mut self, payload: Vec<u8>) -> Result<u64, Failed> {
+        self.take(payload.len(), |records| records.push_owned(payload))
+    }
+
+    fn take(&mut self, bytes: usize, push: impl FnOnce(&mut Batched)) -> Result<u64, Failed> {
         if let Some(reason) = &self.queue().closed {
             return Err(Failed::Stopped(Arc::clone(reason)));
         }
-        if payload.len() > RECORD_BYTES_MAX {
-            return Err(Failed::TooLarge {
-                bytes: payload.len(),
-            });
+        if bytes > RECORD_BYTES_MAX {
+            return Err(Failed::TooLarge { bytes });
         }
-        self.shared
-            .queued_bytes
-            .fetch_add(payload.len(), Ordering::Relaxed);
+        self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         let queue = self
             .queue
             .as_mut()
             .expect("the guard is there until the value is dropped");
         let position = queue.next;
         queue.next += 1;
-        queue.records.push(payload);
+        push(&mut queue.records);
         self.shared.appended.store(position, Ordering::Release);
         Ok(position)
     }
@@ -843,7 +852,7 @@ impl Journal {
         loop {
             match self.wait(&mut records, events)? {
                 Task::Write => {
-                    self.write(&records, events)?;
+                    self.write(&mut records, events)?;
                     // One huge batch must not keep its memory for good.
                     records.clear(self.batch_bytes_max);
                 }
@@ -908,7 +917,7 @@ impl Journal {
         }
     }
 
-    fn write(&mut self, records: &Batched, events: &mut dyn Events) -> Result<(), Error> {
+    fn write(&mut self, records: &mut Batched, events: &mut dyn Events) -> Result<(), Error> {
         for batch in records.batches(self.batch_bytes_max) {
             let frame = batch.frame_bytes();
             if !self.writer.fits(frame) {

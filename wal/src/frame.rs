@@ -173,17 +173,29 @@ pub(crate) struct Place {
 /// Records one after the other, each with its length before it: what a data frame carries.
 ///
 /// They are kept in one piece, so that callers free what they allocated on their own threads, and
-/// the journal thread neither frees nor visits single records.
+/// the journal thread neither frees nor visits single records. What comes when that piece is full,
+/// and what is large, is kept in further ones, and put to the first by whoever makes batches: taking
+/// a record in never moves those before it.
 #[derive(Default)]
 pub(crate) struct Batched {
     bytes: Vec<u8>,
-    /// Where each record ends in `bytes`.
+    further: Vec<Vec<u8>>,
+    /// Where each record ends in all of it.
     ends: Vec<usize>,
 }
+
+/// Up to so many bytes the first piece grows; it keeps what batches have made of it.
+const GROWS_TO: usize = 64 << 10;
+/// Bytes of a further piece.
+const PIECE: usize = 256 << 10;
+/// A record of so many bytes is a piece of its own, and is not copied to be taken in.
+const LARGE: usize = 16 << 10;
 
 impl Batched {
     pub(crate) fn of(records: &[Vec<u8>]) -> Self {
         let mut all = Self::default();
+        let bytes = records.iter().map(|record| RECORD_OVERHEAD + record.len());
+        all.bytes.reserve_exact(bytes.sum());
         for record in records {
             all.push(record);
         }
@@ -191,10 +203,46 @@ impl Batched {
     }
 
     pub(crate) fn push(&mut self, record: &[u8]) {
-        self.bytes
-            .extend_from_slice(&to_u32(record.len()).to_le_bytes());
-        self.bytes.extend_from_slice(record);
-        self.ends.push(self.bytes.len());
+        let piece = self.piece(RECORD_OVERHEAD + record.len());
+        piece.extend_from_slice(&to_u32(record.len()).to_le_bytes());
+        piece.extend_from_slice(record);
+        self.note(record.len());
+    }
+
+    /// As [`Batched::push`], of a record that is not needed any more.
+    pub(crate) fn push_owned(&mut self, record: Vec<u8>) {
+        if record.len() < LARGE {
+            return self.push(&record);
+        }
+        let length = record.len();
+        let head = to_u32(length).to_le_bytes();
+        self.piece(RECORD_OVERHEAD).extend_from_slice(&head);
+        self.further.push(record);
+        self.note(length);
+    }
+
+    fn note(&mut self, record: usize) {
+        let begin = self.ends.last().copied().unwrap_or(0);
+        self.ends.push(begin + RECORD_OVERHEAD + record);
+    }
+
+    /// A piece with room for so many bytes.
+    fn piece(&mut self, needed: usize) -> &mut Vec<u8> {
+        let has_room = match self.further.last() {
+            None => self.bytes.len() + needed <= self.bytes.capacity().max(GROWS_TO),
+            Some(last) => last.capacity() - last.len() >= needed,
+        };
+        if !has_room {
+            self.further.push(Vec::with_capacity(PIECE.max(needed)));
+        }
+        self.further.last_mut().unwrap_or(&mut self.bytes)
+    }
+
+    /// Puts all in one piece.
+    fn gather(&mut self) {
+        for piece in self.further.drain(..) {
+            self.bytes.extend_from_slice(&piece);
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -209,21 +257,24 @@ impl Batched {
     pub(crate) fn clear(&mut self, keep_bytes: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep_bytes);
+        self.further.clear();
         self.ends.clear();
     }
 
     /// The records cut into batches, none with more than `bytes_max` bytes of records unless it is
     /// one record.
-    pub(crate) fn batches(&self, bytes_max: usize) -> impl Iterator<Item = Batch<'_>> {
+    pub(crate) fn batches(&mut self, bytes_max: usize) -> impl Iterator<Item = Batch<'_>> {
+        self.gather();
+        let this = &*self;
         let mut first = 0_usize;
         std::iter::from_fn(move || {
-            let begin = first.checked_sub(1).map_or(0, |last| self.ends[last]);
-            let rest = self.ends.get(first..).filter(|rest| !rest.is_empty())?;
+            let begin = first.checked_sub(1).map_or(0, |last| this.ends[last]);
+            let rest = this.ends.get(first..).filter(|rest| !rest.is_empty())?;
             let fitting = rest.partition_point(|end| end - begin <= bytes_max);
             let count = fitting.max(1);
             first += count;
             Some(Batch {
-                bytes: &self.bytes[begin..rest[count - 1]],
+                bytes: &this.bytes[begin..rest[count - 1]],
                 count,
             })
         })
@@ -343,11 +394,51 @@ mod tests {
     }
 
     #[test]
+    fn records_of_all_sizes_are_one_piece_in_their_order_when_they_become_batches() {
+        let sizes = [
+            0,
+            7,
+            LARGE - 1,
+            LARGE,
+            3,
+            LARGE + 9,
+            60_000,
+            5,
+            400_000,
+            1,
+            1,
+        ];
+        let records: Vec<Vec<u8>> = (0_u8..).zip(sizes).map(|(n, size)| vec![n; size]).collect();
+        let mut at_once = Batched::of(&records);
+        let mut one_by_one = Batched::default();
+        for round in 0..3 {
+            for record in &records {
+                if round == 1 {
+                    one_by_one.push(record);
+                } else {
+                    one_by_one.push_owned(record.clone());
+                }
+            }
+            let bytes = |batched: &mut Batched, most| -> Vec<(Vec<u8>, usize)> {
+                let batches = batched.batches(most);
+                batches
+                    .map(|batch| (batch.bytes.to_vec(), batch.count))
+                    .collect()
+            };
+            for most in [usize::MAX, 100_000, 1] {
+                assert_eq!(bytes(&mut one_by_one, most), bytes(&mut at_once, most));
+            }
+            one_by_one.clear([0, 1 << 20, 0][round]);
+            assert!(one_by_one.is_empty() && one_by_one.batches(1).next().is_none());
+        }
+    }
+
+    #[test]
     fn a_frame_gives_back_its_records() {
         for records in [vec![vec![]], vec![vec![1, 2, 3], vec![], vec![0; 100]]] {
             let mut buffer = Vec::new();
             let mut chain = [3; 16];
-            let batched = Batched::of(&records);
+            let mut batched = Batched::of(&records);
             let batch = batched.batches(usize::MAX).next().unwrap();
             assert_eq!(
                 batch.payload_bytes(),
@@ -372,8 +463,8 @@ mod tests {
 
     #[test]
     fn records_are_cut_into_batches_of_at_most_so_many_bytes_unless_one_has_more() {
-        let batched = Batched::of(&[vec![0; 6], vec![0; 6], vec![0; 50], vec![], vec![0; 6]]);
-        let counts = |bytes_max| -> Vec<_> {
+        let mut batched = Batched::of(&[vec![0; 6], vec![0; 6], vec![0; 50], vec![], vec![0; 6]]);
+        let mut counts = |bytes_max| -> Vec<_> {
             batched
                 .batches(bytes_max)
                 .map(|batch| batch.count)
@@ -399,7 +490,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_of_a_frame_is_found() {
         let mut buffer = Vec::new();
-        let batched = Batched::of(&[vec![7; 21], vec![]]);
+        let mut batched = Batched::of(&[vec![7; 21], vec![]]);
         let batch = batched.batches(usize::MAX).next().unwrap();
         push_data(&mut buffer, PLACE, &mut [3; 16], batch);
         for bit in 0..buffer.len() * 8 {

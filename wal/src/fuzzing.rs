@@ -261,7 +261,7 @@ pub fn frame(input: &[u8]) {
     if header.kind != KIND_DATA || records.is_empty() {
         return;
     }
-    let batched = Batched::of(&records);
+    let mut batched = Batched::of(&records);
     let Some(batch) = batched.batches(usize::MAX).next() else {
         return;
     };

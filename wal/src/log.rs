@@ -161,7 +161,7 @@ impl Log {
         if records.is_empty() {
             return Ok(self.last_position());
         }
-        let records = Batched::of(records);
+        let mut records = Batched::of(records);
         let mut batches = records.batches(usize::MAX);
         let batch = batches.next().expect("some records make one batch");
         let frame = batch.frame_bytes();

@@ -145,7 +145,7 @@ impl Builder {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let records = std::mem::take(&mut self.records);
+        let mut records = std::mem::take(&mut self.records);
         for batch in records.batches(BATCH_BYTES) {
             let mut buffer = Vec::new();
             let frame = batch.frame_bytes();

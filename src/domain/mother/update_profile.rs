@@ -872,14 +872,11 @@ mod tests {
         // meanwhile must not go unseen.
         let scenario = ready();
         let now = Instant::parse("2026-11-20T13:00:00Z").unwrap();
-        let (lists, read) = scenario.view(|view| {
+        let lists = scenario.view(|view| {
             assert_eq!(required_at(view, now).len(), 1);
-            (view.lists_seen(), view.seen())
+            view.lists_seen()
         });
         assert_eq!(lists.len(), 1);
-        assert_eq!(
-            lists[0].1,
-            read.iter().map(|(key, _)| *key).collect::<Vec<_>>()
-        );
+        assert!(lists[0].1 > 0, "it was touched by what stands in it");
     }
 }

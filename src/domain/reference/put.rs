@@ -36,6 +36,8 @@ impl FactResult {
     pub fn of_refusal(rejection: &Rejection) -> Self {
         if rejection.code == Self::Stale.as_str() {
             Self::Stale
+        } else if rejection.class == Class::Invalid {
+            Self::Invalid
         } else {
             Self::Conflict
         }

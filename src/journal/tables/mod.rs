@@ -14,17 +14,20 @@
 
 mod compact;
 mod index;
+mod lists;
 mod slab;
 mod states;
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
 use self::compact::CompactMap;
-use self::states::States;
+use self::lists::List;
+use self::slab::Alone;
+use self::states::{Look, States};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::operation::Change;
 use crate::domain::resource::{Entries, Name, Source};
@@ -34,7 +37,11 @@ pub(super) const SHARDS: usize = 256;
 /// How many entries are worked on while a shard is held for housekeeping.
 const BITE: usize = 64;
 /// Bytes of states beyond which a bite ends early.
-const BITE_BYTES: usize = 256 << 10;
+const BITE_BYTES: usize = 32 << 10;
+/// How many pages of states are gone through while their shard is held.
+const BITE_PAGES: usize = 4;
+/// How many members of a list are copied while its shard is held.
+const LIST_BITE: usize = 256;
 /// How often it is tried to see several things at one instant.
 const LOOKS: usize = 64;
 
@@ -65,12 +72,14 @@ pub struct Tables {
     publishing: AtomicU64,
     states: Shards<States>,
     names: Shards<CompactMap<Digest>>,
-    lists: Shards<HashMap<Digest, Vec<Digest>, DigestBuild>>,
+    lists: Shards<HashMap<Digest, List, DigestBuild>>,
     keys: Shards<CompactMap<u64>>,
     /// Keys taken at this position or before are forgotten.
     forgotten: AtomicU64,
     /// The commits whose answer a second key leads to, each with the last position of such a key.
     firsts: Mutex<HashMap<u64, u64>>,
+    /// Held by whoever goes through the places of states.
+    going_through: Mutex<()>,
 }
 
 /// A resource as it stands in the tables.
@@ -84,6 +93,28 @@ pub struct Standing<'a> {
     pub position: u64,
     /// Its state.
     pub bytes: &'a [u8],
+}
+
+/// A change with what its publishing needs, made ready before the log's sequencer is taken, and
+/// freed when it is given back: so what is done in between does not grow with the state.
+pub struct Ready {
+    change: Change,
+    /// The page of a state that has one alone, and afterwards the one before it.
+    page: Option<Alone>,
+}
+
+impl Ready {
+    /// Makes a change ready.
+    #[must_use]
+    pub fn new(change: Change) -> Self {
+        let page = slab::alone(Standing {
+            kind: change.kind,
+            key: change.key,
+            position: 0,
+            bytes: &change.state,
+        });
+        Self { change, page }
+    }
 }
 
 /// A commit being published; it is whole when this is dropped.
@@ -123,29 +154,41 @@ impl Tables {
 
     /// Puts a change in place that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
+        self.publish_ready(position, &mut Ready::new(change));
+    }
+
+    /// As [`Tables::publish`], of a change that was made ready: what is left of it is freed with it.
+    pub fn publish_ready(&self, position: u64, ready: &mut Ready) {
+        let Ready { change, page } = ready;
         for name in &change.names_left {
             self.names.shard(name.0).write().remove(name.0);
         }
         for name in &change.names_taken {
             self.names.shard(name.0).write().insert(name.0, change.key);
         }
-        for list in &change.lists_left {
-            let mut shard = self.lists.shard(list.0).write();
-            if let Some(members) = shard.get_mut(&list.0) {
-                members.retain(|member| *member != change.key);
+        for (lists, happens) in [
+            (&change.lists_left, List::leave as fn(&mut List, Digest)),
+            (&change.lists_joined, List::join),
+            (&change.lists_kept, |_, _| {}),
+        ] {
+            for list in lists {
+                let mut shard = self.lists.shard(list.0).write();
+                let list = shard.entry(list.0).or_default();
+                happens(list, change.key);
+                list.touched = position;
             }
         }
-        for list in &change.lists_joined {
-            let mut shard = self.lists.shard(list.0).write();
-            let members = shard.entry(list.0).or_default();
-            if let Err(place) = members.binary_search(&change.key) {
-                members.insert(place, change.key);
-            }
+        let mut page = page.take();
+        if let Some(page) = &mut page {
+            slab::committed_at(page, position);
         }
-        let mut shard = self.states.shard(change.key).write();
-        let Ok(()) = shard.amend(position, change.kind, change.key, |_| {
-            Ok::<_, Infallible>(Some(change.state.as_slice()))
-        });
+        let state = Standing {
+            kind: change.kind,
+            key: change.key,
+            position,
+            bytes: &change.state,
+        };
+        ready.page = self.states.shard(change.key).write().put(state, page);
     }
 
     /// Notes that the key with this digest was taken by the commit at `position`.
@@ -287,11 +330,11 @@ impl Tables {
             }
         }
         for shard in &self.lists.0 {
-            for (list, members) in shard.read().iter() {
+            for (name, list) in shard.read().iter() {
                 // A list that everybody left is as one that nobody ever joined.
-                if !members.is_empty() {
-                    let members: Vec<u8> = members.iter().flat_map(|member| member.0).collect();
-                    add(3, *list, &[&members]);
+                if list.len() > 0 {
+                    let members: Vec<u8> = list.iter().flat_map(|member| member.0).collect();
+                    add(3, *name, &[&members]);
                 }
             }
         }
@@ -331,31 +374,59 @@ impl Tables {
         mut between: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         for shard in &self.states.0 {
-            // Places change while nothing is held, keys do not.
-            let keys: Vec<Digest> = shard.read().iter().map(|state| state.key).collect();
+            let keys = self.keys_of(shard);
             let mut keys = keys.as_slice();
             while !keys.is_empty() {
                 let (mut count, mut bytes) = (0, 0);
+                let mut large = None;
                 {
                     let shard = shard.read();
                     for key in keys.iter().take(BITE) {
                         count += 1;
-                        // A resource never goes.
-                        let Some(state) = shard.get(*key) else {
-                            continue;
-                        };
-                        copy(state);
-                        bytes += state.bytes.len();
-                        if bytes >= BITE_BYTES {
+                        match shard.look(*key) {
+                            // A resource never goes.
+                            None => {}
+                            Some(Look::Small(state)) => {
+                                copy(state);
+                                bytes += state.bytes.len();
+                            }
+                            Some(Look::Large(page)) => large = Some(page),
+                        }
+                        if bytes >= BITE_BYTES || large.is_some() {
                             break;
                         }
                     }
+                }
+                if let Some(page) = large {
+                    copy(slab::state_of(&page));
                 }
                 keys = &keys[count..];
                 between()?;
             }
         }
         Ok(())
+    }
+
+    /// The keys of all resources that a shard has by now, each once. The shard is held only for a
+    /// few pages at a time; what gets another place in between is noted.
+    fn keys_of(&self, shard: &RwLock<States>) -> Vec<Digest> {
+        let _alone = self.going_through.lock();
+        shard.write().watch();
+        let mut keys = Vec::new();
+        let mut page = 0;
+        loop {
+            let shard = shard.read();
+            let end = shard.pages().min(page + BITE_PAGES);
+            keys.extend((page..end).flat_map(|page| shard.keys_in(page)));
+            page = end;
+            if page == shard.pages() {
+                break;
+            }
+        }
+        keys.extend(shard.write().watched());
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Replaces the resource with this key by what `change` makes of it, which is copied from where
@@ -407,9 +478,8 @@ impl Tables {
 
     /// Puts the lists of one shard in order, as their readers expect them.
     pub(super) fn order_lists(&self, shard: usize) {
-        for members in self.lists.0[shard].write().values_mut() {
-            members.sort_unstable();
-            members.dedup();
+        for list in self.lists.0[shard].write().values_mut() {
+            list.order();
         }
     }
 
@@ -422,19 +492,50 @@ impl Tables {
 
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        thread_local! {
+            /// What small states are copied to, so that nobody waits while one is read.
+            static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+        }
         let shard = self.states.shard(key).read();
-        let state = shard.get(key)?;
-        read(state.bytes);
-        Some(state.position)
+        match shard.look(key)? {
+            Look::Small(state) => {
+                let position = state.position;
+                let mut copy = COPY.take();
+                copy.clear();
+                copy.extend_from_slice(state.bytes);
+                drop(shard);
+                read(&copy);
+                COPY.set(copy);
+                Some(position)
+            }
+            Look::Large(page) => {
+                drop(shard);
+                let state = slab::state_of(&page);
+                read(state.bytes);
+                Some(state.position)
+            }
+        }
     }
 
     fn holder(&self, name: Name) -> Option<Digest> {
         self.names.shard(name.0).read().get(name.0)
     }
 
-    fn listed(&self, name: Name) -> Vec<Digest> {
+    fn list_touched(&self, name: Name) -> u64 {
         let shard = self.lists.shard(name.0).read();
-        shard.get(&name.0).cloned().unwrap_or_default()
+        shard.get(&name.0).map_or(0, |list| list.touched)
+    }
+
+    fn listed(&self, name: Name) -> Vec<Digest> {
+        let mut keys = Vec::new();
+        loop {
+            keys.reserve(LIST_BITE);
+            let shard = self.lists.shard(name.0).read();
+            let list = shard.get(&name.0);
+            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
+                return keys;
+            }
+        }
     }
 }
 
@@ -452,6 +553,7 @@ mod tests {
             names_left: Vec::new(),
             lists_joined: Vec::new(),
             lists_left: Vec::new(),
+            lists_kept: Vec::new(),
         }
     }
 
@@ -478,6 +580,50 @@ mod tests {
                 last = seen[0];
             }
         });
+    }
+
+    #[test]
+    fn a_list_is_touched_by_whatever_joins_leaves_or_changes_in_it_and_by_nothing_else() {
+        let tables = Tables::default();
+        let (list, other) = (Name(Digest([7; 16])), Name(Digest([8; 16])));
+        assert_eq!(
+            (tables.list_touched(list), tables.listed(list)),
+            (0, vec![])
+        );
+        let step = |position, key, lists: [&[Name]; 3]| {
+            let [lists_left, lists_joined, lists_kept] = lists.map(<[Name]>::to_vec);
+            let changed = Change {
+                lists_left,
+                lists_joined,
+                lists_kept,
+                ..change(key, b"state")
+            };
+            tables.publish(position, changed);
+            (tables.list_touched(list), tables.listed(list).len())
+        };
+        assert_eq!(step(1, 1, [&[], &[list], &[]]), (1, 1));
+        assert_eq!(step(2, 2, [&[], &[list, other], &[]]), (2, 2));
+        assert_eq!(step(3, 3, [&[], &[], &[]]), (2, 2));
+        assert_eq!(step(4, 2, [&[], &[], &[list, other]]), (4, 2));
+        assert_eq!(step(5, 2, [&[list], &[], &[other]]), (5, 1));
+        assert_eq!(step(6, 1, [&[list], &[], &[]]), (6, 0));
+        assert_eq!(step(7, 2, [&[], &[], &[other]]), (6, 0));
+    }
+
+    #[test]
+    fn a_state_that_is_read_holds_up_no_change_of_it() {
+        let tables = Tables::default();
+        for length in [10, 100_000] {
+            tables.publish(1, change(1, &vec![1; length]));
+            let mut seen = Vec::new();
+            let position = tables.read(Digest([1; 16]), &mut |bytes| {
+                // With the shard held this would wait for ever.
+                tables.publish(2, change(1, &vec![2; length + 1]));
+                seen = bytes.to_vec();
+            });
+            assert_eq!((position, seen), (Some(1), vec![1; length]));
+            assert_eq!(tables.position(Digest([1; 16])), 2);
+        }
     }
 
     #[test]
@@ -600,5 +746,43 @@ mod tests {
         );
         assert_eq!((done, copied.len()), (Ok(()), 1_000));
         assert!(length > 300, "states moved in between");
+    }
+
+    #[test]
+    fn states_that_move_while_their_keys_are_gone_through_are_all_found() {
+        let tables = Tables::default();
+        let count = 2_000_u16;
+        let put = |number: u16, length: usize| {
+            let mut key = Digest([0; 16]);
+            key.0[8..10].copy_from_slice(&number.to_le_bytes());
+            let state = vec![7; length];
+            tables.publish(
+                1,
+                Change {
+                    key,
+                    ..change(0, &state)
+                },
+            );
+        };
+        for number in 0..count {
+            put(number, 40 + usize::from(number % 5) * 64);
+        }
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut length = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    length = (length + 48) % 20_000;
+                    for number in (0..count).step_by(7) {
+                        put(number, length);
+                    }
+                }
+            });
+            for _ in 0..50 {
+                let keys = tables.keys_of(&tables.states.0[Digest([0; 16]).shard(SHARDS)]);
+                assert_eq!(keys.len(), usize::from(count));
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -9,7 +9,10 @@
 //! that change for years leave nothing behind, and no list of free slots is kept. Who removes a
 //! state is told what has moved.
 //!
-//! A state above 8 KiB has a page of its own.
+//! A state above 8 KiB has a page of its own, which is shared with whoever reads it, and is made
+//! before and freed after the shard is held.
+
+use std::sync::Arc;
 
 use super::Standing;
 use crate::base::digest::Digest;
@@ -64,10 +67,15 @@ impl Place {
     }
 }
 
+/// A page of one state alone, above [`SLOT_MAX`]: its header and its bytes.
+pub(super) type Alone = Arc<Vec<u8>>;
+
 /// Slots of one class, or a state above [`SLOT_MAX`].
 struct Page {
     /// As many as are used, in memory for as many as there is room for.
     bytes: Vec<u8>,
+    /// A state above [`SLOT_MAX`], which has no slot then.
+    alone: Option<Alone>,
     /// The page before it in its class; of a vacant one, the next vacant one.
     before: u32,
 }
@@ -133,6 +141,38 @@ fn page_bytes(pages: u32, slot: usize) -> usize {
     slots.max(1) * slot
 }
 
+impl Page {
+    fn content(&self) -> &[u8] {
+        match &self.alone {
+            Some(alone) => alone,
+            None => &self.bytes,
+        }
+    }
+}
+
+/// The page of a state that has to have one of its own; `None` when it shares one.
+pub(super) fn alone(state: Standing<'_>) -> Option<Alone> {
+    let slot = slot_bytes(state.bytes.len());
+    if class_of(slot).is_some() {
+        return None;
+    }
+    let mut page = Vec::with_capacity(slot);
+    page.extend_from_slice(&header(state));
+    page.extend_from_slice(state.bytes);
+    Some(Arc::new(page))
+}
+
+/// Says at which position the state of a page was committed, which nobody else may have yet.
+pub(super) fn committed_at(page: &mut Alone, position: u64) {
+    let page = Arc::get_mut(page).expect("nobody has the page yet");
+    page[16..24].copy_from_slice(&position.to_le_bytes());
+}
+
+/// The state of a page.
+pub(super) fn state_of(page: &Alone) -> Standing<'_> {
+    parse(page).expect("a page is where a state stands")
+}
+
 fn header(state: Standing<'_>) -> [u8; HEADER] {
     let length = match class_of(slot_bytes(state.bytes.len())) {
         Some(_) => u16::try_from(state.bytes.len()).expect("slots of a class are small"),
@@ -164,27 +204,50 @@ fn parse(slot: &[u8]) -> Option<Standing<'_>> {
     })
 }
 
+/// The states in a page.
+fn states_in(page: &Page) -> impl Iterator<Item = Standing<'_>> {
+    let content = page.content();
+    // All slots of a page are as large as its first. A vacant page has none.
+    let slot = match &page.alone {
+        Some(alone) => alone.len(),
+        None => parse(content).map_or(1, |first| slot_bytes(first.bytes.len())),
+    };
+    let slots = content.chunks(slot);
+    slots.map(|slot| parse(slot).expect("a page is full of states up to its end"))
+}
+
 impl Slab {
     /// The key of the state at this place.
     pub(super) fn key(&self, place: Place) -> Digest {
-        let slot = &self.pages[place.page()].bytes[place.start()..];
+        let slot = &self.pages[place.page()].content()[place.start()..];
         Digest(*slot.first_chunk().expect("a slot begins with its key"))
     }
 
     /// The state at this place.
     pub(super) fn get(&self, place: Place) -> Standing<'_> {
-        let slot = &self.pages[place.page()].bytes[place.start()..];
+        let slot = &self.pages[place.page()].content()[place.start()..];
         parse(slot).expect("a place is where a state stands")
+    }
+
+    /// The page of the state at this place, when it has one of its own.
+    pub(super) fn page_of(&self, place: Place) -> Option<&Alone> {
+        self.pages[place.page()].alone.as_ref()
+    }
+
+    /// How many pages there are, vacant ones included.
+    pub(super) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The keys of the states in the page of this number.
+    pub(super) fn keys_in(&self, page: usize) -> impl Iterator<Item = Digest> {
+        let pages = self.pages.get(page).into_iter();
+        pages.flat_map(states_in).map(|state| state.key)
     }
 
     /// All states, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
-        self.pages.iter().flat_map(|page| {
-            // All slots of a page are as large as its first. A vacant page has none.
-            let slot = parse(&page.bytes).map_or(1, |first| slot_bytes(first.bytes.len()));
-            let slots = page.bytes.chunks(slot);
-            slots.map(|slot| parse(slot).expect("a page is full of states up to its end"))
-        })
+        self.pages.iter().flat_map(states_in)
     }
 
     /// Adds a state.
@@ -193,16 +256,30 @@ impl Slab {
         let class = class_of(slot);
         let number = match class {
             Some(class) => self.page_with_room(class, slot),
-            None => self.open(slot, NONE),
+            None => return self.add_page(alone(state).expect("it shares no page")),
         };
         let page = &mut self.pages[number as usize].bytes;
         let start = page.len();
         page.extend_from_slice(&header(state));
         page.extend_from_slice(state.bytes);
-        if class.is_some() {
-            page.resize(start + slot, 0);
-        }
+        page.resize(start + slot, 0);
         Place::new(number, start)
+    }
+
+    /// Adds a state that has a page of its own.
+    pub(super) fn add_page(&mut self, page: Alone) -> Place {
+        let number = self.open(0, NONE);
+        self.pages[number as usize].alone = Some(page);
+        Place::new(number, 0)
+    }
+
+    /// Puts a state that has a page of its own in the place of another that has one; the other's
+    /// page, or this one back when the other has none.
+    pub(super) fn exchange(&mut self, place: Place, page: Alone) -> Result<Alone, Alone> {
+        match &mut self.pages[place.page()].alone {
+            Some(before) => Ok(std::mem::replace(before, page)),
+            None => Err(page),
+        }
     }
 
     /// Puts a state in the place of another, when it takes a slot of the same size; whether it
@@ -212,13 +289,10 @@ impl Slab {
         if slot_bytes(self.get(place).bytes.len()) != slot {
             return false;
         }
-        let page = &mut self.pages[place.page()].bytes;
-        if class_of(slot).is_none() {
-            page.clear();
-            page.extend_from_slice(&header(state));
-            page.extend_from_slice(state.bytes);
-            return true;
+        if let Some(alone) = alone(state) {
+            return self.exchange(place, alone).is_ok();
         }
+        let page = &mut self.pages[place.page()].bytes;
         let slot = &mut page[place.start()..][..HEADER + state.bytes.len()];
         let (before, bytes) = slot.split_at_mut(HEADER);
         before.copy_from_slice(&header(state));
@@ -269,6 +343,7 @@ impl Slab {
     fn open(&mut self, capacity: usize, before: u32) -> u32 {
         let page = Page {
             bytes: Vec::with_capacity(capacity),
+            alone: None,
             before,
         };
         let number = self.vacant;
@@ -288,6 +363,7 @@ impl Slab {
         let number = u32::try_from(page).expect("it was given as one");
         let page = &mut self.pages[page];
         page.bytes = Vec::new();
+        page.alone = None;
         page.before = self.vacant;
         self.vacant = number;
     }
@@ -307,7 +383,9 @@ impl Slab {
     /// Bytes that were taken from the allocator for pages.
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
-        self.pages.iter().map(|page| page.bytes.capacity()).sum()
+        let alone = |page: &Page| page.alone.as_ref().map_or(0, |alone| alone.capacity());
+        let pages = self.pages.iter();
+        pages.map(|page| page.bytes.capacity() + alone(page)).sum()
     }
 }
 
@@ -479,7 +557,7 @@ mod tests {
                 assert_eq!(slab.allocated(), needed.sum::<usize>(), "SEED={seed}");
             }
         }
-        let full = |page: &Page| !page.bytes.is_empty();
+        let full = |page: &Page| !page.content().is_empty();
         while let Some(first) = slab.pages.iter().position(full) {
             slab.remove(Place::new(u32::try_from(first).unwrap(), 0));
         }

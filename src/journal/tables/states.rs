@@ -4,7 +4,7 @@ use hashbrown::hash_table::Entry;
 
 use super::Standing;
 use super::index::Index;
-use super::slab::{Place, Slab};
+use super::slab::{Alone, Place, Slab};
 use crate::base::digest::Digest;
 
 /// States by their keys. The index has only places, of four bytes; the keys to compare, and to
@@ -13,6 +13,16 @@ use crate::base::digest::Digest;
 pub(super) struct States {
     index: Index<Place>,
     slab: Slab,
+    /// The keys of states that have a new place, while somebody goes through the places.
+    moved: Option<Vec<Digest>>,
+}
+
+/// A state as whoever holds the shard finds it.
+pub(super) enum Look<'a> {
+    /// It is copied while the shard is held.
+    Small(Standing<'a>),
+    /// It is shared: the shard can be let go of.
+    Large(Alone),
 }
 
 impl States {
@@ -27,13 +37,84 @@ impl States {
         Some(self.slab.get(place))
     }
 
+    /// The state with this key, as it is to be had without holding the shard for long.
+    pub(super) fn look(&self, key: Digest) -> Option<Look<'_>> {
+        let place = self.index.find(key, |place| self.slab.key(place))?;
+        Some(match self.slab.page_of(place) {
+            Some(page) => Look::Large(Alone::clone(page)),
+            None => Look::Small(self.slab.get(place)),
+        })
+    }
+
+    /// From here on it is noted which states get a new place.
+    pub(super) fn watch(&mut self) {
+        self.moved = Some(Vec::new());
+    }
+
+    /// Which states have got a new place since [`States::watch`].
+    pub(super) fn watched(&mut self) -> Vec<Digest> {
+        self.moved.take().unwrap_or_default()
+    }
+
+    /// How many pages there are to go through.
+    pub(super) fn pages(&self) -> usize {
+        self.slab.pages()
+    }
+
+    /// The keys of the states in one page.
+    pub(super) fn keys_in(&self, page: usize) -> impl Iterator<Item = Digest> {
+        self.slab.keys_in(page)
+    }
+
+    /// Puts a state in place of the one with its key. `page` is the one that it is to have alone,
+    /// if it is; the one that the state before had alone is given back, to be freed by whoever
+    /// holds the shard no more.
+    pub(super) fn put(&mut self, state: Standing<'_>, page: Option<Alone>) -> Option<Alone> {
+        let slab = &mut self.slab;
+        let note = |moved: &mut Option<Vec<Digest>>, key| {
+            if let Some(keys) = moved {
+                keys.push(key);
+            }
+        };
+        let add = |slab: &mut Slab, page: Option<Alone>| match page {
+            Some(page) => slab.add_page(page),
+            None => slab.add(state),
+        };
+        match self.index.entry(state.key, |place| slab.key(place)) {
+            Entry::Vacant(entry) => {
+                entry.insert(add(slab, page));
+                note(&mut self.moved, state.key);
+                None
+            }
+            Entry::Occupied(mut entry) => {
+                let place = *entry.get();
+                let page = match page {
+                    Some(page) => match slab.exchange(place, page) {
+                        Ok(before) => return Some(before),
+                        Err(page) => Some(page),
+                    },
+                    None if slab.replace(place, state) => return None,
+                    None => None,
+                };
+                let before = slab.page_of(place).map(Alone::clone);
+                *entry.get_mut() = add(slab, page);
+                note(&mut self.moved, state.key);
+                if let Some((moved, from)) = slab.remove(place) {
+                    note(&mut self.moved, moved);
+                    self.index.moved(moved, from, place);
+                }
+                before
+            }
+        }
+    }
+
     /// All states, in no order that means anything.
     pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
         self.slab.iter()
     }
 
     /// Replaces the state with this key by what `change` makes of it; leaves it when that is
-    /// nothing.
+    /// nothing. For recovery, beside which nobody goes through the places.
     ///
     /// # Errors
     /// That of `change`.

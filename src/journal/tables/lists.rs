@@ -1,0 +1,174 @@
+//! Lists: which resources belong together, and when that, or one of them, has last changed.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use crate::base::digest::Digest;
+
+/// Up to so many members stand side by side, which takes the least memory; more are a tree, so that
+/// joining costs the same however many there are.
+const FEW: usize = 64;
+
+/// A list.
+#[derive(Default)]
+pub(super) struct List {
+    /// The position of the last commit by which something joined or left, or changed while it stood
+    /// here; 0 when that was before the start. It stays when everybody has left.
+    pub(super) touched: u64,
+    members: Members,
+}
+
+/// The keys, each once.
+enum Members {
+    /// In ascending order, but while tables are built.
+    Few(Vec<Digest>),
+    Many(BTreeSet<Digest>),
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl List {
+    pub(super) fn len(&self) -> usize {
+        match &self.members {
+            Members::Few(members) => members.len(),
+            Members::Many(members) => members.len(),
+        }
+    }
+
+    /// The members in ascending order.
+    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = Digest> + '_> {
+        match &self.members {
+            Members::Few(members) => Box::new(members.iter().copied()),
+            Members::Many(members) => Box::new(members.iter().copied()),
+        }
+    }
+
+    pub(super) fn join(&mut self, key: Digest) {
+        match &mut self.members {
+            Members::Few(members) => {
+                let Err(place) = members.binary_search(&key) else {
+                    return;
+                };
+                members.insert(place, key);
+                self.grow();
+            }
+            Members::Many(members) => {
+                members.insert(key);
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, key: Digest) {
+        match &mut self.members {
+            Members::Few(members) => {
+                if let Ok(place) = members.binary_search(&key) {
+                    members.remove(place);
+                }
+            }
+            Members::Many(members) => {
+                members.remove(&key);
+            }
+        }
+    }
+
+    /// Adds a member in no order, while tables are built: [`List::order`] comes after all.
+    pub(super) fn push(&mut self, key: Digest) {
+        match &mut self.members {
+            Members::Few(members) => members.push(key),
+            Members::Many(members) => {
+                members.insert(key);
+            }
+        }
+    }
+
+    /// Puts the members in order.
+    pub(super) fn order(&mut self) {
+        if let Members::Few(members) = &mut self.members {
+            members.sort_unstable();
+            members.dedup();
+            self.grow();
+        }
+    }
+
+    fn grow(&mut self) {
+        if let Members::Few(members) = &mut self.members
+            && members.len() > FEW
+        {
+            self.members = Members::Many(std::mem::take(members).into_iter().collect());
+        }
+    }
+
+    /// Copies up to `most` members that come after the last one of `into`; whether there may be
+    /// more.
+    pub(super) fn copy_on(&self, into: &mut Vec<Digest>, most: usize) -> bool {
+        let after = into.last().copied();
+        let before = into.len();
+        match &self.members {
+            Members::Few(members) => {
+                let from = after.map_or(0, |after| members.partition_point(|key| *key <= after));
+                into.extend(members[from..].iter().take(most));
+            }
+            Members::Many(members) => {
+                let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                into.extend(members.range((from, Bound::Unbounded)).take(most));
+            }
+        }
+        into.len() - before == most
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn random_changes_leave_what_a_set_would_have() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (mut list, mut model) = (List::default(), BTreeSet::new());
+        let mut joins = 3;
+        for round in 0..20_000 {
+            // The list grows and shrinks in turns.
+            if round % 1_000 == 0 {
+                joins = 7 - joins;
+            }
+            let key = Digest([random.random_range(0..200); 16]);
+            if random.random_ratio(joins, 7) {
+                list.join(key);
+                model.insert(key);
+            } else {
+                list.leave(key);
+                model.remove(&key);
+            }
+            assert_eq!(list.len(), model.len(), "SEED={seed}");
+            if round % 50 == 0 {
+                let mut copied = Vec::new();
+                while list.copy_on(&mut copied, random.random_range(1..40)) {}
+                assert!(copied.iter().eq(&model), "SEED={seed}");
+                assert!(list.iter().eq(model.iter().copied()), "SEED={seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_pushed_in_no_order_is_put_in_order() {
+        for count in [0, 1, 60, 65, 200] {
+            let mut list = List::default();
+            for key in (0..count).rev().chain(0..count / 2) {
+                list.push(Digest([key; 16]));
+            }
+            list.order();
+            assert!(list.iter().eq((0..count).map(|key| Digest([key; 16]))));
+        }
+    }
+}
