@@ -93,24 +93,37 @@ impl<'a> Json<'a> {
     /// # Errors
     /// As [`Json::parse`].
     pub fn parse_counted(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        match Self::parse_in_range(bytes) {
+        Self::parse_up_to(VALUES_MAX, bytes)
+    }
+
+    /// As [`Json::parse`], of a text that this program wrote: however many values it has.
+    ///
+    /// # Errors
+    /// When the bytes are no JSON text, or nest deeper than [`NESTING_MAX`].
+    pub fn parse_own(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        Self::parse_up_to(usize::MAX, bytes).map(|(value, _)| value)
+    }
+
+    fn parse_up_to(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
+        match Self::parse_in_range(values_max, bytes) {
             // JSON numbers have no bounds, the parser's have those of a double: a number beyond
             // them is read as one that is too large, with a place of its own.
             Err(Malformed(fault)) if fault.starts_with("number out of range") => {
                 let capped = with_numbers_capped(bytes);
-                let (value, values) = Json::parse_in_range(&capped)?;
+                let (value, values) = Json::parse_in_range(values_max, &capped)?;
                 Ok((value.into_owned(), values))
             }
             parsed => parsed,
         }
     }
 
-    fn parse_in_range(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
+    fn parse_in_range(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let values = Cell::new(0);
         let level = Level {
             depth: 0,
             values: &values,
+            values_max,
         };
         let value = level
             .deserialize(&mut deserializer)
@@ -207,6 +220,8 @@ struct Level<'c> {
     depth: usize,
     /// How many values there were before it.
     values: &'c Cell<usize>,
+    /// How many there may be in all.
+    values_max: usize,
 }
 
 impl Level<'_> {
@@ -241,7 +256,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
         let values = self.values.get() + 1;
-        if values > VALUES_MAX {
+        if values > self.values_max {
             return Err(de::Error::custom("more values than are read"));
         }
         self.values.set(values);

@@ -244,7 +244,7 @@ fn answer(
 /// SHA-256 over the canonical form (RFC 8785) of an object of ours.
 fn canonical_fingerprint(object: &impl Serialize) -> Fingerprint {
     let text = to_json(object);
-    let json = Json::parse(&text).expect("what was written as JSON is JSON");
+    let json = Json::parse_own(&text).expect("what was written as JSON is JSON");
     let canonical = canonical_text(&json)
         .expect("an object of ours has no member twice, and numbers of 64 bits");
     Fingerprint::of(canonical.as_bytes())
@@ -257,7 +257,7 @@ mod tests {
 
     use super::super::fixture::with;
     use super::*;
-    use crate::base::json::{Member, Reader};
+    use crate::base::json::{Member, Reader, VALUES_MAX};
     use crate::base::time::Instant;
     use crate::domain::reference::gateway_payment::sample;
 
@@ -285,6 +285,17 @@ mod tests {
             answer.result_code,
             answer.change.is_some(),
         )
+    }
+
+    #[test]
+    fn a_search_may_find_more_than_a_request_may_hold() {
+        let payment = payment(&[]);
+        let held = HeldPayment {
+            payment_id: "payment-1",
+            payment: &payment,
+        };
+        let answer = EmbeddedGateway.search("everybody", &vec![held; VALUES_MAX / 5]);
+        assert_eq!(outcome(&answer), (200, "ok", false));
     }
 
     #[test]
