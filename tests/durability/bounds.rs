@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use carebook::engine::Limits;
 use serde_json::json;
 
 use super::load::{CLIENTS, Town, request};
+use super::sequencer::engine;
 use crate::support::{Answer, Client, Server};
 
 fn is_trouble(answer: &Answer, status: u16, code: &str) -> bool {
@@ -14,6 +16,25 @@ fn is_trouble(answer: &Answer, status: u16, code: &str) -> bool {
         && answer
             .header("retry-after")
             .is_some_and(|seconds| seconds.parse::<u32>().is_ok())
+}
+
+#[test]
+fn facts_have_half_of_the_permits_and_commands_the_rest() {
+    let limits = Limits {
+        commands_max: 4,
+        ..Limits::default()
+    };
+    let engine = engine(1, limits);
+    let mut facts: Vec<_> = std::iter::from_fn(|| engine.admit_fact()).take(5).collect();
+    assert_eq!(facts.len(), 2);
+    let commands: Vec<_> = std::iter::from_fn(|| engine.admit()).take(5).collect();
+    assert_eq!(commands.len(), 2);
+    // A fact has a command's permit, too: where commands have them all there is none.
+    facts.pop();
+    let command = engine.admit();
+    assert!(command.is_some() && engine.admit_fact().is_none());
+    drop(commands);
+    assert!(engine.admit_fact().is_some());
 }
 
 #[test]

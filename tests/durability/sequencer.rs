@@ -19,7 +19,7 @@ use wal::storage::sim::SimDisk;
 use super::inside::{call_of, carry_out, put_consent, small};
 use crate::support::{World, actor};
 
-fn engine(lanes: usize, limits: Limits) -> Arc<Engine> {
+pub(super) fn engine(lanes: usize, limits: Limits) -> Arc<Engine> {
     let mut replaying = Replaying::new("recovering");
     let (log, _) = Log::open(SimDisk::new().storage(), small(), &mut replaying).unwrap();
     let on_fatal = Box::new(|error: &str| panic!("{error}"));
