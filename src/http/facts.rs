@@ -5,7 +5,7 @@
 //! Facts of one resource keep their order.
 //!
 //! A batch may last longer than what its sender may do: token, keys and lifecycle are judged again
-//! every [`Rhythm`]. Nothing is in flight at that moment, so what was applied is exactly what the
+//! every `Rhythm`. Nothing is in flight at that moment, so what was applied is exactly what the
 //! answer says when the batch ends there.
 
 use std::sync::Arc;
