@@ -656,6 +656,19 @@ impl LiveReader {
             match self.look_at(segment, &opened, &start)? {
                 Step::Frame(_) => return Ok(Next::Segment(next)),
                 Step::End(End::Unfinished("the records before this segment are missing")) => {
+                    // A segment that was blank a moment ago may have been filled, and this one begun.
+                    for passed in index + 1..next {
+                        let segment = &manifest.segments[passed];
+                        if let Ok(opened) = self.open_segment(segment)? {
+                            let start = Place {
+                                segment: segment.number,
+                                ..start
+                            };
+                            if self.filled(segment, &opened, &start)? {
+                                return Ok(Next::Segment(passed));
+                            }
+                        }
+                    }
                     let name = format::segment_name(manifest.segments[index].number);
                     let what =
                         "the frame that belongs here is missing: a later segment goes on behind it";
