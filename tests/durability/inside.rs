@@ -332,7 +332,7 @@ pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) 
     engine.put_fact(workflow, command, permit).await
 }
 
-/// That something left a list is learned like anything else, although nothing in the list says so.
+/// That something left a list is learned like anything else: once the commit by which it left is durable.
 #[test]
 fn what_has_left_a_list_is_missing_from_it_when_that_is_durable() {
     let gate = Arc::new(Gate::default());
