@@ -8,7 +8,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::Reader;
 use carebook::catalogue::{OPERATIONS, READS, Row};
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Context, Outcome, Parts, Slot};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::rejection::{Class, Rejection};
