@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::workload::{BRANCH, FAMILY_MEMBER, FIRST, MOTHER, MOTHER_MEMBER, PLAN};
+use crate::cast::{BRANCH, FAMILY_MEMBER, FIRST, MOTHER, MOTHER_MEMBER, PLAN};
 
 pub(crate) fn manager_email(number: usize) -> String {
     format!("manager-{number}@example.com")
@@ -22,12 +22,20 @@ fn registration_number(number: usize) -> String {
 
 /// The parameter of the path, where there is one, and the body of a command. `before` is the
 /// answer that it goes on with.
-#[allow(clippy::too_many_lines)]
 pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String, Value) {
-    let key = format!("key-{number}");
+    family(operation, number)
+        .or_else(|| branch(operation, number))
+        .or_else(|| settlement(operation, number, before))
+        .or_else(|| data_room(operation, number, before))
+        .or_else(|| reservation(operation, number))
+        .or_else(|| payment(operation, number))
+        .unwrap_or_else(|| panic!("{operation} has no workload: add one here"))
+}
+
+/// The families and the mothers.
+fn family(operation: &str, number: usize) -> Option<(String, Value)> {
     let booking = format!("booking-{number}");
-    let text = |member: &str| before[member].as_str().unwrap_or_default().to_owned();
-    match operation {
+    Some(match operation {
         "authorize_payment" => {
             let body = json!({
                 "familyAccountId": format!("family-{number}"),
@@ -50,6 +58,38 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (String::new(), body)
         }
+        "grant_care_history_access" => {
+            let body = json!({
+                "granteeMemberId": FAMILY_MEMBER,
+                "reservationBookingId": booking,
+                "scopes": ["summary"],
+                "expiresAt": "2099-01-01T00:00:00Z",
+            });
+            (format!("family-{number}"), body)
+        }
+        "update_mother_profile" => {
+            let body = json!({
+                "expectedProfileRevision": 1,
+                "expectedAddressRevision": 1,
+                "fullName": "김하늘",
+                "birthDate": "1992-03-14",
+                "address": {
+                    "postalCode": "06236",
+                    "roadAddress": "서울특별시 강남구 테헤란로 1",
+                    "detailAddress": "2층",
+                },
+                "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2025-01"}],
+            });
+            (String::new(), body)
+        }
+        _ => return None,
+    })
+}
+
+/// The branches.
+fn branch(operation: &str, number: usize) -> Option<(String, Value)> {
+    let key = format!("key-{number}");
+    Some(match operation {
         "create_branch" => {
             let body = json!({
                 "commandId": format!("command-{number}"),
@@ -79,15 +119,94 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (String::new(), body)
         }
-        "grant_care_history_access" => {
+        "accept_manager_invitation" => (String::new(), json!({"expectedOnboardingRevision": 1})),
+        "update_branch_office_profile" => {
             let body = json!({
-                "granteeMemberId": FAMILY_MEMBER,
-                "reservationBookingId": booking,
-                "scopes": ["summary"],
-                "expiresAt": "2099-01-01T00:00:00Z",
+                "commandId": format!("command-{number}"),
+                "revisionId": format!("revision-{number}"),
+                "branchOfficeProfileId": format!("office-{number}"),
+                "expectedRevision": 1,
+                "displayName": "서울 본점",
+                "legalName": "서울산후케어 주식회사",
+                "contactEmail": "seoul-1@example.com",
+                "primaryPhoneNumber": "+82212345678",
+                "addressLine": "서울특별시 중구 세종대로 110",
+                "businessRegistrationReference": "business-registration-1",
+                "reason": "A new name.",
             });
-            (format!("family-{number}"), body)
+            (String::new(), body)
         }
+        "snapshot_settlement_account" => {
+            let body = json!({
+                "snapshotId": format!("snapshot-{number}"),
+                "settlementStatementId": format!("statement-{number}"),
+                "branchOfficeProfileId": BRANCH,
+                "settlementAccountId": format!("account-{number}"),
+                "expectedSettlementAccountRevision": 1,
+                "idempotencyKey": key,
+            });
+            (String::new(), body)
+        }
+        _ => return None,
+    })
+}
+
+/// The settlement.
+fn settlement(operation: &str, number: usize, before: &Value) -> Option<(String, Value)> {
+    let key = format!("key-{number}");
+    let text = |member: &str| before[member].as_str().unwrap_or_default().to_owned();
+    Some(match operation {
+        "request_deposit" => {
+            let body = json!({
+                "statementCode": format!("STATEMENT-{number}"),
+                "statementKind": "head_office_to_branch",
+                "branchProfileId": BRANCH,
+                "settlementPeriodStart": "2026-10-01",
+                "settlementPeriodEnd": "2026-10-31",
+                "remittanceAccountSnapshot": {
+                    "remittanceAccountSnapshotId": "remittance-1",
+                    "bankName": "Bank",
+                    "accountHolder": "Head Office",
+                    "accountNumberDisplay": "110-***-000123",
+                    "capturedAt": "2026-11-01T00:00:00Z",
+                    "sourceReferenceKey": null,
+                },
+                "actorKind": "headquarters_administrator",
+                "actorProfileId": "hq-1",
+                "idempotencyKey": key,
+                "messageToBranch": null,
+                "headOfficePrivateMemo": null,
+            });
+            (String::new(), body)
+        }
+        "acknowledge_deposit" => {
+            let body = json!({
+                "statementId": text("statementId"),
+                "actorKind": "branch_manager",
+                "actorProfileId": "manager-1",
+                "idempotencyKey": key,
+                "expectedRevision": 1,
+                "reason": null,
+                "lineAcknowledgements": [{
+                    "lineAcknowledgementId": format!("line-{number}"),
+                    "settlementLineKey": "membership-2026-10",
+                    "settlementLineKind": "membership_due",
+                    "acknowledgedByActorProfileId": "manager-1",
+                    "acknowledgedAt": "2026-11-20T00:00:00Z",
+                    "acknowledgementNote": null,
+                }],
+            });
+            (String::new(), body)
+        }
+        _ => return None,
+    })
+}
+
+/// The data rooms, and their files.
+fn data_room(operation: &str, number: usize, before: &Value) -> Option<(String, Value)> {
+    let key = format!("key-{number}");
+    let text = |member: &str| before[member].as_str().unwrap_or_default().to_owned();
+    Some(match operation {
         "open_data_room_request" => {
             let body = json!({
                 "requestCode": format!("REQUEST-{number}"),
@@ -127,62 +246,22 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (text("requestId"), body)
         }
-        "update_mother_profile" => {
+        _ => return None,
+    })
+}
+
+/// The reservations, and what caregivers are paid.
+fn reservation(operation: &str, number: usize) -> Option<(String, Value)> {
+    let key = format!("key-{number}");
+    let booking = format!("booking-{number}");
+    Some(match operation {
+        "confirm_reservation_draft" => {
             let body = json!({
-                "expectedProfileRevision": 1,
-                "expectedAddressRevision": 1,
-                "fullName": "김하늘",
-                "birthDate": "1992-03-14",
-                "address": {
-                    "postalCode": "06236",
-                    "roadAddress": "서울특별시 강남구 테헤란로 1",
-                    "detailAddress": "2층",
-                },
-                "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2025-01"}],
+                "expectedDraftRevision": 1,
+                "reservationDraftStepAuthorityProjectionId": format!("projection-{number}"),
+                "expectedReviewRevision": 1,
             });
-            (String::new(), body)
-        }
-        "acknowledge_deposit" => {
-            let body = json!({
-                "statementId": text("statementId"),
-                "actorKind": "branch_manager",
-                "actorProfileId": "manager-1",
-                "idempotencyKey": key,
-                "expectedRevision": 1,
-                "reason": null,
-                "lineAcknowledgements": [{
-                    "lineAcknowledgementId": format!("line-{number}"),
-                    "settlementLineKey": "membership-2026-10",
-                    "settlementLineKind": "membership_due",
-                    "acknowledgedByActorProfileId": "manager-1",
-                    "acknowledgedAt": "2026-11-20T00:00:00Z",
-                    "acknowledgementNote": null,
-                }],
-            });
-            (String::new(), body)
-        }
-        "request_deposit" => {
-            let body = json!({
-                "statementCode": format!("STATEMENT-{number}"),
-                "statementKind": "head_office_to_branch",
-                "branchProfileId": BRANCH,
-                "settlementPeriodStart": "2026-10-01",
-                "settlementPeriodEnd": "2026-10-31",
-                "remittanceAccountSnapshot": {
-                    "remittanceAccountSnapshotId": "remittance-1",
-                    "bankName": "Bank",
-                    "accountHolder": "Head Office",
-                    "accountNumberDisplay": "110-***-000123",
-                    "capturedAt": "2026-11-01T00:00:00Z",
-                    "sourceReferenceKey": null,
-                },
-                "actorKind": "headquarters_administrator",
-                "actorProfileId": "hq-1",
-                "idempotencyKey": key,
-                "messageToBranch": null,
-                "headOfficePrivateMemo": null,
-            });
-            (String::new(), body)
+            (format!("draft-{number}"), body)
         }
         "assign_caregiver" => {
             let body = json!({
@@ -234,7 +313,15 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (booking, body)
         }
-        "accept_manager_invitation" => (String::new(), json!({"expectedOnboardingRevision": 1})),
+        _ => return None,
+    })
+}
+
+/// The payments.
+fn payment(operation: &str, number: usize) -> Option<(String, Value)> {
+    let key = format!("key-{number}");
+    let booking = format!("booking-{number}");
+    Some(match operation {
         "capture_adjustment_payment" => {
             let body = json!({
                 "motherUserId": MOTHER,
@@ -244,17 +331,6 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (booking, body)
         }
-        "snapshot_settlement_account" => {
-            let body = json!({
-                "snapshotId": format!("snapshot-{number}"),
-                "settlementStatementId": format!("statement-{number}"),
-                "branchOfficeProfileId": BRANCH,
-                "settlementAccountId": format!("account-{number}"),
-                "expectedSettlementAccountRevision": 1,
-                "idempotencyKey": key,
-            });
-            (String::new(), body)
-        }
         "decide_cash_receipt_eligibility" => {
             let body = json!({
                 "obligationPurpose": "customer_share_deposit",
@@ -263,30 +339,6 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
                 "registrationIdentityReference": format!("identity-{number}"),
             });
             (PLAN.to_owned(), body)
-        }
-        "confirm_reservation_draft" => {
-            let body = json!({
-                "expectedDraftRevision": 1,
-                "reservationDraftStepAuthorityProjectionId": format!("projection-{number}"),
-                "expectedReviewRevision": 1,
-            });
-            (format!("draft-{number}"), body)
-        }
-        "update_branch_office_profile" => {
-            let body = json!({
-                "commandId": format!("command-{number}"),
-                "revisionId": format!("revision-{number}"),
-                "branchOfficeProfileId": format!("office-{number}"),
-                "expectedRevision": 1,
-                "displayName": "서울 본점",
-                "legalName": "서울산후케어 주식회사",
-                "contactEmail": "seoul-1@example.com",
-                "primaryPhoneNumber": "+82212345678",
-                "addressLine": "서울특별시 중구 세종대로 110",
-                "businessRegistrationReference": "business-registration-1",
-                "reason": "A new name.",
-            });
-            (String::new(), body)
         }
         "pre_register_payment" => {
             let body = json!({
@@ -309,8 +361,8 @@ pub(crate) fn command(operation: &str, number: usize, before: &Value) -> (String
             });
             (String::new(), body)
         }
-        _ => panic!("{operation} has no workload: add one here"),
-    }
+        _ => return None,
+    })
 }
 
 /// What the answer to a command has to repeat: a word of the command's own, so that an answer that

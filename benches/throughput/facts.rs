@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::workload::{BRANCH, FAMILY_MEMBER, MOTHER, MOTHER_MEMBER, PLAN};
+use crate::cast::{BRANCH, FAMILY_MEMBER, MOTHER, MOTHER_MEMBER, PLAN};
 
 /// The lines of the facts that the operation's commands of these numbers need.
 pub(crate) fn facts(operation: &str, numbers: &[usize]) -> Vec<String> {

@@ -12,12 +12,12 @@ use carebook::cli::open::{Replaying, existing};
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
+use crate::cast::FIRST;
 use crate::driver::{self, Run, Source};
 use crate::facts;
 use crate::samples::Load;
 use crate::server::Server;
 use crate::template::{Template, headquarters};
-use crate::workload::FIRST;
 
 /// Commands before the memory is looked at for the first time: until the cache of recent answers,
 /// which holds 32 MiB, is full of the shortest ones, and the log's buffers are; they are bounded,

@@ -9,12 +9,13 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
+use crate::cast::FIRST;
 use crate::check::Request;
 use crate::server::Server;
 use crate::shapes;
 use crate::stage::Stage;
 use crate::template::{Template, headquarters};
-use crate::workload::{self, FIRST};
+use crate::workload;
 
 /// What a request of the mix does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

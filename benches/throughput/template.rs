@@ -3,11 +3,12 @@
 
 use serde_json::Value;
 
+use crate::cast::FIRST;
 use crate::check::{Request, find};
 use crate::commands::{command, echo};
 use crate::server::Server;
 use crate::shapes;
-use crate::workload::{FIRST, row, written};
+use crate::workload::{row, written};
 
 /// Stands for the number of the command, and for that of its resource, until they are written.
 const COMMAND: usize = 888_888_888;

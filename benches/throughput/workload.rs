@@ -12,6 +12,7 @@ use carebook::base::actor::ActorKind;
 use carebook::catalogue::{KeySource, Method, OPERATIONS, Row};
 use serde_json::Value;
 
+use crate::cast::{BRANCH, FAMILY_MEMBER, MOTHER, MOTHER_MEMBER};
 use crate::check::{Expected, Request};
 use crate::commands::{command, echo, manager_email};
 use crate::driver::{self, Run, Source};
@@ -20,20 +21,6 @@ use crate::samples::Load;
 use crate::server::Server;
 use crate::shapes;
 
-/// The branch that everything belongs to.
-pub(crate) const BRANCH: &str = "branch-1";
-/// The mother whom bookings, drafts, obligations and adjustments belong to.
-pub(crate) const MOTHER: &str = "mother-1";
-/// Her in the family accounts.
-pub(crate) const MOTHER_MEMBER: &str = "member-mother-1";
-/// Who pays for her.
-pub(crate) const FAMILY_MEMBER: &str = "member-family-1";
-/// The product plan of all payments.
-pub(crate) const PLAN: &str = "plan-1";
-
-/// The number of the first command: all numbers have nine digits, so that all requests of one
-/// operation are of one length.
-pub(crate) const FIRST: usize = 100_000_000;
 /// Commands of a workload with a token for each: the server remembers some thirty thousand.
 const TOKENS_MAX: usize = 20_000;
 /// Connections over which what comes before is carried out.

@@ -243,12 +243,11 @@ fn sources() -> Vec<(String, Source)> {
 }
 
 /// Circles that are still to be opened: a root file, and the folder that the circle is in.
-const STILL_CLOSED: [&str; 9] = [
+const STILL_CLOSED: [&str; 8] = [
     "src/lib.rs: in domain/:",
     "src/lib.rs: in engine/:",
     "src/lib.rs: in journal/:",
     "src/lib.rs: in journal/tables/:",
-    "benches/throughput/main.rs: in :",
     "tests/main.rs: in model/:",
     "wal/src/lib.rs: in :",
     "wal/src/lib.rs: in storage/:",
@@ -289,7 +288,6 @@ const STILL_LONG: &[&str] = &[
     "src/lib.rs: http/metrics.rs snapshots",
     "src/lib.rs: http/token.rs",
     "src/lib.rs: journal/tables/mod.rs",
-    "benches/throughput/main.rs: commands.rs command",
     "benches/throughput/main.rs: html.rs speed",
     "benches/throughput/main.rs: svg.rs figure",
     "wal/src/lib.rs: appender.rs",
