@@ -13,7 +13,6 @@ use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, Payme
 use super::gateway_subject::{
     PaymentOperated, PaymentSubject, PaymentSubjectEvent, SearchSubject, SearchSubjectEvent,
 };
-use super::words::OperationAction;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader};
@@ -22,6 +21,7 @@ use crate::base::text::{BodyKey, Ident, Text};
 use crate::domain::operation::{
     AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
 };
+use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;

@@ -16,15 +16,15 @@ use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
     PaymentActorSnapshot, PreRegistration, PreRegistrationView, ProviderFeeSnapshot, ReceiptWish,
 };
-use super::words::{
-    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
-    ReceiptRequestState, RequestedReceiptPurpose,
-};
 use crate::base::digest::Digest;
 use crate::base::json::{NonEmpty, Nullable};
 use crate::base::text::Ident;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::payment_words::{
+    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
+    ReceiptRequestState, RequestedReceiptPurpose,
+};
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
