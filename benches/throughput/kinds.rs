@@ -1,6 +1,7 @@
 //! What is measured: workloads of ours, and the forms in which peers do as much.
 
-use crate::workload::{self, row};
+use crate::commands::row;
+use crate::workload;
 
 /// What is asked of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@
 //! run. `benches/README.md` tells what there is to measure and how to read it.
 //!
 //! The tour: `driver` is the load generator, `check` looks at the answers, `samples` makes figures
-//! of them; `server` starts the server; `cast`, `commands`, `facts`, `workload`, `template`, `stage`,
+//! of them; `server` starts the server; `commands`, `workload`, `template`, `stage`,
 //! `mix` and `requests` make what is sent, for each of `kinds`; `run` puts runs side by side; a file for each scenario; `table` and
 //! `html` show what came of it.
 
@@ -21,11 +21,9 @@
 )]
 
 mod arguments;
-mod cast;
 mod check;
 mod commands;
 mod driver;
-mod facts;
 mod html;
 mod http;
 mod idle;

@@ -12,9 +12,8 @@ use carebook::cli::open::{Replaying, existing};
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
-use crate::cast::FIRST;
+use crate::commands::{FIRST, facts};
 use crate::driver::{self, Run, Source};
-use crate::facts;
 use crate::samples::Load;
 use crate::server::Server;
 use crate::template::{Template, headquarters};
@@ -46,7 +45,7 @@ impl Cost {
 pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
     eprintln!("{count} keys");
     let server = common.start().without_snapshots().service()?;
-    server.load(&[facts::benefit_policy(), facts::financial_facts(FIRST)])?;
+    server.load(&facts("finalize_charge", &[FIRST]))?;
     let template = Template::finalize_charge();
     let keys = cost(&server, common, count, move |number| {
         template.fill(number, 0)

@@ -3,8 +3,8 @@
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::cast::FIRST;
 use crate::check::Request;
+use crate::commands::FIRST;
 use crate::kinds::{Like, Workload};
 use crate::mix;
 use crate::peers;

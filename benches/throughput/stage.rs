@@ -3,9 +3,8 @@
 use rand::Rng as _;
 use rand::rngs::StdRng;
 
-use crate::cast::FIRST;
 use crate::check::Request;
-use crate::facts;
+use crate::commands::{FIRST, facts};
 use crate::server::Server;
 use crate::shapes;
 use crate::template::{Template, headquarters};
@@ -70,14 +69,11 @@ impl Stage {
             return Ok(());
         }
         self.has_bookings = true;
-        self.server.load(&[facts::benefit_policy()])?;
         let mut from = 0;
         while from < count {
             let to = (from + AT_ONCE).min(count);
-            let lines: Vec<_> = (from..to)
-                .map(|number| facts::financial_facts(FIRST + number))
-                .collect();
-            self.server.load(&lines)?;
+            let numbers: Vec<_> = (FIRST + from..FIRST + to).collect();
+            self.server.load(&facts("finalize_charge", &numbers))?;
             let mut resource = from..to;
             let charges = self.charges(to - from, || resource.next().unwrap_or(0));
             carry_out(&self.server, 64, charges)?;
@@ -93,8 +89,8 @@ impl Stage {
         }
         self.has_offices = true;
         let numbers: Vec<_> = (FIRST..FIRST + self.resources).collect();
-        let lines = facts::facts("update_branch_office_profile", &numbers);
-        self.server.load(&lines)
+        self.server
+            .load(&facts("update_branch_office_profile", &numbers))
     }
 
     /// So many reads of statements.

@@ -5,6 +5,8 @@
 //! change it, and each operation has a file of its own.
 
 pub mod branch;
+pub mod cast;
+pub mod example;
 pub mod fact_kinds;
 pub mod family;
 pub mod mother;
