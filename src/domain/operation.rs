@@ -14,7 +14,7 @@ use super::resource::{Name, Resource, View};
 use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Json, Member, Reader};
+use crate::base::json::{Json, Member, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -42,12 +42,19 @@ impl Parts<'_> {
 pub trait Request: Serialize + Send + Sync + Sized + 'static {
     /// Reads the command; `None` after at least one fault was noted.
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// What its body may be.
+    fn shape() -> Shape;
 }
 
 /// A command without parameters in its path is its body.
 impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
+    }
+
+    fn shape() -> Shape {
+        T::shape()
     }
 }
 
@@ -92,6 +99,10 @@ macro_rules! at_path {
                 let $field = parts.param($json, at);
                 let body = <$body as $crate::base::json::Member>::read(parts.body, at);
                 Some(Self { $field: $field?, body: body? })
+            }
+
+            fn shape() -> $crate::base::json::Shape {
+                <$body as $crate::base::json::Member>::shape()
             }
         }
     };
@@ -461,6 +472,8 @@ pub trait AnyOperation: Send + Sync {
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [(Class, &'static str)];
+    /// What the body of a request may be.
+    fn shape(&self) -> Shape;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
 }
@@ -507,6 +520,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         O::REJECTIONS
+    }
+
+    fn shape(&self) -> Shape {
+        <O::Command as Request>::shape()
     }
 
     fn example(&self) -> &'static Example {

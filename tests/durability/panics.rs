@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
-use carebook::base::json::Reader;
+use carebook::base::json::{Reader, Shape};
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
 use carebook::domain::example::Example;
@@ -145,6 +145,10 @@ impl AnyOperation for NoReplays {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         self.0.rejections()
+    }
+
+    fn shape(&self) -> Shape {
+        self.0.shape()
     }
 
     fn example(&self) -> &'static Example {

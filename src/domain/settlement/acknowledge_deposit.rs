@@ -16,7 +16,7 @@ use super::state::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
@@ -61,6 +61,10 @@ impl Request for Command {
         lines_consistent(parts.body, at);
         inter_office_consistent(parts.body, at);
         body.map(Self)
+    }
+
+    fn shape() -> Shape {
+        <Body as Member>::shape()
     }
 }
 
