@@ -18,6 +18,7 @@ use super::key_set::{self, KeySetAge};
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::base::panics::unless_it_panics;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::{Engine, Limits, OnFatal};
@@ -555,12 +556,15 @@ fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
                     _ = hang_up.recv() => {}
                     () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
                 }
-                match tls.reload() {
-                    Ok(false) => {}
-                    Ok(true) => tracing::info!("the certificate was replaced"),
-                    Err(error) => tracing::warn!(
+                match unless_it_panics(|| tls.reload()) {
+                    Some(Ok(false)) => {}
+                    Some(Ok(true)) => tracing::info!("the certificate was replaced"),
+                    Some(Err(error)) => tracing::warn!(
                         %error,
                         "the certificate cannot be read again: the last good one stays"
+                    ),
+                    None => tracing::error!(
+                        "reading the certificate has panicked: the last good one stays"
                     ),
                 }
             }

@@ -177,7 +177,7 @@ fn changed_dependencies(
     view: &View<'_>,
 ) -> Vec<Cow<'static, str>> {
     let mut paths: Vec<Cow<'static, str>> = Vec::new();
-    for dependency in &review.dependencies {
+    for dependency in &review.dependencies.0 {
         let reviewed = Revision::new(dependency.revision);
         let path = dependency.field_path.as_str();
         if revision_of(view, &dependency.kind, &dependency.id) != Some(reviewed)
