@@ -24,7 +24,6 @@ mod arguments;
 mod check;
 mod commands;
 mod driver;
-mod facts;
 mod html;
 mod http;
 mod idle;

@@ -4,13 +4,13 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::check::Request;
-use crate::facts;
+use crate::commands::{FIRST, facts, row};
 use crate::mix;
 use crate::peers::{self, Form};
 use crate::server::{Server, Start};
 use crate::shapes;
 use crate::template::{Template, headquarters};
-use crate::workload::{self, FIRST, carry_out, row};
+use crate::workload::{self, carry_out};
 
 /// What is asked of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,14 +213,11 @@ impl Stage {
             return Ok(());
         }
         self.has_bookings = true;
-        self.server.load(&[facts::benefit_policy()])?;
         let mut from = 0;
         while from < count {
             let to = (from + AT_ONCE).min(count);
-            let lines: Vec<_> = (from..to)
-                .map(|number| facts::financial_facts(FIRST + number))
-                .collect();
-            self.server.load(&lines)?;
+            let numbers: Vec<_> = (FIRST + from..FIRST + to).collect();
+            self.server.load(&facts("finalize_charge", &numbers))?;
             let mut resource = from..to;
             let charges = self.charges(to - from, || resource.next().unwrap_or(0));
             carry_out(&self.server, 64, charges)?;
@@ -236,8 +233,8 @@ impl Stage {
         }
         self.has_offices = true;
         let numbers: Vec<_> = (FIRST..FIRST + self.resources).collect();
-        let lines = facts::facts("update_branch_office_profile", &numbers);
-        self.server.load(&lines)
+        self.server
+            .load(&facts("update_branch_office_profile", &numbers))
     }
 
     /// So many reads of statements.

@@ -5,6 +5,7 @@
 //! change it, and each operation has a file of its own.
 
 pub mod branch;
+pub mod example;
 pub mod family;
 pub mod mother;
 pub mod operation;

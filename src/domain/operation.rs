@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::example::Example;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Rank, Resource, View};
 use crate::base::actor::Actor;
@@ -139,6 +140,9 @@ pub trait Operation: Send + Sync + 'static {
 
     /// Class and code of its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [(Class, &'static str)];
+
+    /// One request that is carried out in the samples' world.
+    const EXAMPLE: Example;
 
     /// The key of the resource whose actor decides; `None` when there cannot be one (an index
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
@@ -527,6 +531,8 @@ pub trait AnyOperation: Send + Sync {
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [(Class, &'static str)];
+    /// See [`Operation::EXAMPLE`].
+    fn example(&self) -> &'static Example;
 }
 
 /// Erases the types of the operation `O`.
@@ -571,6 +577,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         O::REJECTIONS
+    }
+
+    fn example(&self) -> &'static Example {
+        &O::EXAMPLE
     }
 }
 

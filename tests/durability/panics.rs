@@ -16,6 +16,7 @@ use carebook::base::json::Reader;
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::serve::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
+use carebook::domain::example::Example;
 use carebook::domain::operation::{
     AnyCommand, AnyOperation, Context, Disposition, Outcome, Parts, Slot,
 };
@@ -159,6 +160,10 @@ impl AnyOperation for NoReplays {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         self.0.rejections()
+    }
+
+    fn example(&self) -> &'static Example {
+        self.0.example()
     }
 }
 

@@ -19,11 +19,12 @@ use serde::Serialize;
 use super::draft::{
     CreationView, DraftConfirmed, PaymentHandoff, ReservationDraft, ReservationDraftEvent,
 };
-use crate::base::actor::Actor;
+use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
@@ -326,6 +327,24 @@ impl Operation for ConfirmDraft {
     type Resource = ReservationDraft;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        path: &["draft-1"],
+        body: r#"{
+  "expectedDraftRevision": 1,
+  "reservationDraftStepAuthorityProjectionId": "review-projection-1",
+  "expectedReviewRevision": 1
+}"#,
+        other: ("/expectedReviewRevision", "2"),
+        rests_on: &[
+            ("reservation-draft", "draft-1"),
+            ("final-review-projection", "review-projection-1"),
+        ],
+        own: &["draft-1", "review-projection-1"],
+        echoed: "draft-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(ReservationDraft::KIND.key(&[&command.draft_id]))

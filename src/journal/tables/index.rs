@@ -127,17 +127,14 @@ impl<T> Part<T> {
         }
         let bit = 1 << new.ilog2();
         let from = new - bit;
-        let before = std::mem::take(&mut self.rows[from / ROW][from % ROW]);
-        // Half of them, and a little, since chance does not share out evenly.
-        let half = before.len() / 2 + before.len() / 8;
-        let [mut stay, mut go] = [(); 2].map(|()| HashTable::with_capacity(half));
-        for it in before {
-            let key = key_of(&it);
-            let goes = spread(key) & bit != 0;
-            let table = if goes { &mut go } else { &mut stay };
-            table.insert_unique(key.tail(), it, |it| key_of(it).tail());
+        // The one before keeps its room, since it is to have as many again.
+        let before = &mut self.rows[from / ROW][from % ROW];
+        let half = before.len() / 2 + before.len() / 16;
+        let mut go = HashTable::with_capacity(half);
+        for it in before.extract_if(|it| spread(key_of(it)) & bit != 0) {
+            let hash = key_of(&it).tail();
+            go.insert_unique(hash, it, |it| key_of(it).tail());
         }
-        self.rows[from / ROW][from % ROW] = stay;
         self.rows[new / ROW][new % ROW] = go;
     }
 }
