@@ -145,6 +145,7 @@ fn decide(
         external_directory: false,
         mint: &mint,
         view: View::new(tables),
+        fact_revision: carebook::domain::fact_kinds::revision_of,
     };
     let target = command.target(&context);
     match command.decide(target, &mut None, &context) {

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wal::storage::{FileStorage, Storage as _};
 
 use super::facts::load_lines;
-use super::serve::on_lane;
+use super::runtime::on_lane;
 use super::signing::{Claims, SigningAlgorithm, SigningKey};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::walk;

@@ -4,13 +4,15 @@
 
 use serde_json::Value;
 
-use super::reference::samples;
+use super::cast::cast;
 use crate::base::actor::{Actor, ActorKind};
 
 /// The idempotency key of every example that has one in its body.
 pub const KEY: &str = "key-1";
 
-/// A request that is carried out in the samples' world ([`samples::NDJSON`]).
+/// A request that is carried out in the samples' world ([`NDJSON`]).
+///
+/// [`NDJSON`]: super::reference::samples::NDJSON
 #[derive(Debug)]
 pub struct Example {
     /// Who sends it, of the samples' cast. Where no token is needed, anybody.
@@ -156,8 +158,7 @@ pub fn numbered(sample: &str, number: u32) -> String {
 /// Never: the cast has one of each kind.
 #[must_use]
 pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
-    let mut cast = samples::cast().into_iter();
-    let actor = cast.find(|actor| actor.kind == kind);
+    let actor = cast().into_iter().find(|actor| actor.kind == kind);
     let actor = actor.expect("the cast has one of each kind");
     let member = |text: &Option<Box<str>>| text.as_deref().map(|text| rename(text).into());
     Actor {
@@ -177,6 +178,7 @@ pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::reference::samples;
     use super::*;
     use crate::catalogue::{OPERATIONS, Row};
     use crate::domain::scenario::{Scenario, Then};

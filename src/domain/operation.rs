@@ -17,6 +17,7 @@ use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Member, Reader};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 /// The parts of a request that a command is read from.
@@ -129,6 +130,9 @@ pub struct Context<'a> {
     pub mint: &'a dyn Mint,
     /// Committed state of other resources.
     pub view: View<'a>,
+    /// The revision at which the fact of the kind so named stands in a view; `None` when there is
+    /// no such fact, or no such kind.
+    pub fact_revision: fn(&View<'_>, &str, &str) -> Option<Revision>,
 }
 
 /// One of the service's operations.

@@ -14,7 +14,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::Reader;
 use carebook::catalogue::{OPERATIONS, READS, Row};
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::example::Example;
 use carebook::domain::operation::{

@@ -17,9 +17,10 @@ use super::office_profile::{BranchOfficeProfile, BranchOfficeProfileEvent, FactC
 use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, outcome};
 use super::organization::{Organization, OrganizationEvent};
 use super::state::{
-    BRANCH_CREATE, Branch, BranchEvent, BranchView, BusinessIdentity, Contact, FeePolicy, Founding,
-    Invitee, LifecycleStatus, branch_code, branch_command, pending_invitation,
+    BRANCH_CREATE, Branch, BranchEvent, BusinessIdentity, Contact, FeePolicy, Founding, Invitee,
+    LifecycleStatus, branch_code, branch_command, pending_invitation,
 };
+use super::view::BranchView;
 use crate::base::actor::ActorKind;
 use crate::base::address::Address;
 use crate::base::digest::Digest;

@@ -13,7 +13,6 @@ use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, Payme
 use super::gateway_subject::{
     PaymentOperated, PaymentSubject, PaymentSubjectEvent, SearchSubject, SearchSubjectEvent,
 };
-use super::words::OperationAction;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader};
@@ -23,6 +22,7 @@ use crate::domain::example::Example;
 use crate::domain::operation::{
     AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
 };
+use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;

@@ -8,15 +8,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::words::{
-    CollectionChannel, MerchantOfRecord, ObligationPurpose, ReceiptDecision, ReceiptDenial,
-    ReceiptIssuer, ReceiptPurpose, ReceiptRequestState, RequestedReceiptPurpose,
-};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::Ident;
 use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
+use crate::domain::payment_words::{
+    CollectionChannel, MerchantOfRecord, ObligationPurpose, ReceiptDecision, ReceiptDenial,
+    ReceiptIssuer, ReceiptPurpose, ReceiptRequestState, RequestedReceiptPurpose,
+};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Class, Rejection};

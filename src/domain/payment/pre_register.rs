@@ -16,10 +16,6 @@ use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
     PaymentActorSnapshot, PreRegistration, PreRegistrationView, ProviderFeeSnapshot, ReceiptWish,
 };
-use super::words::{
-    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
-    ReceiptRequestState, RequestedReceiptPurpose,
-};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{NonEmpty, Nullable};
@@ -27,6 +23,10 @@ use crate::base::text::Ident;
 use crate::domain::example::Example;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::payment_words::{
+    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
+    ReceiptRequestState, RequestedReceiptPurpose,
+};
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;

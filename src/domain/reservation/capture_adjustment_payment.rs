@@ -502,6 +502,7 @@ mod tests {
                 external_directory: false,
                 mint: &Nothing,
                 view: service.own_view(),
+                fact_revision: crate::domain::fact_kinds::revision_of,
             };
             match CaptureAdjustmentPayment::decide(state, &command, &context) {
                 Ok(_) => "committed",

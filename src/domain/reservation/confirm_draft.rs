@@ -30,7 +30,6 @@ use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
 use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
 use crate::domain::reference::final_review_projection::FinalReviewProjectionFact;
-use crate::domain::reference::kinds::revision_of;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
@@ -175,15 +174,14 @@ impl Command {
 /// The places of the reviewed facts that have changed, each once.
 fn changed_dependencies(
     review: &FinalReviewProjectionFact,
-    view: &View<'_>,
+    context: &Context<'_>,
 ) -> Vec<Cow<'static, str>> {
     let mut paths: Vec<Cow<'static, str>> = Vec::new();
     for dependency in &review.dependencies.0 {
         let reviewed = Revision::new(dependency.revision);
         let path = dependency.field_path.as_str();
-        if revision_of(view, &dependency.kind, &dependency.id) != Some(reviewed)
-            && !paths.iter().any(|known| *known == path)
-        {
+        let stands = (context.fact_revision)(&context.view, &dependency.kind, &dependency.id);
+        if stands != Some(reviewed) && !paths.iter().any(|known| *known == path) {
             paths.push(Cow::Owned(path.to_owned()));
         }
     }
@@ -408,7 +406,7 @@ impl Operation for ConfirmDraft {
         if !reasons.is_empty() {
             return Err(conflict(Refusal::NotReady.into(), &reasons));
         }
-        let changed = changed_dependencies(&review.facts, &context.view);
+        let changed = changed_dependencies(&review.facts, context);
         let against = extension_faults(facts, &review.facts, draft.key(), &context.view);
         if !changed.is_empty() || !against.is_empty() {
             let mut rejection = Rejection::from(Refusal::DependencyChanged);

@@ -1,8 +1,8 @@
 //! A shard of the table of states: where they stand, and an index of their keys.
 
-use super::Standing;
 use super::index::{Entry, Index};
 use super::slab::{Alone, Place, Slab};
+use super::standing::Standing;
 use crate::base::digest::Digest;
 
 /// States by their keys. The index has only places, of four bytes; the keys to compare, and to
