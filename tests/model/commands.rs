@@ -1,9 +1,9 @@
 //! What can be asked of the service, and who asks.
 
 use carebook::base::actor::{Actor, ActorKind};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::values::s;
+use super::values::{n, s};
 
 /// The batch of facts, in the numbers of operations; reads come after it.
 pub const FACTS: u16 = 100;
@@ -179,7 +179,7 @@ pub struct Command {
 }
 
 impl Command {
-    fn new(op: u16, params: &[&str], who: usize, body: Value) -> Self {
+    pub fn new(op: u16, params: &[&str], who: usize, body: Value) -> Self {
         Self {
             op,
             who: Some(who),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::commands::Command;
 use super::expected::{Answer, Expected};
 use super::values::plain;
-pub use super::values::{millis, moment, n, s, texts, without_nulls};
+pub use super::values::{millis, moment, n, s, texts};
 
 /// A fact as it stands.
 #[derive(Clone, Debug)]

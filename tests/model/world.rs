@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use carebook::base::actor::{Actor, ActorKind};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ pub use super::commands::{
     ACTORS, Command, FACTS, HEADQUARTERS, READ_ADJUSTMENT, READ_AUDIT, READ_BRANCH,
     READ_DELEGATION, READ_FACT, READ_GRANT, READ_LIFECYCLE, READ_OFFICE, READ_ORGANIZATION,
     READ_PROFILE, READ_RECEIPT, READ_REGISTRATION, READ_REQUEST, READ_ROSTER, READ_SNAPSHOT,
-    READ_STATEMENT, WORKFLOW, Who, bad_fact,
+    READ_STATEMENT, WORKFLOW,
 };
 use super::expected::Answer;
 use super::state::{Model, millis, moment, n, s, texts};
