@@ -143,7 +143,7 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
         }
         Shape::Words(words) => {
             place.refused(Some(json!("no such word")), "not_allowed");
-            place.refused(Some(json!(words[0].to_uppercase())), "not_allowed");
+            place.refused(Some(json!(format!("{} ", words[0]))), "not_allowed");
             for word in words {
                 let faults = place.faults(Some(json!(word)));
                 assert!(
@@ -163,10 +163,18 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
             place.refused(Some(json!("2026-11-01T00:00:00Z")), "pattern");
             2
         }
-        Shape::List { of, shortest } => {
+        Shape::List {
+            of,
+            shortest,
+            longest,
+        } => {
             match shortest {
                 0 => place.taken(Some(json!([]))),
                 _ => place.refused(Some(json!([])), "too_short"),
+            }
+            let item = place.value().and_then(|value| value.get(0));
+            if let (Some(longest), Some(item)) = (longest, item) {
+                place.refused(Some(json!(vec![item; longest + 1])), "too_long");
             }
             let has_item = place.value().is_some_and(|value| value.get(0).is_some());
             1 + if has_item {
@@ -275,12 +283,7 @@ fn every_bound_of_every_operation_is_told_by_its_code_at_its_place() {
             };
             let command = row.operation.read(row.name, &parts, &mut at);
             let faults = at.into_faults();
-            assert_eq!(
-                command.is_none(),
-                !faults.is_empty(),
-                "{}: {body}",
-                row.name
-            );
+            assert!(command.is_some() || !faults.is_empty(), "{}", row.name);
             faults
                 .into_iter()
                 .map(|fault| (fault.path, fault.code.as_str()))

@@ -125,6 +125,7 @@ impl<T: Member> Member for Vec<T> {
         Shape::List {
             of: Box::new(T::shape()),
             shortest: 0,
+            longest: None,
         }
     }
 }
@@ -147,6 +148,7 @@ impl<T: Member> Member for NonEmpty<T> {
         Shape::List {
             of: Box::new(T::shape()),
             shortest: 1,
+            longest: None,
         }
     }
 }
@@ -165,6 +167,14 @@ impl<T: Member, const MOST: usize> Member for AtMost<T, MOST> {
             return at.fault(FaultCode::TooLong);
         }
         Vec::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(T::shape()),
+            shortest: 0,
+            longest: Some(MOST),
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Shape {
         of: Box<Shape>,
         /// The fewest items that it may have.
         shortest: usize,
+        /// The most, where the body's size is not what bounds them.
+        longest: Option<usize>,
     },
     /// An object with names of the sender's choice.
     Map {

@@ -205,6 +205,7 @@ impl Member for NoArray {
         Shape::List {
             of: Box::new(Shape::Any),
             shortest: 0,
+            longest: None,
         }
     }
 }
