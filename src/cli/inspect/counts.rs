@@ -11,12 +11,13 @@ use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
 use super::history::{Look, States, show};
-use super::output::{Column, Growing, Output, left, right};
+use super::output::{Column, Growing, left, right};
 use super::{Looking, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
 use crate::catalogue::OPERATIONS;
 use crate::cli::exit::Failure;
+use crate::cli::output::Output;
 use crate::cli::output::kind_name;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};

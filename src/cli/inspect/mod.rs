@@ -20,7 +20,7 @@ use wal::live::{LiveEnd, LiveReader};
 
 use self::mask::Mask;
 use super::exit::Failure;
-use super::output::existing;
+use super::output::{existing, tell};
 use crate::base::time::Instant;
 use crate::catalogue::{OPERATIONS, RESOURCES};
 use crate::domain::resource::{AnyResource, Kind};
@@ -117,17 +117,17 @@ impl Looking {
 /// Says on standard error what of the log could not be shown.
 fn tell_what_is_missing(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
-        eprintln!(
+        tell(format_args!(
             "carebook: the log begins at position {}: positions {first} to {last} were removed by a \
              compaction, and what came of them is in the snapshot only",
             end.first_position
-        );
+        ));
     }
     if end.unproved > 0 {
-        eprintln!(
+        tell(format_args!(
             "carebook: records at the log's end that are not proved durable yet, and not shown: {}",
             end.unproved
-        );
+        ));
     }
 }
 
