@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use super::output::tell;
-use crate::journal::replay::ReplayError;
+use crate::journal::replay_error::ReplayError;
 
 /// Why a command failed.
 #[derive(Debug)]

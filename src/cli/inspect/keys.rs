@@ -9,9 +9,9 @@ use wal::BoxError;
 use wal::live::LiveEnd;
 
 use super::history::{Look, show};
+use super::looking::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use super::mask::Mask;
 use super::output::{Column, Growing, left, right};
-use super::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::journal::record::{Record, RecordOutcome};
