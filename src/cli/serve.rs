@@ -14,7 +14,7 @@ use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
 use super::open::{Opening, log_name, open};
-use super::output::new_directory;
+use super::output::{new_directory, tell};
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;

@@ -38,7 +38,7 @@ use wal::{BoxError, Past, Salvage, Visitor};
 use super::crowd::Crowd;
 use super::sync_failure::can_trace;
 use super::{SNAPSHOT_OFTEN, share};
-use crate::model::commands::Command as Asked;
+use crate::model::world::Command as Asked;
 use crate::support::{AUDIENCE, Answer, Client, ISSUER, Server, files, run, seed};
 
 /// Kills in one directory's life.
