@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::exit::Failure;
 use super::open::progress_bar;
-use super::output::{existing, new_directory, print_pairs};
+use super::output::{Output, existing, new_directory, unfinished};
 
 /// Arguments of `carebook backup`.
 #[derive(Args)]
@@ -53,10 +53,17 @@ impl BackupArgs {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let backup = copied.map_err(|error| Failure::of_log(&error))?;
+        let backup = copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))?;
+        let done = format!("the copy in {} is verified", self.to.display());
+        self.print(&backup, &done)
+            .map_err(|failure| failure.after(done))
+    }
+
+    fn print(&self, backup: &wal::Backup, done: &str) -> Result<(), Failure> {
+        let mut out = Output::new();
         let log = crate::base::digest::hex(&backup.log_id);
         if self.json {
-            let done = json!({
+            let made = json!({
                 "logId": log,
                 "firstPosition": backup.first_position,
                 "lastPosition": backup.last_position,
@@ -64,16 +71,16 @@ impl BackupArgs {
                 "bytes": backup.bytes,
                 "directory": self.to,
             });
-            println!("{done:#}");
-            return Ok(());
+            out.line(format_args!("{made:#}"))?;
+            return out.flush();
         }
-        print_pairs([
+        out.pairs([
             ("log".to_owned(), log),
             ("last position".to_owned(), backup.last_position.to_string()),
             ("files".to_owned(), backup.files.to_string()),
             ("bytes".to_owned(), backup.bytes.to_string()),
-        ]);
-        println!("the copy in {} is verified", self.to.display());
-        Ok(())
+        ])?;
+        out.line(done)?;
+        out.flush()
     }
 }

@@ -1,14 +1,15 @@
 //! `carebook compact`: shortens the log of a stopped server. What it held is then in two
 //! snapshots, each of which has everything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use wal::SnapshotInfo;
 
 use super::exit::Failure;
 use super::open::{Opening, count_bar, log_name, open};
-use super::output::{new_directory, print_pairs};
+use super::output::{Output, new_directory};
 use crate::engine::Limits;
 use crate::engine::checkpointer::CheckpointPolicy;
 
@@ -47,6 +48,18 @@ pub struct CompactArgs {
     json: bool,
 }
 
+/// What a compaction came to.
+struct Done {
+    log: String,
+    last: u64,
+    taken: u64,
+    /// The first position that the log still has.
+    first: u64,
+    snapshots: Vec<SnapshotInfo>,
+    segments: u64,
+    bytes: u64,
+}
+
 impl CompactArgs {
     /// A failure of the log. Where the disk is full, there is a way out that needs another one.
     fn failed(&self, error: &wal::Error) -> Failure {
@@ -55,12 +68,29 @@ impl CompactArgs {
         if !is_full {
             return Failure::of_log(error);
         }
+        if let Some(archive) = self.archive_of(error) {
+            return Failure::of_log(error).with(format_args!(
+                "Nothing was removed: make room for the segments in {}, and do it again",
+                archive.display()
+            ));
+        }
         let data = self.data.display();
         Failure::other(format!(
             "{error}. The snapshot comes first, on the same disk. Nothing was removed: `carebook \
              backup --data {data} --to DIR`, with DIR on another disk, then `carebook compact --data \
              DIR`, and serve from there or put it in the place of {data}"
         ))
+    }
+
+    /// The archive, when that is where it failed.
+    fn archive_of(&self, error: &wal::Error) -> Option<&Path> {
+        let wal::Error::Io { file, .. } = error else {
+            return None;
+        };
+        let archive = self.archive.as_deref()?;
+        let is_there = archive.canonicalize();
+        let is_there = is_there.is_ok_and(|archive| Path::new(file).starts_with(archive));
+        is_there.then_some(archive)
     }
 
     /// Compacts.
@@ -101,47 +131,60 @@ impl CompactArgs {
         let compacted = engine.compact_log().map_err(of_log)?;
         let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
         engine.shut_down().map_err(of_log)?;
+        let done = Done {
+            log: log_name(&report),
+            last,
+            taken,
+            first: compacted.first_position,
+            snapshots,
+            segments: figures.compacted_segments,
+            bytes: figures.compacted_bytes,
+        };
+        self.print(&done)
+            .map_err(|failure| failure.after(format_args!("{} is compacted", self.data.display())))
+    }
+
+    fn print(&self, done: &Done) -> Result<(), Failure> {
+        let mut out = Output::new();
         if self.json {
-            let snapshots: Vec<_> = snapshots
+            let snapshots: Vec<_> = done
+                .snapshots
                 .iter()
                 .map(|held| {
                     json!({"number": held.number, "covers": held.covers, "bytes": held.bytes})
                 })
                 .collect();
-            let done = json!({
-                "logId": log_name(&report),
-                "firstPosition": compacted.first_position,
-                "lastPosition": last,
-                "snapshotsTaken": taken,
+            let made = json!({
+                "logId": done.log,
+                "firstPosition": done.first,
+                "lastPosition": done.last,
+                "snapshotsTaken": done.taken,
                 "snapshots": snapshots,
-                "segmentsRemoved": figures.compacted_segments,
-                "bytesRemoved": figures.compacted_bytes,
+                "segmentsRemoved": done.segments,
+                "bytesRemoved": done.bytes,
                 "archive": self.archive,
             });
-            println!("{done:#}");
-            return Ok(());
+            out.line(format_args!("{made:#}"))?;
+            return out.flush();
         }
         let removed = match &self.archive {
             Some(archive) => format!("segments moved to {}", archive.display()),
             None => "segments removed".to_owned(),
         };
         let mut rows = vec![
-            ("log".to_owned(), log_name(&report)),
-            ("last position".to_owned(), last.to_string()),
-            ("snapshots taken".to_owned(), taken.to_string()),
+            ("log".to_owned(), done.log.clone()),
+            ("last position".to_owned(), done.last.to_string()),
+            ("snapshots taken".to_owned(), done.taken.to_string()),
         ];
-        for held in &snapshots {
+        for held in &done.snapshots {
             rows.push((
                 format!("snapshot {}, up to position {}", held.number, held.covers),
                 format!("{} bytes", held.bytes),
             ));
         }
-        rows.push((removed, figures.compacted_segments.to_string()));
-        rows.push((
-            "their bytes".to_owned(),
-            figures.compacted_bytes.to_string(),
-        ));
-        print_pairs(rows);
-        Ok(())
+        rows.push((removed, done.segments.to_string()));
+        rows.push(("their bytes".to_owned(), done.bytes.to_string()));
+        out.pairs(rows)?;
+        out.flush()
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use super::output::tell;
 use crate::journal::replay_error::ReplayError;
 
 /// Why a command failed.
@@ -44,6 +45,25 @@ impl Failure {
         }
     }
 
+    /// What could not be told of something that is done: that comes first.
+    #[must_use]
+    pub fn after(self, done: impl fmt::Display) -> Self {
+        match self {
+            Self::Other(sentence) => Self::Other(format!("{done}; but {sentence}")),
+            other => other,
+        }
+    }
+
+    /// The same with one more sentence, on what to do.
+    #[must_use]
+    pub fn with(self, more: impl fmt::Display) -> Self {
+        match self {
+            Self::Other(sentence) => Self::Other(format!("{sentence}. {more}")),
+            Self::Damaged(sentence) => Self::Damaged(format!("{sentence}. {more}")),
+            other => other,
+        }
+    }
+
     /// A failure of the log.
     #[must_use]
     pub fn of_log(error: &wal::Error) -> Self {
@@ -70,7 +90,7 @@ impl Failure {
             Self::Busy(sentence) => (4, sentence),
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
-        eprintln!("carebook: {sentence}");
+        tell(format_args!("carebook: {sentence}"));
         ExitCode::from(code)
     }
 }

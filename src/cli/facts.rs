@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
+use super::output::{Output, tell};
 use super::runtime::on_lane;
 use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
@@ -19,8 +19,8 @@ use crate::catalogue::FACTS;
 use crate::domain::operation::to_json;
 use crate::domain::reference::intake::{Incoming, Lines, Summary};
 use crate::domain::reference::samples;
-use crate::engine::intake::Batch;
-use crate::engine::{Engine, Limits};
+use crate::engine::intake::{Batch, Ended};
+use crate::engine::{Engine, Limits, Reply};
 use crate::http::token::TOKEN_BYTES_MAX;
 
 /// Where the token is taken from when no argument has it.
@@ -108,10 +108,11 @@ impl FactsArgs {
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             FactsCommand::Template => {
+                let mut out = Output::new();
                 for line in samples::template() {
-                    println!("{line}");
+                    out.line(line)?;
                 }
-                Ok(())
+                out.flush()
             }
             FactsCommand::Load(arguments) => arguments.run(),
         }
@@ -153,10 +154,10 @@ impl LoadArgs {
             }
         };
         bar.finish_and_clear();
-        report(&answer, self.json);
+        let reported = report(&answer, self.json);
         let count = |name: &str| answer[name].as_u64().unwrap_or(0);
         match count("stale") + count("conflict") + count("invalid") {
-            0 => Ok(()),
+            0 => reported.map_err(|failure| failure.after("all facts are in place")),
             some => Err(Failure::other(format!("{some} facts are not in place"))),
         }
     }
@@ -201,24 +202,20 @@ fn token_in(file: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-fn report(answer: &Value, as_json: bool) {
+fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
+    let mut out = Output::new();
     if as_json {
-        println!("{answer:#}");
-        return;
+        out.line(format_args!("{answer:#}"))?;
+        return out.flush();
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for name in ["applied", "unchanged", "stale", "conflict", "invalid"] {
-        table.add_row([name.to_owned(), answer[name].to_string()]);
-    }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    println!("{table}");
+    let names = ["applied", "unchanged", "stale", "conflict", "invalid"];
+    out.pairs(names.map(|name| (name.to_owned(), answer[name].to_string())))?;
+    out.flush()?;
     let problems = answer["problems"].as_array();
     for problem in problems.into_iter().flatten() {
-        eprintln!("{problem}");
+        tell(problem);
     }
+    Ok(())
 }
 
 fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
@@ -229,7 +226,7 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         create: true,
     };
     let on_fatal = Box::new(|error: &str| {
-        eprintln!("carebook: the log has failed: {error}");
+        tell(format_args!("carebook: the log has failed: {error}"));
         std::process::exit(1);
     });
     let (engine, _) = open(data, opening, on_fatal)?;
@@ -240,6 +237,24 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
         .shut_down()
         .map_err(|error| Failure::of_log(&error))?;
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
+}
+
+/// Why not all facts were taken, and what to do.
+fn why_it_ended(ended: &Ended) -> String {
+    let why = match ended.reply {
+        Reply::Unavailable | Reply::Overloaded => {
+            format!(
+                "the directory takes no more: its disk has less than {RESERVE_BYTES} bytes free, or \
+                 its log has failed"
+            )
+        }
+        Reply::OutcomeUnknown => "the log has failed".to_owned(),
+        _ => "a fact could not be put in place, by a fault of the program".to_owned(),
+    };
+    format!(
+        "{why}; applied before: {}, which stay so. Loading the whole file again is safe",
+        ended.applied
+    )
 }
 
 /// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.
@@ -276,6 +291,6 @@ pub async fn load_lines(
             .await;
     }
     let finished = batch.finish().await;
-    let (summary, _) = finished.map_err(|reply| format!("the engine did not go on: {reply:?}"))?;
+    let (summary, _) = finished.map_err(|ended| why_it_ended(&ended))?;
     Ok(summary)
 }

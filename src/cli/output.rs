@@ -1,25 +1,86 @@
 //! What several commands print alike.
 
+use std::fmt;
+use std::io::{self, BufWriter, StdoutLock, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use comfy_table::{CellAlignment, Table, presets};
+use serde_json::Value;
 use wal::storage::Storage;
 
 use super::exit::Failure;
 use crate::catalogue::{self, OPERATIONS};
 
-/// Prints names and values in two columns that line up, the values to the right.
-pub fn print_pairs(rows: impl IntoIterator<Item = (String, String)>) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for (name, value) in rows {
-        table.add_row([name, value]);
+/// Standard output, until somebody closes it or its disk is full: that is a [`Failure`], and
+/// never a panic.
+pub struct Output {
+    out: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    /// Nothing is printed yet. Nobody else prints while it is there.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            out: BufWriter::new(io::stdout().lock()),
+        }
     }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+
+    /// A line.
+    ///
+    /// # Errors
+    /// When it cannot be written; most is seen by [`Output::flush`].
+    pub fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
+        writeln!(self.out, "{line}").map_err(Failure::of_output)
     }
-    println!("{table}");
+
+    /// A JSON value on one line.
+    ///
+    /// # Errors
+    /// As [`Output::line`].
+    pub fn json(&mut self, value: &Value) -> Result<(), Failure> {
+        self.line(value)
+    }
+
+    /// Names and values in two columns that line up, the values to the right.
+    ///
+    /// # Errors
+    /// As [`Output::line`].
+    pub fn pairs(
+        &mut self,
+        rows: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), Failure> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        for (name, value) in rows {
+            table.add_row([name, value]);
+        }
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        self.line(table)
+    }
+
+    /// Everything so far is written when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::of_output)
+    }
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Says something on standard error. Where that is closed or full nobody can be told, which is no
+/// reason to end.
+pub fn tell(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The storage of a data directory that is there; nothing is written.
@@ -38,6 +99,22 @@ pub fn existing(data: &Path) -> Result<Arc<dyn Storage>, Failure> {
 pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     wal::open_dir(path)
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
+}
+
+/// A failure to make a new directory, which says what to do with what is left of it.
+#[must_use]
+pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
+    let failure = Failure::of_log(error);
+    let was_there = matches!(error, wal::Error::Io { source, .. }
+        if source.kind() == io::ErrorKind::AlreadyExists);
+    let is_empty = target.list("").is_ok_and(|names| names.is_empty());
+    if was_there || is_empty {
+        return failure;
+    }
+    failure.with(format_args!(
+        "What is in {} by now is no data directory: remove it, and begin again",
+        path.display()
+    ))
 }
 
 /// What the operation with this tag is called; what has none brings facts in.

@@ -2,21 +2,21 @@
 //! would cost, and takes the one that it is told to take.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use wal::{Salvage, WayOut};
+use wal::{GivenUp, Salvage, WayOut};
 
 use super::exit::Failure;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::{changes_of, record_json};
 use super::open::{Replaying, log_name};
-use super::output::{existing, kind_name, operation_name, print_pairs};
+use super::output::{Output, existing, kind_name, operation_name, tell};
 use crate::base::digest::{Digest, hex};
 use crate::catalogue;
 use crate::domain::resource::Source as _;
@@ -87,11 +87,12 @@ impl RecoverArgs {
         match self.give_up_after {
             Some(position) => {
                 if !self.is_wanted(&salvage, position)? {
-                    println!(
+                    let mut out = Output::new();
+                    out.line(format_args!(
                         "nothing is damaged: every record up to position {position} can be read; \
                          nothing was changed"
-                    );
-                    return Ok(());
+                    ))?;
+                    return out.flush();
                 }
                 self.export(&salvage, position)?;
                 self.give_up(salvage, position)
@@ -145,10 +146,10 @@ impl RecoverArgs {
                 reveal: self.reveal,
             },
         )?;
-        eprintln!(
+        tell(format_args!(
             "{exported} readable records after position {position} are in {}",
             file.display()
-        );
+        ));
         Ok(())
     }
 
@@ -158,6 +159,19 @@ impl RecoverArgs {
         for way in &ways {
             costs.push(Cost::of(salvage, *way)?);
         }
+        let printed = self.print(salvage, &ways, &costs);
+        match salvage.damage().first() {
+            None => printed,
+            // Whether or not somebody reads the rest.
+            Some(first) => Err(Failure::Damaged(format!(
+                "{}, offset {}: {}; nothing was changed",
+                first.file, first.offset, first.what
+            ))),
+        }
+    }
+
+    fn print(&self, salvage: &Salvage, ways: &[WayOut], costs: &[Cost]) -> Result<(), Failure> {
+        let mut out = Output::new();
         if self.json {
             let damage: Vec<_> = salvage
                 .damage()
@@ -171,98 +185,106 @@ impl RecoverArgs {
                     })
                 })
                 .collect();
-            let ways: Vec<_> = ways.iter().zip(&costs).map(way_json).collect();
+            let ways: Vec<_> = ways.iter().zip(costs).map(way_json).collect();
             let found = json!({
                 "damage": damage,
                 "highestPosition": salvage.highest(),
                 "endIsKnown": salvage.end_is_known(),
                 "ways": ways,
             });
-            println!("{found:#}");
+            out.line(format_args!("{found:#}"))?;
         } else {
-            self.print(salvage, &ways, &costs);
+            self.print_table(&mut out, salvage, ways, costs)?;
         }
-        match salvage.damage().first() {
-            None => Ok(()),
-            Some(first) => Err(Failure::Damaged(format!(
-                "{}, offset {}: {}; nothing was changed",
-                first.file, first.offset, first.what
-            ))),
-        }
+        out.flush()
     }
 
-    fn print(&self, salvage: &Salvage, ways: &[WayOut], costs: &[Cost]) {
+    fn print_table(
+        &self,
+        out: &mut Output,
+        salvage: &Salvage,
+        ways: &[WayOut],
+        costs: &[Cost],
+    ) -> Result<(), Failure> {
         if salvage.damage().is_empty() {
-            println!(
+            out.line(format_args!(
                 "nothing is damaged: every record up to position {} can be read",
                 salvage.highest()
-            );
-            return;
+            ))?;
+            return Ok(());
         }
-        println!("damaged:");
+        out.line("damaged:")?;
         for found in salvage.damage() {
             let position = match found.position {
                 Some(position) => format!(", position {position}"),
                 None => String::new(),
             };
-            println!(
+            out.line(format_args!(
                 "  {}, offset {}{position}: {}",
                 found.file, found.offset, found.what
-            );
+            ))?;
         }
         if ways.is_empty() {
-            println!("nothing can be had of it: restore a backup");
-            return;
+            return out.line("nothing can be had of it: restore a backup");
         }
         if !salvage.end_is_known() {
-            println!(
+            out.line(format_args!(
                 "bytes that cannot be read follow position {}: there may have been more",
                 salvage.highest()
-            );
+            ))?;
         }
         for (way, cost) in ways.iter().zip(costs) {
-            println!();
-            println!(
+            out.line("")?;
+            out.line(format_args!(
                 "way out: carebook recover --data {} --give-up-after {}",
                 self.data.display(),
                 way.keep_to
-            );
-            print_pairs(cost.rows(*way));
-            cost.print_names();
+            ))?;
+            out.pairs(cost.rows(*way))?;
+            cost.print_names(out)?;
         }
+        Ok(())
     }
 
     fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
         let highest = salvage.highest();
-        let done = salvage
-            .give_up_after(position)
-            .map_err(|error| Failure::of_log(&error))?;
+        let done = salvage.give_up_after(position).map_err(|error| {
+            Failure::of_log(&error).with(format_args!(
+                "It can be done again: carebook recover --data {} says how the directory stands",
+                self.data.display()
+            ))
+        })?;
+        let sentence = format!("{} is recovered and verified", self.data.display());
+        let given_up = highest.saturating_sub(position);
+        self.print_done(&done, given_up, &sentence)
+            .map_err(|failure| failure.after(sentence))
+    }
+
+    fn print_done(&self, done: &GivenUp, given_up: u64, sentence: &str) -> Result<(), Failure> {
+        let mut out = Output::new();
         if self.json {
             let done = json!({
                 "logId": log_name(&done.report),
                 "lastPosition": done.report.last_position,
-                "givenUp": highest.saturating_sub(position),
+                "givenUp": given_up,
                 "kept": done.kept,
             });
-            println!("{done:#}");
-            return Ok(());
+            out.line(format_args!("{done:#}"))?;
+            return out.flush();
         }
-        print_pairs([
+        out.pairs([
             ("log".to_owned(), log_name(&done.report)),
             (
                 "last position".to_owned(),
                 done.report.last_position.to_string(),
             ),
-            (
-                "positions given up".to_owned(),
-                highest.saturating_sub(position).to_string(),
-            ),
-        ]);
+            ("positions given up".to_owned(), given_up.to_string()),
+        ])?;
         for kept in &done.kept {
-            println!("kept: {kept}");
+            out.line(format_args!("kept: {kept}"))?;
         }
-        println!("{} is recovered and verified", self.data.display());
-        Ok(())
+        out.line(sentence)?;
+        out.flush()
     }
 }
 
@@ -370,25 +392,28 @@ impl Cost {
         rows
     }
 
-    fn print_names(&self) {
+    fn print_names(&self, out: &mut Output) -> Result<(), Failure> {
         for ((kind, id), commits) in self.resources.iter().take(NAMED_MAX) {
-            println!("  loses {commits} commits: {kind} {id}");
+            out.line(format_args!("  loses {commits} commits: {kind} {id}"))?;
         }
         if self.resources.len() > NAMED_MAX {
-            println!(
+            out.line(format_args!(
                 "  and {} more resources; --json names all",
                 self.resources.len() - NAMED_MAX
-            );
+            ))?;
         }
         for (operation, subject, key) in self.keys.iter().take(NAMED_MAX) {
-            println!("  loses the key {key} of {subject} ({operation})");
+            out.line(format_args!(
+                "  loses the key {key} of {subject} ({operation})"
+            ))?;
         }
         if self.keys.len() > NAMED_MAX {
-            println!(
+            out.line(format_args!(
                 "  and {} more keys; --json names all",
                 self.keys.len() - NAMED_MAX
-            );
+            ))?;
         }
+        Ok(())
     }
 }
 
@@ -452,16 +477,23 @@ impl LostNames<'_> {
 }
 
 /// Writes each readable record after a position to a new file that only its owner can read; how
-/// many there were.
+/// many there were. The file has its name once it is whole: an interruption leaves `FILE.part`.
 fn export(salvage: &Salvage, position: u64, file: &Path, mask: Mask) -> Result<u64, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::other(format!("{} cannot be written: {error}", file.display()))
-    };
+    let failed =
+        |error: io::Error| Failure::other(format!("{} cannot be written: {error}", file.display()));
+    if file.symlink_metadata().is_ok() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    }
+    let part = part_of(file);
+    match std::fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(file);
+        .open(&part);
     let mut out = BufWriter::new(made.map_err(failed)?);
     let (mut ids, mut exported, mut broken) = (Ids::default(), 0, None);
     let walked = salvage.records_after(position, &mut |found| {
@@ -480,8 +512,25 @@ fn export(salvage: &Salvage, position: u64, file: &Path, mask: Mask) -> Result<u
     walked.map_err(|error| Failure::of_log(&error))?;
     out.flush()
         .and_then(|()| out.get_ref().sync_all())
+        .and_then(|()| std::fs::rename(&part, file))
+        .and_then(|()| sync_name(file))
         .map_err(failed)?;
     Ok(exported)
+}
+
+/// What a file is called until it is whole.
+fn part_of(file: &Path) -> PathBuf {
+    let mut part = file.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// Makes the name of a file durable.
+fn sync_name(file: &Path) -> io::Result<()> {
+    let directory = file
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// A record as `inspect records --json` shows it; one that is not understood as its bytes.

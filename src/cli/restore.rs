@@ -10,7 +10,7 @@ use wal::{BoxError, Past, Record as Bytes, Visitor};
 
 use super::exit::Failure;
 use super::open::{log_name, progress_bar};
-use super::output::{existing, new_directory, print_pairs};
+use super::output::{Output, existing, new_directory, unfinished};
 use crate::base::time::Instant;
 use crate::journal::record::Record;
 
@@ -104,25 +104,32 @@ impl RestoreArgs {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let report = restored.map_err(|error| Failure::of_log(&error))?;
+        let report = restored.map_err(|error| unfinished(&error, target.as_ref(), &self.data))?;
+        let done = format!("{} is restored and verified", self.data.display());
+        self.print(&report, &done)
+            .map_err(|failure| failure.after(done))
+    }
+
+    fn print(&self, report: &wal::Report, done: &str) -> Result<(), Failure> {
+        let mut out = Output::new();
         if self.json {
-            let done = json!({
-                "logId": log_name(&report),
+            let made = json!({
+                "logId": log_name(report),
                 "firstPosition": report.first_position,
                 "lastPosition": report.last_position,
                 "bytes": report.bytes,
                 "directory": self.data,
             });
-            println!("{done:#}");
-            return Ok(());
+            out.line(format_args!("{made:#}"))?;
+            return out.flush();
         }
-        print_pairs([
-            ("log".to_owned(), log_name(&report)),
+        out.pairs([
+            ("log".to_owned(), log_name(report)),
             ("last position".to_owned(), report.last_position.to_string()),
             ("bytes".to_owned(), report.bytes.to_string()),
-        ]);
-        println!("{} is restored and verified", self.data.display());
-        Ok(())
+        ])?;
+        out.line(done)?;
+        out.flush()
     }
 }
 

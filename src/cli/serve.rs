@@ -14,7 +14,7 @@ use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
 use super::open::{Opening, log_name, open};
-use super::output::new_directory;
+use super::output::{new_directory, tell};
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;
@@ -428,6 +428,8 @@ fn log_to_stderr() {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        // Where nobody reads them, there are none: that is told to nobody either.
+        .log_internal_errors(false)
         .try_init();
 }
 
@@ -436,7 +438,7 @@ fn log_to_stderr() {
 fn end_the_process() -> OnFatal {
     Box::new(|error| {
         tracing::error!(%error, "the log has failed: the process ends");
-        eprintln!("carebook: the log has failed: {error}");
+        tell(format_args!("carebook: the log has failed: {error}"));
         let spawned = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(LAST_WORDS);
             std::process::exit(1);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::exit::Failure;
 use super::open::{Replaying, log_name};
-use super::output::{existing, kind_name, operation_name, print_pairs};
+use super::output::{Output, existing, kind_name, operation_name};
 use crate::base::digest::hex;
 
 /// Arguments of `carebook verify`.
@@ -55,6 +55,7 @@ impl VerifyArgs {
             .tables
             .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
         let records = report.last_position + 1 - report.first_position;
+        let mut out = Output::new();
         if self.json {
             let snapshots: Vec<_> = report
                 .snapshots
@@ -106,8 +107,8 @@ impl VerifyArgs {
                 "resources": resources,
                 "tornTails": torn,
             });
-            println!("{found:#}");
-            return Ok(());
+            out.line(format_args!("{found:#}"))?;
+            return out.flush();
         }
         let mut rows = Vec::new();
         let mut row = |name: String, value: String| rows.push((name, value));
@@ -146,14 +147,14 @@ impl VerifyArgs {
         for (tag, count) in &kinds {
             row(format!("resources: {}", kind_name(*tag)), count.to_string());
         }
-        print_pairs(rows);
+        out.pairs(rows)?;
         for torn in &report.torn {
-            println!(
+            out.line(format_args!(
                 "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
                 torn.file, torn.offset, torn.bytes
-            );
+            ))?;
         }
-        println!("every byte is as it was written");
-        Ok(())
+        out.line("every byte is as it was written")?;
+        out.flush()
     }
 }

@@ -13,6 +13,7 @@
 //! SNAPSHOT_KILL_ROUNDS=100 cargo test --release --test main durability::snapshots -- --nocapture
 //! CLOCK_JUMPS=20000 cargo test --release --test main durability::times -- --nocapture
 //! START_KILLS=500 cargo test --release --test main durability::start -- --nocapture
+//! TOOL_KILLS=2000 cargo test --release --test main durability::tools -- --nocapture
 //! ```
 //!
 //! `SEED` plays a run's choices again (what the scheduler does with them is its own affair).
@@ -37,6 +38,7 @@ mod start;
 mod stop;
 mod sync_failure;
 mod times;
+mod tools;
 mod withdrawal;
 
 /// Arguments of a server that takes snapshots often.

@@ -180,10 +180,23 @@ impl Server {
     fn try_spawn_heard(
         mut command: Command,
     ) -> Result<(Self, BufReader<ChildStdout>), Option<i32>> {
-        command.stdout(Stdio::piped());
         if std::env::var_os("SERVER_LOG").is_none() {
             command.stderr(Stdio::null());
         }
+        Self::try_spawn_telling(command)
+    }
+
+    /// As [`Server::spawn`], with standard error where the command has it.
+    pub fn spawn_telling(command: Command) -> Self {
+        let (server, mut out) = Self::listening(Self::try_spawn_telling(command));
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        server
+    }
+
+    fn try_spawn_telling(
+        mut command: Command,
+    ) -> Result<(Self, BufReader<ChildStdout>), Option<i32>> {
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut line, mut second) = (String::new(), String::new());
         let mut out = BufReader::new(child.stdout.take().unwrap());

@@ -2,4 +2,5 @@
 
 mod backup;
 mod backups;
+mod ends;
 mod recover;

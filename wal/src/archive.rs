@@ -22,7 +22,7 @@ use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::manifest::{Manifest, Seal, Segment};
 use crate::segment::Removable;
 use crate::snapshot::Breathe;
-use crate::storage::{COPY, File, Locked, Storage, copy_range};
+use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
 use crate::survey::Window;
 
 /// Bytes at the end of a segment in which its last frame is looked for first.
@@ -386,11 +386,7 @@ impl WithShelf {
     }
 }
 
-fn only_reads() -> io::Error {
-    io::ErrorKind::Unsupported.into()
-}
-
-impl Storage for WithShelf {
+impl ReadOnly for WithShelf {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         self.storage.list(directory)
     }
@@ -414,48 +410,8 @@ impl Storage for WithShelf {
         }
     }
 
-    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn remove(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn create_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn sync_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        Err(only_reads())
-    }
-
-    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
-        Err(only_reads())
-    }
-
     fn lock_shared(&self, name: &str) -> io::Result<Locked> {
         self.storage.lock_shared(name)
-    }
-
-    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        Err(only_reads())
     }
 
     fn describe(&self, name: &str) -> String {

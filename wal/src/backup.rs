@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::ancestry;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
 use crate::lock::{self, Holder};
@@ -32,7 +33,7 @@ use crate::reader::Index;
 use crate::recovery::{self, After, Hole};
 use crate::restore::expect_empty;
 use crate::snapshot::{self, Nobody};
-use crate::storage::{COPY, File, Locked, Storage, copy_range};
+use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::survey::{self, Survey};
 use crate::verify::{no_manifest, verify};
 
@@ -477,7 +478,7 @@ fn last_position(manifest: &Manifest) -> u64 {
 }
 
 fn write(
-    pinned: &Pinned<'_>,
+    pinned: &dyn Storage,
     target: &dyn Storage,
     manifest: &Manifest,
     progress: &mut dyn FnMut(u64, u64),
@@ -509,6 +510,8 @@ fn write(
         });
         copied.map_err(Error::io("write", target.describe(name)))?;
     }
+    let identity = manifest.identity();
+    ancestry::store(target, &identity)?;
     target
         .sync_dir("")
         .map_err(Error::io("sync", target.describe("")))?;
@@ -517,7 +520,8 @@ fn write(
         log_id: manifest.log,
         first_position: manifest.first_position,
         last_position: last_position(manifest),
-        files: crate::format::to_u64(files.len()) + 1,
+        // The manifest, and the ancestors where there are any.
+        files: format::to_u64(files.len()) + 1 + u64::from(!identity.ancestors.is_empty()),
         bytes: total,
     })
 }
@@ -528,11 +532,7 @@ struct Pinned<'a> {
     files: &'a HashMap<String, Arc<dyn File>>,
 }
 
-fn only_reads() -> io::Error {
-    io::ErrorKind::Unsupported.into()
-}
-
-impl Storage for Pinned<'_> {
+impl ReadOnly for Pinned<'_> {
     /// None: what no manifest lists is not copied, and so not asked about.
     fn list(&self, _: &str) -> io::Result<Vec<String>> {
         Ok(Vec::new())
@@ -541,50 +541,6 @@ impl Storage for Pinned<'_> {
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let file = self.files.get(name).map(Arc::clone);
         file.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn remove(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn create_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn sync_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        Err(only_reads())
-    }
-
-    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
-        Err(only_reads())
-    }
-
-    fn lock_shared(&self, _: &str) -> io::Result<Locked> {
-        Err(only_reads())
-    }
-
-    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        Err(only_reads())
     }
 
     fn describe(&self, name: &str) -> String {

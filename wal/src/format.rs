@@ -32,6 +32,8 @@ pub const FORMAT_VERSION: u32 = 3;
 pub(crate) const SEGMENT_VERSION: u32 = 1;
 /// The version of a snapshot.
 pub(crate) const SNAPSHOT_VERSION: u32 = 1;
+/// The version of a file of ancestors.
+pub(crate) const ANCESTORS_VERSION: u32 = 1;
 /// The version of a manifest that lists no snapshots.
 pub(crate) const MANIFEST_VERSION_PLAIN: u32 = 1;
 /// The version of a manifest that lists snapshots.
@@ -49,6 +51,7 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 
 const SEGMENT_PREFIX: &str = "segment-";
 const SEGMENT_SUFFIX: &str = ".log";
+const ANCESTORS_PREFIX: &str = "ancestors-";
 const SNAPSHOT_PREFIX: &str = "snapshot-";
 const SNAPSHOT_SUFFIX: &str = ".snap";
 /// What a snapshot that cannot be read is renamed to.
@@ -59,6 +62,7 @@ const NUMBER_DIGITS: usize = 16;
 pub(crate) const MANIFEST_MAGIC: [u8; 8] = *b"walmanif";
 const SEGMENT_MAGIC: [u8; 8] = *b"walsegmt";
 pub(crate) const SNAPSHOT_MAGIC: [u8; 8] = *b"walsnaps";
+pub(crate) const ANCESTORS_MAGIC: [u8; 8] = *b"walances";
 
 /// Bytes that begin every file.
 pub(crate) const PRELUDE: usize = 16;
@@ -117,6 +121,17 @@ pub(crate) fn snapshot_bad_name(number: u64) -> String {
     format!("{}{BAD_SUFFIX}", snapshot_name(number))
 }
 
+/// `ancestors-` and the id of the log whose ancestors are in it.
+pub(crate) fn ancestors_name(log: &LogId) -> String {
+    let digits: String = log.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{ANCESTORS_PREFIX}{digits}")
+}
+
+/// The name it has until it is complete.
+pub(crate) fn ancestors_temp_name(log: &LogId) -> String {
+    format!("{}{TEMP_SUFFIX}", ancestors_name(log))
+}
+
 /// What a file is renamed to that a recovery gives up; `copy` counts up when a name is taken.
 pub(crate) fn given_up_name(name: &str, copy: u32) -> String {
     format!("{name}.given-up.{copy}")
@@ -135,7 +150,10 @@ pub(crate) fn parse_snapshot_name(name: &str) -> Option<u64> {
 pub(crate) fn is_temp_name(name: &str) -> bool {
     name == MANIFEST_TEMP
         || name.strip_suffix(TEMP_SUFFIX).is_some_and(|rest| {
-            parse_segment_name(rest).is_some() || parse_snapshot_name(rest).is_some()
+            let is_of_ancestors = rest.starts_with(ANCESTORS_PREFIX);
+            is_of_ancestors
+                || parse_segment_name(rest).is_some()
+                || parse_snapshot_name(rest).is_some()
         })
 }
 

@@ -43,11 +43,13 @@
 //! makes segments, `writer` fills them, `reader` finds one record again, and
 //! [`live`] reads a log beside the process that writes it;
 //! `log` puts these together for one thread, `appender` for many. `snapshot`
-//! stands for records that are no longer needed; `archive` keeps what the log
+//! stands for records that are no longer needed; `ancestry` says which logs this
+//! one was made of; `archive` keeps what the log
 //! no longer needs, in a folder for each log; `backup` copies a log,
 //! `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
 //! damaged one holds.
 
+mod ancestry;
 mod appender;
 mod archive;
 mod backup;

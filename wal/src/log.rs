@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ancestry;
 use crate::appender::{Appender, Events};
 use crate::error::{BoxError, Error, UpkeepError};
 use crate::format::{self, RECORD_BYTES_MAX, to_u64};
@@ -111,6 +112,7 @@ impl Log {
             ..report(&found.manifest, &found.survey, Vec::new(), &begun)
         };
         let log_id = found.manifest.log;
+        ancestry::mend(storage.as_ref(), &found.manifest.identity());
         let (min, max) = (options.segment_bytes_min, options.segment_bytes_max);
         let mut maker = Maker::new(Arc::clone(&storage), found, min, max);
         // Without space for it, what was found can be read all the same; whoever appends waits.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::ancestry;
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
 use crate::frame::{self, Batched, Place, RECORD_OVERHEAD};
@@ -136,6 +137,7 @@ impl Builder {
                 .map_err(Error::io("rename", storage.describe(&temp)))?;
         }
         self.manifest.ancestors = self.source.handed_on(self.next - 1);
+        ancestry::store(storage, &self.manifest.identity())?;
         storage
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))?;

@@ -28,7 +28,10 @@ pub(crate) fn expect_empty(target: &dyn Storage) -> Result<(), Error> {
             file: target.describe(""),
             source: io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                format!("the directory is not empty, it holds {name}"),
+                format!(
+                    "the directory is not empty, it holds {name}; name one that is empty or not \
+                     there yet"
+                ),
             ),
         }),
     }

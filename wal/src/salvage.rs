@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use crate::ancestry;
 use crate::error::{BoxError, Error};
 use crate::format::{
     self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
@@ -84,7 +85,7 @@ pub struct Salvage {
     highest: u64,
     end_is_known: bool,
     numbers: Numbers,
-    /// As the manifest lists them: nothing else says which they are.
+    /// As the manifest lists them, or without one the file beside it.
     ancestors: Vec<Ancestor>,
 }
 
@@ -143,6 +144,12 @@ impl Salvage {
             ancestors: listed.map_or_else(Vec::new, |manifest| manifest.ancestors.clone()),
             storage,
         };
+        if listed.is_none() {
+            match ancestry::load(salvage.storage.as_ref(), &log) {
+                Ok(ancestors) => salvage.ancestors = ancestors.unwrap_or_default(),
+                Err(error) => salvage.note(error)?,
+            }
+        }
         if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody(|| {})) {
             salvage.note(error)?;
         }
@@ -627,13 +634,16 @@ fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<LogId, Err
     })
 }
 
+/// Copies the manifest to a name beside its own. The copy has that name once it is
+/// whole; an interruption leaves what is swept as unfinished.
 fn keep_copy(storage: &dyn Storage, manifest: &dyn File) -> Result<String, Error> {
     let name = free_name(storage, format::MANIFEST)?;
     let failed = |source| Error::io("write", storage.describe(&name))(source);
     let length = manifest.length().map_err(failed)?;
-    let copied = storage.create(&name).and_then(|file| {
+    let copied = storage.create(format::MANIFEST_TEMP).and_then(|file| {
         crate::storage::copy_range(manifest, 0, length, file.as_ref(), 0)?;
-        file.sync()
+        file.sync()?;
+        storage.rename(format::MANIFEST_TEMP, &name)
     });
     copied.map_err(failed)?;
     Ok(storage.describe(&name))

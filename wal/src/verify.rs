@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ancestry;
 use crate::error::Error;
 use crate::format;
 use crate::lock;
@@ -26,7 +27,9 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let Some(manifest) = Manifest::load(storage)? else {
         return Err(no_manifest(storage)?);
     };
-    visitor.identity(&manifest.identity());
+    let identity = manifest.identity();
+    ancestry::check(storage, &identity)?;
+    visitor.identity(&identity);
     let begun = begin(storage, &manifest, visitor)?;
     if let Some(bad) = begun.bad.first() {
         return Err(Error::Damaged {

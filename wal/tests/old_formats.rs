@@ -172,6 +172,7 @@ fn version_3_is_read_and_written_to_the_byte() {
 fn the_readme_has_the_tables_of_the_source() {
     let readme = include_str!("../README.md");
     let sources = [
+        include_str!("../src/ancestry.rs"),
         include_str!("../src/format.rs"),
         include_str!("../src/frame.rs"),
         include_str!("../src/manifest.rs"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wal::live::LiveReader;
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
-use wal::{BoxError, Error, Log, Past, Record, Report, Visitor};
+use wal::{BoxError, Error, Log, Past, Record, Report, Salvage, Visitor};
 
 use crate::support::{open, segments, snapshot, verify};
 
@@ -358,4 +358,73 @@ fn a_log_knows_under_which_id_each_position_was_appended() {
         [([1; 16], 15), ([11; 16], 30), ([21; 16], 40)]
     );
     assert_eq!(report.log_id, [22; 16]);
+}
+
+/// The file of a log's ancestors.
+fn ancestors_of(disk: &SimDisk) -> String {
+    let names = disk.names().into_iter();
+    let mut names = names.filter(|name| name.starts_with("ancestors-"));
+    let name = names.next().unwrap();
+    assert_eq!(names.next(), None);
+    name
+}
+
+#[test]
+fn a_log_that_has_lost_its_manifest_still_knows_which_logs_it_goes_on_from() {
+    let source = SimDisk::new();
+    append(&mut open(&source).unwrap().log, 1..=20);
+    let (restored, _) = restore(&past(&source, None).unwrap(), 1, Some(15)).unwrap();
+    append(&mut open(&restored).unwrap().log, 16..=30);
+    // What earlier releases restored has no such file before it is started.
+    let started = restored.after_kill();
+    started.take_away(&ancestors_of(&restored));
+    assert!(verify(&started).is_ok());
+    drop(open(&started).unwrap());
+    for from in [&restored, &backup(&restored), &started] {
+        for is_lost in [true, false] {
+            let disk = from.after_kill();
+            if is_lost {
+                disk.take_away("manifest");
+            } else {
+                disk.flip("manifest", 100, 1);
+            }
+            assert!(verify(&disk).is_err());
+            let salvage = Salvage::survey(disk.storage()).unwrap();
+            let report = salvage.give_up_after(30).unwrap().report;
+            let ids = report.ancestors.iter().map(|one| (one.log_id, one.upto));
+            assert_eq!(ids.collect::<Vec<_>>(), [([1; 16], 15), ([11; 16], 30)]);
+        }
+    }
+}
+
+#[test]
+fn damaged_ancestors_are_told_and_a_start_writes_them_anew() {
+    let source = SimDisk::new();
+    append(&mut open(&source).unwrap().log, 1..=20);
+    let (restored, _) = restore(&past(&source, None).unwrap(), 1, Some(15)).unwrap();
+    let name = ancestors_of(&restored);
+    let bytes = restored.bytes(&name).unwrap();
+    let damaged = || {
+        let disk = restored.after_kill();
+        disk.flip(&name, 50, 1);
+        disk
+    };
+    match verify(&damaged()).map(drop) {
+        Err(Error::Damaged { file, .. }) => assert!(file.ends_with(&name), "{file}"),
+        other => panic!("{other:?}"),
+    }
+    let disk = damaged();
+    assert_eq!(open(&disk).unwrap().records.len(), 15);
+    assert!(disk.bytes(&name) == Some(bytes));
+    assert!(verify(&disk).is_ok());
+    // Without a manifest they are not believed, and that is told.
+    let disk = damaged();
+    disk.take_away("manifest");
+    let salvage = Salvage::survey(disk.storage()).unwrap();
+    let told = salvage
+        .damage()
+        .iter()
+        .any(|found| found.file.ends_with(&name));
+    assert!(told, "{:?}", salvage.damage());
+    assert!(salvage.give_up_after(15).is_ok());
 }

@@ -283,6 +283,7 @@ fn a_start_after_an_interrupted_recovery_keeps_what_was_to_be_kept() {
         .iter()
         .map(|name| place.data.bytes(name).unwrap())
         .collect();
+    let manifest = place.data.bytes("manifest").unwrap();
     let whole = place.after(None);
     whole.run(Tool::Recover).unwrap();
     let mut opened = 0;
@@ -291,6 +292,15 @@ fn a_start_after_an_interrupted_recovery_keeps_what_was_to_be_kept() {
         place.data.cut_before(cut);
         assert!(place.run(Tool::Recover).is_err());
         let after = place.after(None);
+        for name in after.data.names() {
+            // What is kept is whole.
+            let kept = after.data.bytes(&name).unwrap();
+            let is_kept = name.contains("given-up");
+            assert!(
+                !is_kept || bytes.contains(&kept) || kept == manifest,
+                "cut before call {cut}: {name} is not what was there"
+            );
+        }
         let log = open(&after.data).map(|opened| opened.report.log_id);
         if log.is_ok_and(|log| log != FIRST_LOG) {
             opened += 1;

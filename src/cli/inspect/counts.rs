@@ -12,12 +12,12 @@ use wal::{BoxError, SnapshotInfo};
 
 use super::history::{Look, States, show};
 use super::looking::{Looking, operation_name, tell_what_is_missing};
-use super::output::{Column, Growing, Output, left, right};
+use super::output::{Column, Growing, left, right};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
 use crate::catalogue::OPERATIONS;
 use crate::cli::exit::Failure;
-use crate::cli::output::kind_name;
+use crate::cli::output::{Output, kind_name};
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};
 use crate::journal::tally::Tally;

@@ -10,7 +10,7 @@ use super::mask::Mask;
 use crate::base::time::Instant;
 use crate::catalogue::{OPERATIONS, RESOURCES};
 use crate::cli::exit::Failure;
-use crate::cli::output::existing;
+use crate::cli::output::{existing, tell};
 use crate::domain::resource::{AnyResource, Kind};
 use crate::journal::record::{Record, RecordOutcome};
 
@@ -53,17 +53,17 @@ impl Looking {
 /// Says on standard error what of the log could not be shown.
 pub(super) fn tell_what_is_missing(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
-        eprintln!(
+        tell(format_args!(
             "carebook: the log begins at position {}: positions {first} to {last} were removed by a \
              compaction, and what came of them is in the snapshot only",
             end.first_position
-        );
+        ));
     }
     if end.unproved > 0 {
-        eprintln!(
+        tell(format_args!(
             "carebook: records at the log's end that are not proved durable yet, and not shown: {}",
             end.unproved
-        );
+        ));
     }
 }
 

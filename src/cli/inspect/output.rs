@@ -1,41 +1,14 @@
-//! Lines and tables on standard output.
-
-use std::io::{self, BufWriter, StdoutLock, Write as _};
+//! Tables that grow while they are printed.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
-use serde_json::Value;
 
 use crate::cli::exit::Failure;
+use crate::cli::output::Output;
 
 /// Rows of a table that are laid out together: what follows gets at least their widths.
 const BLOCK_ROWS: usize = 500;
 /// Characters of a cell, beyond which it is cut.
 const CELL_CHARS: usize = 200;
-
-/// Standard output, until somebody closes it.
-pub(super) struct Output {
-    out: BufWriter<StdoutLock<'static>>,
-}
-
-impl Output {
-    pub(super) fn new() -> Self {
-        Self {
-            out: BufWriter::new(io::stdout().lock()),
-        }
-    }
-
-    pub(super) fn line(&mut self, line: &str) -> Result<(), Failure> {
-        writeln!(self.out, "{line}").map_err(Failure::of_output)
-    }
-
-    pub(super) fn json(&mut self, value: &Value) -> Result<(), Failure> {
-        self.line(&value.to_string())
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::of_output)
-    }
-}
 
 /// A table that is printed while it grows.
 pub(super) struct Growing {

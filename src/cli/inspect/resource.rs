@@ -10,12 +10,13 @@ use wal::live::LiveRecord;
 use super::history::{Look, Standing, States, show};
 use super::looking::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
 use super::mask::{Difference, Mask};
-use super::output::{Column, Growing, Output, left, right};
+use super::output::{Column, Growing, left, right};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
+use crate::cli::output::{Output, tell};
 use crate::domain::resource::{AnyResource, Kind};
 use crate::journal::record::Record;
 use crate::journal::snapshot::StateEntry;
@@ -83,11 +84,11 @@ impl ResourceArgs {
         table.print(&mut out)?;
         out.flush()?;
         if let Some(base) = &history.base {
-            eprintln!(
+            tell(format_args!(
                 "carebook: the log begins at position {first}; what the resource was before position \
                  {} is in the snapshot only",
                 base.position + 1
-            );
+            ));
         }
         Ok(())
     }

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::read_only::only_reads;
 use super::sim::SimDisk;
-use super::{File, Locked, Storage};
+use super::{File, Locked, ReadOnly, Storage};
 
 /// A simulated disk for somebody who only reads, to which something is done
 /// before one of the calls of the reader: everything that can happen while a log
@@ -56,10 +57,6 @@ impl Meanwhile {
     }
 }
 
-fn only_reads() -> io::Error {
-    io::ErrorKind::Unsupported.into()
-}
-
 /// A file that is read while its log changes.
 struct Read {
     file: Arc<dyn File>,
@@ -90,7 +87,7 @@ impl File for Read {
     }
 }
 
-impl Storage for Meanwhile {
+impl ReadOnly for Meanwhile {
     fn list(&self, directory: &str) -> io::Result<Vec<String>> {
         self.call();
         self.disk.list(directory)
@@ -103,49 +100,9 @@ impl Storage for Meanwhile {
         Ok(Arc::new(Read { file, turn }))
     }
 
-    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
-        Err(only_reads())
-    }
-
-    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn remove(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn create_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn sync_dir(&self, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        Err(only_reads())
-    }
-
-    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
-        Err(only_reads())
-    }
-
     fn lock_shared(&self, name: &str) -> io::Result<Locked> {
         self.call();
         self.disk.lock_shared(name)
-    }
-
-    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
-        Err(only_reads())
-    }
-
-    fn random_id(&self) -> io::Result<[u8; 16]> {
-        Err(only_reads())
     }
 
     fn describe(&self, name: &str) -> String {

@@ -4,6 +4,7 @@
 mod file;
 #[cfg(any(test, feature = "sim"))]
 pub mod meanwhile;
+mod read_only;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use file::FileStorage;
+pub(crate) use read_only::ReadOnly;
 
 /// A directory of files. Nothing done to it survives a power cut before it is
 /// synced: a file's bytes and length by the file's sync, names by [`Storage::sync_dir`].

@@ -1,0 +1,281 @@
+//! Whoever reads what a tool prints may be gone, and the disk that it writes to may be full: it
+//! ends with the code that says so, with a sentence that says what to do, and leaves nothing that
+//! the next run trips over.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{Server, World, carebook, files, run, serve_arguments};
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A file that takes nothing.
+fn full() -> Stdio {
+    OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap()
+        .into()
+}
+
+/// A pipe whose reader is gone.
+fn gone() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// Facts in a file, and a directory that holds them.
+fn lived(world: &World) -> PathBuf {
+    let lines: String = (0..200)
+        .map(|number| {
+            format!(
+                "{{\"kind\":\"actor\",\"id\":\"user-{number}\",\"revision\":1,\
+                 \"facts\":{{\"lifecycle\":\"active\"}}}}\n"
+            )
+        })
+        .collect();
+    let facts = world.path("facts");
+    std::fs::write(&facts, lines).unwrap();
+    load(&facts, &world.data());
+    facts
+}
+
+fn load(facts: &Path, data: &Path) {
+    let (code, _, err) = run(&["facts", "load", text(facts), "--data", text(data)]);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+/// Runs the program with its standard output somewhere else; the code, and standard error.
+fn printing_to(out: Stdio, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = carebook();
+    let output = command.args(arguments).stdout(out).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(!err.contains("panicked"), "{arguments:?}: {err}");
+    (output.status.code(), err)
+}
+
+#[test]
+fn what_nobody_can_be_told_is_no_panic_and_the_work_is_done_all_the_same() {
+    let world = World::new();
+    let facts = lived(&world);
+    let (data, facts) = (world.data(), text(&facts));
+    let (copy, restored) = (world.path("copy"), world.path("restored"));
+    let (data, copy, restored) = (text(&data), text(&copy), text(&restored));
+    let commands: [&[&str]; 13] = [
+        &["facts", "template"],
+        &["facts", "load", facts, "--data", data],
+        &["verify", "--data", data],
+        &["verify", "--data", data, "--json"],
+        &["inspect", "records", "--data", data],
+        &["inspect", "counts", "--data", data],
+        &["backup", "--data", data, "--to", copy],
+        &["restore", "--from", data, "--data", restored],
+        &["recover", "--data", data],
+        &["recover", "--data", data, "--json"],
+        &["recover", "--data", data, "--give-up-after", "200"],
+        &["compact", "--data", data],
+        &["compact", "--data", data, "--json"],
+    ];
+    for command in commands {
+        let made = [copy, restored];
+        let begin_again = || made.map(|made| drop(std::fs::remove_dir_all(made)));
+        begin_again();
+        let (code, err) = printing_to(full(), command);
+        assert_eq!(code, Some(1), "{command:?}: {err}");
+        assert!(
+            err.contains("the output cannot be written"),
+            "{command:?}: {err}"
+        );
+        if ["backup", "restore"].contains(&command[0]) {
+            assert!(err.contains("verified; but"), "{command:?}: {err}");
+            let made = command[command.len() - 1];
+            assert_eq!(run(&["verify", "--data", made]).0, Some(0), "{command:?}");
+        }
+        begin_again();
+        let (code, err) = printing_to(gone(), command);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{command:?}");
+    }
+    // Standard error, too.
+    for err in [full(), gone()] {
+        let mut command = carebook();
+        command.args(["verify", "--data", text(&world.path("nowhere"))]);
+        assert_eq!(command.stderr(err).status().unwrap().code(), Some(1));
+    }
+}
+
+#[test]
+fn damage_is_exit_code_3_also_when_nobody_reads_what_can_be_had() {
+    let world = World::new();
+    lived(&world);
+    std::fs::remove_file(world.data().join("manifest")).unwrap();
+    for more in [&[][..], &["--json"]] {
+        let data = world.data();
+        let command = [&["recover", "--data", text(&data)], more].concat();
+        for out in [full(), gone()] {
+            let (code, err) = printing_to(out, &command);
+            assert_eq!(code, Some(3), "{err}");
+            assert!(err.contains("the manifest is missing"), "{err}");
+        }
+    }
+}
+
+#[test]
+fn a_server_serves_where_nobody_reads_its_log() {
+    let world = World::new();
+    for err in [full(), gone()] {
+        let mut command = carebook();
+        serve_arguments(&mut command, &world).stderr(err);
+        let server = Server::spawn_telling(command);
+        assert_eq!(server.client().get("/healthz", "").status, 200);
+        server.signal("HUP");
+        server.signal("USR1");
+        assert_eq!(server.stop(), Some(0));
+    }
+}
+
+/// A small disk, which is gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None, and a word about it, where nothing may be mounted.
+    fn mount(world: &World, bytes: u64) -> Option<Self> {
+        let place = world.path("disk");
+        std::fs::create_dir(&place).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={bytes},mode=0700")]);
+        let mounted = command.arg("carebook-test").arg(&place).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(place)),
+            other => {
+                println!("SKIPPED: nothing may be mounted here: {other:?}");
+                None
+            }
+        }
+    }
+
+    /// Takes all that is left but so many bytes.
+    fn fill_but(&self, leave: usize) {
+        let mut ballast = std::fs::File::create(self.ballast()).unwrap();
+        while ballast.write_all(&[1; 4_096]).is_ok() {}
+        let length = ballast.metadata().unwrap().len();
+        ballast.set_len(length - leave as u64).unwrap();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
+    let world = World::new();
+    let facts = lived(&world);
+    let (data, facts) = (world.data(), text(&facts));
+    let Some(disk) = SmallDisk::mount(&world, 14 << 20) else {
+        return;
+    };
+    let failed = |arguments: &[&str], words: &[&str]| {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
+        for word in words {
+            assert!(err.contains(word), "{arguments:?}: {err}");
+        }
+    };
+    let done = |arguments: &[&str]| {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {err}");
+    };
+    let at = |name: &str| text(&disk.0.join(name)).to_owned();
+    let (copy, restored) = (at("copy"), at("restored"));
+
+    // What was made in part is to be removed, and is nothing that anybody takes for a directory.
+    disk.fill_but(4_096);
+    for command in [
+        ["backup", "--data", text(&data), "--to", &copy],
+        ["restore", "--from", text(&data), "--data", &restored],
+    ] {
+        failed(&command, &["No space left", "remove it, and begin again"]);
+        failed(
+            &command,
+            &["not empty", "name one that is empty or not there yet"],
+        );
+        let target = command[4];
+        assert_ne!(run(&["verify", "--data", target]).0, Some(0));
+        std::fs::remove_dir_all(target).unwrap();
+        std::fs::remove_file(disk.ballast()).unwrap();
+        done(&command);
+        std::fs::remove_dir_all(target).unwrap();
+        disk.fill_but(4_096);
+    }
+
+    // An export has its name when it is whole.
+    let export = at("export");
+    let give_up = ["recover", "--data", text(&data), "--give-up-after", "10"];
+    let give_up = [&give_up[..], &["--give-up-readable", "--export", &export]].concat();
+    failed(&give_up, &["No space left"]);
+    assert!(!Path::new(&export).exists());
+    done(&["verify", "--data", text(&data)]);
+
+    // Facts say why not, and how many there are.
+    disk.fill_but(200 << 10);
+    failed(
+        &["facts", "load", facts, "--data", &at("new")],
+        &["bytes free", "applied before: 0", "again is safe"],
+    );
+    std::fs::remove_dir_all(at("new")).unwrap();
+
+    // A directory on the full disk.
+    std::fs::remove_file(disk.ballast()).unwrap();
+    let own = at("own");
+    done(&["backup", "--data", text(&data), "--to", &own]);
+    disk.fill_but(0);
+    failed(
+        &["compact", "--data", &own],
+        &["Nothing was removed", "another disk"],
+    );
+    let give_up = [
+        "recover",
+        "--data",
+        &own,
+        "--give-up-after",
+        "10",
+        "--give-up-readable",
+    ];
+    failed(&give_up, &["No space left", "can be done again"]);
+    let kept = || {
+        let names = files(Path::new(&own)).into_iter();
+        names
+            .filter(|name| text(name).contains("given-up"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        kept(),
+        <[PathBuf; 0]>::default(),
+        "nothing is kept that is not whole"
+    );
+    done(&["verify", "--data", &own]);
+
+    // An archive on the full disk.
+    let archive = at("archive");
+    failed(
+        &["compact", "--data", text(&data), "--archive", &archive],
+        &["Nothing was removed", "make room for the segments in"],
+    );
+    std::fs::remove_file(disk.ballast()).unwrap();
+    done(&["compact", "--data", text(&data), "--archive", &archive]);
+    done(&give_up);
+    assert_eq!(kept().len(), 2, "a manifest and a segment: {:?}", kept());
+    done(&["verify", "--data", &own]);
+    done(&["verify", "--data", text(&data)]);
+}

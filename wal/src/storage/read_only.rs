@@ -1,0 +1,87 @@
+//! Storages for somebody who only reads: files of another storage, or of several.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{File, Locked, Storage};
+
+/// A storage that is only read. Each of these is a [`Storage`], whose other calls
+/// are refused as `Unsupported`.
+pub(crate) trait ReadOnly: Send + Sync {
+    /// As [`Storage::list`].
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+
+    /// As [`Storage::open_read`].
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// As [`Storage::lock_shared`]; refused, too, where files are held open in its place.
+    fn lock_shared(&self, _name: &str) -> io::Result<Locked> {
+        Err(only_reads())
+    }
+
+    /// As [`Storage::describe`].
+    fn describe(&self, name: &str) -> String;
+}
+
+/// What is not reading.
+pub(super) fn only_reads() -> io::Error {
+    io::ErrorKind::Unsupported.into()
+}
+
+impl<R: ReadOnly> Storage for R {
+    fn list(&self, directory: &str) -> io::Result<Vec<String>> {
+        ReadOnly::list(self, directory)
+    }
+
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        ReadOnly::open_read(self, name)
+    }
+
+    fn open_write(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn create(&self, _: &str) -> io::Result<Arc<dyn File>> {
+        Err(only_reads())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn create_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn sync_dir(&self, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Err(only_reads())
+    }
+
+    fn lock(&self, _: &str, _: &str) -> io::Result<Locked> {
+        Err(only_reads())
+    }
+
+    fn lock_shared(&self, name: &str) -> io::Result<Locked> {
+        ReadOnly::lock_shared(self, name)
+    }
+
+    fn tell(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(only_reads())
+    }
+
+    fn random_id(&self) -> io::Result<[u8; 16]> {
+        Err(only_reads())
+    }
+
+    fn describe(&self, name: &str) -> String {
+        ReadOnly::describe(self, name)
+    }
+}
