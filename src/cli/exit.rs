@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use super::output::tell;
+use super::tell::tell;
 use crate::journal::replay_error::ReplayError;
 
 /// Why a command failed.

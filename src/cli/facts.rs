@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
-use super::output::{Output, tell};
+use super::output::Output;
 use super::runtime::on_lane;
+use super::tell::tell;
 use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::catalogue::FACTS;

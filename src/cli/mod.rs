@@ -16,6 +16,7 @@ pub mod runtime;
 pub mod serve;
 mod signals;
 pub mod signing;
+pub mod tell;
 pub mod token;
 pub mod upload;
 pub mod verify;

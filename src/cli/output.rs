@@ -77,12 +77,6 @@ impl Default for Output {
     }
 }
 
-/// Says something on standard error. Where that is closed or full nobody can be told, which is no
-/// reason to end.
-pub fn tell(line: impl fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
 /// The storage of a data directory that is there; nothing is written.
 ///
 /// # Errors

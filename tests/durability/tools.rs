@@ -86,7 +86,7 @@ const TOOLS: [Tool; 8] = [
 #[test]
 fn whatever_tool_is_killed_at_whatever_call_and_whatever_comes_then_nothing_is_lost() {
     let seed = seed();
-    let kills = share("TOOL_KILLS", 24);
+    let kills = share("TOOL_KILLS", 6);
     let started = Instant::now();
     let mut template = Template::make(seed);
     let mut killing = Killing {

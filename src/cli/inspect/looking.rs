@@ -10,7 +10,8 @@ use super::mask::Mask;
 use crate::base::time::Instant;
 use crate::catalogue::{OPERATIONS, RESOURCES};
 use crate::cli::exit::Failure;
-use crate::cli::output::{existing, tell};
+use crate::cli::output::existing;
+use crate::cli::tell::tell;
 use crate::domain::resource::{AnyResource, Kind};
 use crate::journal::record::{Record, RecordOutcome};
 
