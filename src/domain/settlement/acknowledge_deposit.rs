@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::state::{
     AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
-    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus, StatementView,
+    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus,
 };
+use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};

@@ -7,8 +7,9 @@
 
 use super::state::{
     DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
-    StatementKind, StatementView, may_request,
+    StatementKind, may_request,
 };
+use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{FaultCode, Nullable, Reader};
