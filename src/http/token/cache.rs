@@ -10,11 +10,11 @@ use crate::base::actor::Actor;
 /// The longest that a verified token is remembered, in milliseconds.
 pub const REMEMBERED_MS: i64 = 60_000;
 /// What the remembered tokens may take of memory, as weighed by [`ByTokenBytes`].
-const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+pub(super) const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Claims take about the token's length once more as an actor, with pointers and cache slots.
-const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 512;
+pub(super) const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 512;
 /// A typical token; only sizes the tables of the cache.
-const TYPICAL_ENTRY_BYTES: u64 = 1024;
+pub(super) const TYPICAL_ENTRY_BYTES: u64 = 1024;
 
 /// Whole tokens are told apart by their digest; another generation of keys knows none of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

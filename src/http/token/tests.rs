@@ -1,10 +1,15 @@
 //! Tokens that are good, and tokens that are not.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::cache::{CACHE_ENTRY_OVERHEAD_BYTES, REMEMBERED_MS};
