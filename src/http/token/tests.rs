@@ -12,10 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::cache::{CACHE_ENTRY_OVERHEAD_BYTES, REMEMBERED_MS};
 use super::key_set::{Judged, KeyKind, judge_key, rsa_units};
 use super::*;
-use crate::base::actor::{Actor, ActorKind};
+use crate::base::actor::ActorKind;
 
 const ISSUER: &str = "https://idp.example";
 const AUDIENCE: &str = "carebook";
