@@ -32,7 +32,7 @@ pub use self::standing::Standing;
 use self::states::{Look, States};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::operation::Change;
-use crate::domain::resource::{Entries, Name};
+use crate::domain::resource::Entries;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -482,7 +482,7 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::resource::Source as _;
+    use crate::domain::resource::{Name, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
