@@ -26,7 +26,7 @@ const POOL_MAX: usize = 256;
 /// What an actor does for its resource, one piece after the other.
 pub(crate) trait Work: Sized + Send + 'static {
     /// What an actor keeps at hand between two pieces for the same resource.
-    type Kept: Default + Send;
+    type Kept: Default + Send + 'static;
     /// What the work and the directory belong to.
     type Home: Send + Sync;
 
@@ -125,7 +125,7 @@ impl<W: Work> Directory<W> {
     }
 
     async fn start(lane: usize) -> Result<ActorRef<W>, SpawnErr> {
-        let (actor, _) = ractor::Actor::spawn(None, ResourceActor(PhantomData), lane).await?;
+        let (actor, _) = ractor::Actor::spawn(None, ResourceActor::<W>(PhantomData), lane).await?;
         Ok(actor)
     }
 

@@ -37,7 +37,7 @@ use crate::journal::births::Births;
 use crate::journal::tables::Tables;
 
 /// Later attempts that may be on their way at once.
-pub(super) const ATTEMPTS_AT_ONCE: usize = 32;
+const ATTEMPTS_AT_ONCE: usize = 32;
 
 /// The outcome of an attempt at delivering.
 pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
