@@ -12,7 +12,7 @@ pub enum Method {
     Patch,
 }
 
-/// Where a command's key of idempotency is.
+/// Where a command's idempotency key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// In the header `Idempotency-Key`.

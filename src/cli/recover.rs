@@ -34,7 +34,7 @@ Examples:
   carebook recover --data /srv/carebook --give-up-after 120394
 
 Without --give-up-after it only looks, and writes nothing: what is damaged, which positions can
-still be had, and what is lost with each: positions, resources, keys of idempotency. What was
+still be had, and what is lost with each: positions, resources, idempotency keys. What was
 acknowledged to people is among that, so it is a decision of people: a backup that reaches farther
 may cost less (carebook restore). What lies behind the damage and can be read is written to a file,
 one JSON object on a line, with --export: whoever does it anew sees there what it was.

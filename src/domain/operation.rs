@@ -114,7 +114,7 @@ pub struct Context<'a> {
     /// The time that a commit is recorded with: `now`, or later where the clock was set back, since
     /// the times of commits never fall.
     pub at: Instant,
-    /// The key of idempotency as sent; empty where the operation has none.
+    /// The idempotency key as sent; empty where the operation has none.
     pub key: &'a str,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
@@ -150,7 +150,7 @@ pub trait Operation: Send + Sync + 'static {
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
     fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
 
-    /// The key of idempotency, where it is a member of the body.
+    /// The idempotency key, where it is a member of the body.
     fn key(_command: &Self::Command) -> Option<&str> {
         None
     }

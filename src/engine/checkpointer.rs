@@ -36,7 +36,7 @@ pub struct CheckpointPolicy {
     pub log_bytes: u64,
     /// How long after the last snapshot the next one is taken when there was any commit since.
     pub interval: Duration,
-    /// How long keys of idempotency are kept; for ever when this is `None`.
+    /// How long idempotency keys are kept; for ever when this is `None`.
     pub retention: Option<Duration>,
     /// Where segments are moved that the log no longer needs; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,

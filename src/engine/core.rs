@@ -156,7 +156,7 @@ pub(crate) struct MayAct {
 /// still waits for its answer.
 pub(crate) struct Order {
     pub(super) call: Call,
-    /// The key of idempotency, its scope and its digest; empty where there is none.
+    /// The idempotency key, its scope and its digest; empty where there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
     pub(super) key_digest: Option<Digest>,

@@ -382,7 +382,7 @@ pub struct FactPermit {
 pub struct Figures {
     /// Resources.
     pub resources: usize,
-    /// Keys of idempotency.
+    /// Idempotency keys.
     pub keys: usize,
     /// The highest durable position.
     pub durable: u64,

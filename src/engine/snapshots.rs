@@ -397,7 +397,7 @@ impl Shared {
         let swept = self.tables.sweep(|| pace.breathe())?;
         marks.let_go(through);
         self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
-        tracing::info!(through, keys = swept, "forgot keys of idempotency");
+        tracing::info!(through, keys = swept, "forgot idempotency keys");
         Ok(())
     }
 

@@ -242,7 +242,7 @@ fn engine(page: &mut Page, figures: &Figures) {
     page.one(
         "carebook_idempotency_keys",
         gauge,
-        "Keys of idempotency held.",
+        "Idempotency keys held.",
         keys,
     );
     page.one(
@@ -392,7 +392,7 @@ fn compactions(page: &mut Page, figures: &CheckpointFigures) {
     page.one(
         "carebook_idempotency_keys_forgotten_total",
         counter,
-        "Keys of idempotency that were forgotten by their age.",
+        "Idempotency keys that were forgotten by their age.",
         figures.forgotten_keys,
     );
 }

@@ -37,7 +37,7 @@ members! {
         pub caregiver_id: Option<Ident> = "caregiverId",
         /// When the deposit was made.
         pub occurred_at: Instant = "occurredAt",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// What the branch notes.
         pub memo: Option<Text> = "memo",

@@ -57,7 +57,7 @@ members! {
         pub schedule_proof_id: Ident = "scheduleProofId",
         /// Why.
         pub reason_code: Ident = "reasonCode",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The slot whose decision is replaced.
         pub replacement_of_assignment_key: Option<Ident> = "replacementOfAssignmentKey",

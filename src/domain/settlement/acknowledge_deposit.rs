@@ -43,7 +43,7 @@ members! {
         pub actor_kind: OnlyBranchManager = "actorKind",
         /// The actor's profile.
         pub actor_profile_id: Ident = "actorProfileId",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The statement's revision as the branch saw it.
         pub expected_revision: AtLeast<1> = "expectedRevision",

@@ -40,7 +40,7 @@ members! {
         pub actor_kind: SettlementActorKind = "actorKind",
         /// The actor's profile.
         pub actor_profile_id: Ident = "actorProfileId",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// For the branch to read.
         pub message_to_branch: Nullable<Text> = "messageToBranch",
