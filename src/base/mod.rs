@@ -10,4 +10,4 @@ pub mod json;
 pub mod revision;
 pub mod text;
 pub mod time;
-pub mod words;
+pub mod wire_enum;

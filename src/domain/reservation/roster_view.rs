@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::roster::{Assignment, AssignmentDecision};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// What a decision does.
     pub enum DecisionKind {
         /// Fills an empty slot.
@@ -17,7 +17,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What became of a command.
     pub enum AssignmentStatus {
         /// Its decision is in the roster.

@@ -11,9 +11,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// What a statement settles.
     pub enum StatementKind {
         /// The head office with a branch.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where a statement stands.
     pub enum StatementStatus {
         /// The branch is asked to deposit.
@@ -41,7 +41,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a line of a statement is about.
     pub enum SettlementLineKind {
         /// Membership fee due.
@@ -67,7 +67,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// The kinds of actor that settlement commands name in their bodies.
     pub enum SettlementActorKind {
         /// The head office.
@@ -88,7 +88,7 @@ impl SettlementActorKind {
     }
 }
 
-words! {
+wire_enum! {
     /// Commands that move a statement.
     pub enum TransitionCommand {
         /// Opens it.
@@ -98,7 +98,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// On which side of a handoff between branches the acknowledging branch stands.
     pub enum AcknowledgementSide {
         /// The branch that delivered the service.
@@ -174,7 +174,7 @@ members! {
     }
 }
 
-words! {
+wire_enum! {
     /// The only kind of actor that acknowledges.
     pub enum OnlyBranchManager {
         /// A branch manager.
