@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::base::digest::Digest;
+use crate::base::panics::unless_its_future_panics;
 use crate::domain::branch::deliveries::branches_in_repair;
 use crate::domain::branch::directory_message::DirectoryMessage;
 use crate::domain::resource::Source as _;
@@ -112,7 +113,12 @@ impl Relay {
             return false;
         };
         let id = self.births.message_id(message.number);
-        match outside.directory.deliver(id, message).await {
+        let attempt = async { outside.directory.deliver(id, message).await };
+        let fault = || Err("it panicked".to_owned());
+        match unless_its_future_panics(attempt)
+            .await
+            .unwrap_or_else(fault)
+        {
             Ok(()) => {
                 self.deliveries.fetch_add(1, Ordering::Relaxed);
                 true

@@ -40,7 +40,7 @@ impl Source for Tables {
 
     fn list_touched(&self, name: Name) -> u64 {
         let shard = self.lists.shard(name.0).read();
-        shard.get(&name.0).map_or(0, |list| list.touched)
+        shard.get(name.0).map_or(0, |list| list.touched)
     }
 
     fn listed(&self, name: Name) -> Vec<Digest> {
@@ -48,10 +48,15 @@ impl Source for Tables {
         loop {
             keys.reserve(LIST_BITE);
             let shard = self.lists.shard(name.0).read();
-            let list = shard.get(&name.0);
+            let list = shard.get(name.0);
             if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
                 return keys;
             }
         }
+    }
+
+    fn last_ranked(&self, name: Name) -> Option<Digest> {
+        let shard = self.lists.shard(name.0).read();
+        shard.get(name.0)?.last_ranked()
     }
 }
