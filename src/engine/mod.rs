@@ -44,7 +44,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use uuid::Uuid;
 use wal::Log;
 
 use crate::base::actor::Actor;

@@ -14,7 +14,7 @@ use crate::catalogue::Row;
 use crate::domain::fact_kinds;
 use crate::domain::operation::{Context, Disposition};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{Source as _, View};
+use crate::domain::resource::View;
 use crate::journal::record::key_digest;
 
 impl Shared {

@@ -460,6 +460,8 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
