@@ -46,6 +46,10 @@ macro_rules! wire_enum {
                     None => at.fault($crate::base::json::FaultCode::NotAllowed),
                 }
             }
+
+            fn shape() -> $crate::base::json::Shape {
+                $crate::base::json::Shape::Words(vec![$($word),+])
+            }
         }
 
         impl ::serde::Serialize for $name {

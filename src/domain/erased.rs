@@ -11,7 +11,7 @@ use super::rejection::{Class, Rejection};
 use super::resource::{Name, Resource, View};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::Reader;
+use crate::base::json::{Reader, Shape};
 
 /// The state that an actor has at hand between two commands.
 pub type Slot = Option<Box<dyn Any + Send>>;
@@ -77,6 +77,8 @@ pub trait AnyOperation: Send + Sync {
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [(Class, &'static str)];
+    /// What the body of a request may be.
+    fn shape(&self) -> Shape;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
 }
@@ -123,6 +125,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         O::REJECTIONS
+    }
+
+    fn shape(&self) -> Shape {
+        <O::Command as Request>::shape()
     }
 
     fn example(&self) -> &'static Example {

@@ -16,7 +16,7 @@ use super::resource::{Name, Rank, Resource, View};
 use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Json, Member, Reader};
+use crate::base::json::{Json, Member, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -44,12 +44,19 @@ impl Parts<'_> {
 pub trait Request: Serialize + Send + Sync + Sized + 'static {
     /// Reads the command; `None` after at least one fault was noted.
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// What its body may be.
+    fn shape() -> Shape;
 }
 
 /// A command without parameters in its path is its body.
 impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
+    }
+
+    fn shape() -> Shape {
+        T::shape()
     }
 }
 
@@ -94,6 +101,10 @@ macro_rules! at_path {
                 let $field = parts.param($json, at);
                 let body = <$body as $crate::base::json::Member>::read(parts.body, at);
                 Some(Self { $field: $field?, body: body? })
+            }
+
+            fn shape() -> $crate::base::json::Shape {
+                <$body as $crate::base::json::Member>::shape()
             }
         }
     };

@@ -15,7 +15,7 @@ use super::gateway_subject::{
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Reader};
+use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::domain::example::Example;
@@ -169,6 +169,10 @@ impl AnyOperation for AdministerGateway {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         Refusal::TABLE
+    }
+
+    fn shape(&self) -> Shape {
+        Command::shape()
     }
 
     fn example(&self) -> &'static Example {

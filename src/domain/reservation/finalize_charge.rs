@@ -21,7 +21,7 @@ use super::lifecycle::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
@@ -133,6 +133,10 @@ impl Member for EnabledFlags {
             }
         }
         Member::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        BTreeMap::<Box<str>, bool>::shape()
     }
 }
 

@@ -17,7 +17,7 @@ use super::state::{
 use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
@@ -62,6 +62,10 @@ impl Request for Command {
         lines_consistent(parts.body, at);
         inter_office_consistent(parts.body, at);
         body.map(Self)
+    }
+
+    fn shape() -> Shape {
+        <Body as Member>::shape()
     }
 }
 

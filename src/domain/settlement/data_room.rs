@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::state::may_request;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
@@ -61,6 +61,10 @@ impl Member for EvidenceKeys {
             }));
         }
         (keys.len() == items.len()).then_some(Self(keys))
+    }
+
+    fn shape() -> Shape {
+        NonEmpty::<Ident>::shape()
     }
 }
 
