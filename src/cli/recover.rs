@@ -2,19 +2,17 @@
 //! would cost, and takes the one that it is told to take.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 use wal::{GivenUp, Salvage, WayOut};
 
 use super::exit::Failure;
+use super::export::export;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
-use super::inspect::records::{changes_of, record_json};
+use super::inspect::records::changes_of;
 use super::open::{Replaying, log_name};
 use super::output::{Output, existing, kind_name, operation_name};
 use super::tell::tell;
@@ -37,7 +35,7 @@ Examples:
   carebook recover --data /srv/carebook --give-up-after 120394
 
 Without --give-up-after it only looks, and writes nothing: what is damaged, which positions can
-still be had, and what is lost with each: positions, resources, keys of idempotency. What was
+still be had, and what is lost with each: positions, resources, idempotency keys. What was
 acknowledged to people is among that, so it is a decision of people: a backup that reaches farther
 may cost less (carebook restore). What lies behind the damage and can be read is written to a file,
 one JSON object on a line, with --export: whoever does it anew sees there what it was.
@@ -475,78 +473,4 @@ impl LostNames<'_> {
             .read(key, &mut |bytes| state = Some(bytes.to_vec()));
         catalogue::resource(kind)?.id(&state?).ok()
     }
-}
-
-/// Writes each readable record after a position to a new file that only its owner can read; how
-/// many there were. The file has its name once it is whole: an interruption leaves `FILE.part`.
-fn export(salvage: &Salvage, position: u64, file: &Path, mask: Mask) -> Result<u64, Failure> {
-    let failed =
-        |error: io::Error| Failure::other(format!("{} cannot be written: {error}", file.display()));
-    if file.symlink_metadata().is_ok() {
-        return Err(failed(io::ErrorKind::AlreadyExists.into()));
-    }
-    let part = part_of(file);
-    match std::fs::remove_file(&part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&part);
-    let mut out = BufWriter::new(made.map_err(failed)?);
-    let (mut ids, mut exported, mut broken) = (Ids::default(), 0, None);
-    let walked = salvage.records_after(position, &mut |found| {
-        let line = exported_json(&mut ids, mask, found.position, found.payload);
-        if let Err(error) = writeln!(out, "{line}") {
-            let sentence = error.to_string();
-            broken = Some(error);
-            return Err(sentence.into());
-        }
-        exported += 1;
-        Ok(())
-    });
-    if let Some(error) = broken {
-        return Err(failed(error));
-    }
-    walked.map_err(|error| Failure::of_log(&error))?;
-    out.flush()
-        .and_then(|()| out.get_ref().sync_all())
-        .and_then(|()| std::fs::rename(&part, file))
-        .and_then(|()| sync_name(file))
-        .map_err(failed)?;
-    Ok(exported)
-}
-
-/// What a file is called until it is whole.
-fn part_of(file: &Path) -> PathBuf {
-    let mut part = file.as_os_str().to_owned();
-    part.push(".part");
-    part.into()
-}
-
-/// Makes the name of a file durable.
-fn sync_name(file: &Path) -> io::Result<()> {
-    let directory = file
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// A record as `inspect records --json` shows it; one that is not understood as its bytes.
-fn exported_json(ids: &mut Ids, mask: Mask, position: u64, payload: &[u8]) -> Value {
-    let shown = Record::decode(payload)
-        .map_err(wal::BoxError::from)
-        .and_then(|record| {
-            let changes = changes_of(ids, &record)?;
-            Ok(record_json(mask, position, &record, changes))
-        });
-    shown.unwrap_or_else(|error| {
-        json!({
-            "position": position,
-            "error": error.to_string(),
-            "record": mask.reveal.then(|| hex(payload)),
-        })
-    })
 }
