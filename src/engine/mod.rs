@@ -1175,3 +1175,40 @@ fn key_of(call: &Call) -> Option<(Box<str>, Box<str>, &'static str)> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use wal::Events as _;
+
+    use super::*;
+
+    #[test]
+    fn remembered_answers_take_no_more_than_their_bytes_whatever_their_number() {
+        let cache = quick_cache::sync::Cache::with_weighter(1_000, 10_000, StoredWeight);
+        let stored = |bytes| Stored {
+            fingerprint: Fingerprint([0; 32]),
+            body: Bytes::from(vec![b' '; bytes]),
+            disposition: Disposition::Done,
+        };
+        cache.insert(0, stored(100));
+        assert_eq!(cache.weight(), 164);
+        for position in 1..1_000 {
+            cache.insert(position, stored(100));
+        }
+        assert!((1..=60).contains(&cache.len()), "{}", cache.len());
+    }
+
+    #[test]
+    fn the_log_is_told_how_many_commands_are_in_flight() {
+        let admission = Arc::new(Admission::new(10));
+        let events = JournalEvents {
+            lanes: Arc::new(Lanes::new(1)),
+            admission: Arc::clone(&admission),
+            on_fatal: None,
+        };
+        assert_eq!(events.in_flight(), 0);
+        let _some = Admission::admit(&admission, 3).unwrap();
+        assert_eq!(events.in_flight(), 3);
+    }
+}

@@ -681,6 +681,103 @@ mod tests {
         assert!(begun.elapsed() >= LIMIT * 3);
     }
 
+    /// A connection of HTTP/1 that is not late while a test lasts.
+    fn patient(stream: tokio::io::DuplexStream) -> TimedIo<tokio::io::DuplexStream> {
+        let hour = Duration::from_secs(3_600);
+        TimedIo::new(stream, hour, Stop::default()).http1(HeadLimit::new(hour, hour))
+    }
+
+    #[tokio::test]
+    async fn answers_are_gathered_while_the_next_request_is_there_up_to_a_bound_and_in_order() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let hour = Duration::from_secs(3_600);
+        let limit = HeadLimit::new(hour, hour);
+        let mut timed = TimedIo::new(near, hour, Stop::default()).http1(Arc::clone(&limit));
+        let request = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
+        far.write_all(&request.repeat(2)).await.unwrap();
+        let mut asked = vec![0; 2 * request.len()];
+        timed.read_exact(&mut asked).await.unwrap();
+        limit.arrived();
+        let is_silent = async |far: &mut tokio::io::DuplexStream| {
+            let heard = tokio::time::timeout(Duration::ZERO, far.read_u8()).await;
+            heard.is_err()
+        };
+        let much = [b'a'; GATHERED_BYTES_MAX - 1];
+        timed.write_all(&much).await.unwrap();
+        assert!(is_silent(&mut far).await);
+        timed.write_all(b"b").await.unwrap();
+        assert!(is_silent(&mut far).await, "no more than may be");
+        // One byte more is too much, and waits for nobody: nor does what came before it.
+        timed.write_all(b"c").await.unwrap();
+        let mut heard = vec![0; GATHERED_BYTES_MAX + 1];
+        far.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard, [&much[..], b"bc"].concat());
+        // Gathered once more; then hyper has the second request, and flushes its answer.
+        timed.write_all(b"d").await.unwrap();
+        assert!(is_silent(&mut far).await);
+        limit.arrived();
+        timed.write_all(b"e").await.unwrap();
+        timed.flush().await.unwrap();
+        far.read_exact(&mut heard[..2]).await.unwrap();
+        assert_eq!(heard[..2], *b"de");
+        // No further request is there.
+        timed.write_all(b"f").await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), b'f');
+    }
+
+    #[tokio::test]
+    async fn who_goes_on_sending_while_its_connection_is_closed_is_heard_for_a_mebibyte_at_most() {
+        const HELD: usize = 4_096;
+        let (near, mut far) = tokio::io::duplex(HELD);
+        let mut timed = patient(near);
+        let closed = async {
+            timed.shutdown().await.unwrap();
+            drop(timed);
+        };
+        let sent = async {
+            let mut sent = 0;
+            while far.write_all(&[0; HELD]).await.is_ok() {
+                sent += HELD;
+            }
+            sent
+        };
+        let ((), sent) = tokio::join!(closed, sent);
+        assert!(sent > 3 * HELD, "{sent}");
+        assert!(sent <= LINGER_BYTES_MAX + 2 * HELD, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn who_is_in_the_middle_of_a_request_is_heard_out_when_its_connection_is_closed() {
+        let closes_at_once = async |timed: &mut TimedIo<_>| {
+            let closed = tokio::time::timeout(Duration::ZERO, timed.shutdown()).await;
+            closed.map(|closed| closed.unwrap()).is_ok()
+        };
+        // Nothing was said, or all of it was heard.
+        let (near, mut far) = tokio::io::duplex(64);
+        assert!(closes_at_once(&mut patient(near)).await);
+        assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
+        // Half a head was read; something was not read yet.
+        for is_read in [true, false] {
+            let (near, mut far) = tokio::io::duplex(64);
+            let mut timed = patient(near);
+            far.write_all(b"GET").await.unwrap();
+            if is_read {
+                timed.read_exact(&mut [0; 3]).await.unwrap();
+            }
+            assert!(!closes_at_once(&mut timed).await, "read: {is_read}");
+            drop(far);
+            assert!(closes_at_once(&mut timed).await, "read: {is_read}");
+        }
+        // What makes no sense may be followed by more of it.
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut timed = patient(near);
+        far.write_all(b"GET\n").await.unwrap();
+        let mut said = [0; 64];
+        let read = timed.read(&mut said).await.unwrap();
+        assert_eq!(&said[..read], REFUSED);
+        assert!(!closes_at_once(&mut timed).await);
+    }
+
     #[tokio::test]
     async fn when_the_service_stops_a_head_that_has_begun_is_not_waited_for() {
         let stop = Stop::default();
