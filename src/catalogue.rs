@@ -33,7 +33,7 @@ use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};
 
-pub use crate::domain::reference::kinds::FACTS;
+pub use crate::domain::fact_kinds::FACTS;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

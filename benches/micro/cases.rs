@@ -15,8 +15,10 @@ use carebook::catalogue::{self, FACTS, OPERATIONS, Row};
 use carebook::cli::open::Replaying;
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use carebook::domain::example;
 use carebook::domain::operation::{AnyCommand, Context, Decided, Mint, Outcome};
 use carebook::domain::reference::intake::Incoming;
+use carebook::domain::reference::samples;
 use carebook::domain::resource::View;
 use carebook::domain::settlement::state::Statement;
 use carebook::engine::admission::Permit;
@@ -29,7 +31,7 @@ use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordO
 use carebook::journal::replay::Replay;
 use carebook::journal::tables::Tables;
 use hyper::header::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
@@ -88,38 +90,18 @@ fn row(name: &str) -> &'static Row {
     OPERATIONS.iter().find(|row| row.name == name).unwrap()
 }
 
-fn actor(kind: ActorKind, subject: &str) -> Actor {
-    Actor {
-        subject: subject.into(),
-        kind,
-        branch_profile_ids: vec!["branch-1".into()],
-        permissions: vec!["facts:write".into()],
-        ..Actor::nobody()
-    }
+fn actor_of(name: &str) -> Actor {
+    let kind = row(name).operation.example().actor;
+    example::actor(kind, &str::to_owned)
+}
+
+/// The example of the operation of this name, going on with the answer before.
+fn body(name: &str, before: &Value) -> String {
+    row(name).operation.example().body(before).to_string()
 }
 
 fn deposit_body() -> String {
-    json!({
-        "statementCode": "STATEMENT-1",
-        "statementKind": "head_office_to_branch",
-        "branchProfileId": "branch-1",
-        "settlementPeriodStart": "2026-10-01",
-        "settlementPeriodEnd": "2026-10-31",
-        "remittanceAccountSnapshot": {
-            "remittanceAccountSnapshotId": "remittance-1",
-            "bankName": "Bank",
-            "accountHolder": "Head Office",
-            "accountNumberDisplay": "110-***-000123",
-            "capturedAt": "2026-11-01T00:00:00Z",
-            "sourceReferenceKey": null,
-        },
-        "actorKind": "headquarters_administrator",
-        "actorProfileId": "hq-1",
-        "idempotencyKey": "key-1",
-        "messageToBranch": null,
-        "headOfficePrivateMemo": null,
-    })
-    .to_string()
+    body("request_deposit", &Value::Null)
 }
 
 fn read(name: &str, body: &str) -> Box<dyn AnyCommand> {
@@ -163,6 +145,7 @@ fn decide(
         external_directory: false,
         mint: &mint,
         view: View::new(tables),
+        fact_revision: carebook::domain::fact_kinds::revision_of,
     };
     let target = command.target(&context);
     match command.decide(target, &mut None, &context) {
@@ -174,7 +157,7 @@ fn decide(
 
 fn opened() -> Box<Decided> {
     let command = read("request_deposit", &deposit_body());
-    let who = actor(ActorKind::HeadquartersAdministrator, "hq-1");
+    let who = actor_of("request_deposit");
     decide(&*command, command.fingerprint(), &who, &Tables::default())
 }
 
@@ -278,7 +261,7 @@ fn fingerprint() -> Box<dyn FnMut()> {
 
 fn decide_request() -> Box<dyn FnMut()> {
     let command = read("request_deposit", &deposit_body());
-    let who = actor(ActorKind::HeadquartersAdministrator, "hq-1");
+    let who = actor_of("request_deposit");
     let (tables, fingerprint) = (Tables::default(), command.fingerprint());
     Box::new(move || {
         black_box(decide(&*command, fingerprint, &who, &tables));
@@ -291,24 +274,9 @@ fn decide_acknowledge() -> Box<dyn FnMut()> {
     replay.record(1, &opened_record()).unwrap();
     let tables = replay.finish().unwrap().tables;
     let statement: Value = serde_json::from_slice(&opened.answer).unwrap();
-    let body = json!({
-        "statementId": statement["statementId"],
-        "actorKind": "branch_manager",
-        "actorProfileId": "manager-1",
-        "idempotencyKey": "key-2",
-        "expectedRevision": 1,
-        "reason": null,
-        "lineAcknowledgements": [{
-            "lineAcknowledgementId": "line-1",
-            "settlementLineKey": "membership-2026-10",
-            "settlementLineKind": "membership_due",
-            "acknowledgedByActorProfileId": "manager-1",
-            "acknowledgedAt": "2026-11-20T00:00:00Z",
-            "acknowledgementNote": null,
-        }],
-    });
-    let command = read("acknowledge_deposit", &body.to_string());
-    let who = actor(ActorKind::BranchManager, "manager-1");
+    let name = "acknowledge_deposit";
+    let command = read(name, &body(name, &statement));
+    let who = actor_of(name);
     let fingerprint = command.fingerprint();
     Box::new(move || {
         black_box(decide(&*command, fingerprint, &who, &tables));
@@ -397,21 +365,11 @@ fn awake() -> Rc<Awake> {
         .build()
         .unwrap();
     runtime.spawn(engine.lanes().run(0));
-    let fact = json!({
-        "kind": "branch-office-profile",
-        "id": "office-1",
-        "revision": 1,
-        "facts": {
-            "displayName": "서울 1지점",
-            "legalName": "서울산후케어 주식회사",
-            "contactEmail": "seoul-1@example.com",
-            "primaryPhoneNumber": "+82212345678",
-            "addressLine": "서울특별시 중구 세종대로 110",
-            "businessRegistrationReference": "business-registration-1",
-        },
-    })
-    .to_string();
-    let loader = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
+    let profile = |line: &&str| line.contains("\"kind\":\"branch-office-profile\"");
+    let fact = samples::lines().find(profile);
+    let fact = fact.expect("there is a sample of each kind");
+    let workflow = example::actor(ActorKind::SystemWorkflow, &str::to_owned);
+    let loader = Arc::new(workflow);
     let (summary, _) = runtime.block_on(async {
         let mut batch = Batch::new(&engine, loader);
         let fact = Json::parse(fact.as_bytes()).unwrap();
@@ -423,7 +381,7 @@ fn awake() -> Rc<Awake> {
             .unwrap_or_else(|_| panic!("the fact was not taken"))
     });
     assert_eq!(summary.applied, 1);
-    let who = Arc::new(actor(ActorKind::HeadquartersAdministrator, "hq-1"));
+    let who = Arc::new(actor_of("update_branch_office_profile"));
     Rc::new(Awake {
         runtime,
         engine,
@@ -434,20 +392,11 @@ fn awake() -> Rc<Awake> {
 /// The body of a command that its resource's actor refuses: it is decided as any other, yet nothing
 /// waits for the log, whose thread is none of the actor's. Each number has a key of its own.
 fn stale(number: usize) -> String {
-    json!({
-        "commandId": format!("command-{number}"),
-        "revisionId": "revision-1",
-        "branchOfficeProfileId": "office-1",
-        "expectedRevision": 7,
-        "displayName": "서울 본점",
-        "legalName": "서울산후케어 주식회사",
-        "contactEmail": "seoul-1@example.com",
-        "primaryPhoneNumber": "+82212345678",
-        "addressLine": "서울특별시 중구 세종대로 110",
-        "businessRegistrationReference": "business-registration-1",
-        "reason": "A new name.",
-    })
-    .to_string()
+    let example = row("update_branch_office_profile").operation.example();
+    let mut body = example.body(&Value::Null);
+    body["commandId"] = format!("command-{number}").into();
+    body["expectedRevision"] = 7.into();
+    body.to_string()
 }
 
 async fn refused(awake: &Awake, body: &str) {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use carebook::catalogue::OPERATIONS;
 use clap::{Args, Parser, Subcommand};
 
+use crate::kinds::{Like, Workload};
 use crate::server::Start;
-use crate::stage::{Like, Workload};
 
 /// The workloads that are no single operation.
 const WORKLOADS: [&str; 9] = [

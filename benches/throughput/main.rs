@@ -9,8 +9,8 @@
 //! run. `benches/README.md` tells what there is to measure and how to read it.
 //!
 //! The tour: `driver` is the load generator, `check` looks at the answers, `samples` makes figures
-//! of them; `server` starts the server; `stage`, `workload`, `commands`, `facts`, `template` and
-//! `mix` make requests; `run` puts runs side by side; a file for each scenario; `table` and
+//! of them; `server` starts the server; `commands`, `workload`, `template`, `stage`,
+//! `mix` and `requests` make what is sent, for each of `kinds`; `run` puts runs side by side; a file for each scenario; `table` and
 //! `html` show what came of it.
 
 // Figures are approximate by nature: a count becomes a float, a float a rank.
@@ -24,10 +24,10 @@ mod arguments;
 mod check;
 mod commands;
 mod driver;
-mod facts;
 mod html;
 mod http;
 mod idle;
+mod kinds;
 #[allow(clippy::unwrap_used)]
 mod limit;
 mod memory;
@@ -36,6 +36,7 @@ mod overload;
 mod peers;
 mod proc;
 mod recovery;
+mod requests;
 mod run;
 mod samples;
 mod server;
@@ -56,9 +57,8 @@ use clap::{CommandFactory as _, Parser as _};
 use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Common, Scenario};
-use crate::peers::Form;
+use crate::kinds::{Form, Workload};
 use crate::run::Subject;
-use crate::stage::Workload;
 
 /// Files beside the connections.
 const OTHER_FILES: usize = 1_000;

@@ -12,12 +12,11 @@ use carebook::cli::open::{Replaying, existing};
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
+use crate::commands::{FIRST, facts};
 use crate::driver::{self, Run, Source};
-use crate::facts;
 use crate::samples::Load;
 use crate::server::Server;
 use crate::template::{Template, headquarters};
-use crate::workload::FIRST;
 
 /// Commands before the memory is looked at for the first time: until the cache of recent answers,
 /// which holds 32 MiB, is full of the shortest ones, and the log's buffers are; they are bounded,
@@ -46,7 +45,7 @@ impl Cost {
 pub(crate) fn measure(common: &Common, count: usize) -> Result<Value, String> {
     eprintln!("{count} keys");
     let server = common.start().without_snapshots().service()?;
-    server.load(&[facts::benefit_policy(), facts::financial_facts(FIRST)])?;
+    server.load(&facts("finalize_charge", &[FIRST]))?;
     let template = Template::finalize_charge();
     let keys = cost(&server, common, count, move |number| {
         template.fill(number, 0)

@@ -7,14 +7,15 @@
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::check::Request;
+use crate::commands::{FIRST, command, facts};
 use crate::server::Server;
 use crate::shapes;
 use crate::stage::Stage;
 use crate::template::{Template, headquarters};
-use crate::workload::{self, FIRST};
+use crate::workload;
 
 /// What a request of the mix does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,9 +172,11 @@ fn requests_of(
             stage.offices()?;
             let token = headquarters(stage.server());
             let read = |_: &usize| {
-                let office = format!("office-{}", FIRST + random.random_range(0..stage.resources));
+                let number = FIRST + random.random_range(0..stage.resources);
+                let (_, body) = command("update_branch_office_profile", number, &Value::Null);
+                let office = body["branchOfficeProfileId"].as_str().unwrap_or_default();
                 let path = format!("/branch-office-profiles/{office}");
-                Request::get(&path, &token, &office, &shapes::READ_ANYTHING)
+                Request::get(&path, &token, office, &shapes::READ_ANYTHING)
             };
             Ok(numbers.iter().map(read).collect())
         }
@@ -190,11 +193,12 @@ fn requests_of(
     }
 }
 
-/// One fact each, of a booking that nothing else in the mix knows.
+/// One fact each, the shares of a booking that nothing else in the mix knows.
 fn put_facts(server: &Server, numbers: &[usize]) -> Vec<Request> {
     let token = server.fact_writer();
-    let put = |number: &usize| {
-        let fact = crate::facts::booking(*number);
+    let lines = facts("finalize_charge", numbers);
+    let own = lines.iter().skip(lines.len() - numbers.len());
+    let put = |fact: &String| {
         let length = fact.len();
         let bytes = format!(
             "POST /reference-facts HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n\
@@ -202,5 +206,5 @@ fn put_facts(server: &Server, numbers: &[usize]) -> Vec<Request> {
         );
         Request::new(bytes.into_bytes(), "", &shapes::FACT_APPLIED)
     };
-    numbers.iter().map(put).collect()
+    own.map(put).collect()
 }

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::driver::{self, Run, Source};
+use crate::kinds::Workload;
+use crate::requests;
 use crate::run;
 use crate::samples::{Figures, Load, median};
-use crate::stage::{Stage, Workload};
+use crate::stage::Stage;
 use crate::template::{Template, headquarters};
 use crate::watch::Watch;
 
@@ -42,7 +44,10 @@ pub(crate) fn measure(common: &Common, times: f64) -> Result<Value, String> {
 }
 
 fn once(common: &Common, times: f64, seed: u64) -> Result<Value, String> {
-    let mut stage = Stage::new(WORKLOAD.start(&common.start())?, common.resources[0]);
+    let mut stage = Stage::new(
+        requests::start(WORKLOAD, &common.start())?,
+        common.resources[0],
+    );
     let capacity = run::closed(&mut stage, WORKLOAD, common, seed)?.per_second();
     let usual = |stage: &mut Stage| run::open(stage, WORKLOAD, common, USUAL * capacity, seed);
     let before = usual(&mut stage)?;

@@ -15,50 +15,11 @@ use tempfile::TempDir;
 
 use crate::arguments::Common;
 use crate::check::Request;
+use crate::kinds::Form;
 use crate::samples::{Figures, Load, Told};
 use crate::server::{Server, Start, scratch};
 use crate::shapes;
-use crate::stage::Workload;
 use crate::template::Template;
-
-/// On what the commands are, as the workload of ours that a peer is compared with has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
-    /// Each on a new one, as EP9.
-    Fresh,
-    /// All on one of so many.
-    Hot(usize),
-    /// Drawn uniformly from so many.
-    Spread(usize),
-}
-
-impl Form {
-    /// The form of a workload of ours, where the peers have it too.
-    pub(crate) fn of(workload: Workload) -> Option<Self> {
-        match workload {
-            Workload::Operation("request_deposit") => Some(Self::Fresh),
-            Workload::Hot(resources) => Some(Self::Hot(resources)),
-            Workload::Spread(resources) => Some(Self::Spread(resources)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn name(self) -> String {
-        match self {
-            Self::Fresh => "as EP9".to_owned(),
-            Self::Hot(_) => "hot, 1 resource".to_owned(),
-            Self::Spread(resources) => format!("spread over {resources}"),
-        }
-    }
-
-    /// Resources that are there before.
-    pub(crate) fn resources(self) -> usize {
-        match self {
-            Self::Fresh => 1,
-            Self::Hot(resources) | Self::Spread(resources) => resources,
-        }
-    }
-}
 
 const PROGRAM: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

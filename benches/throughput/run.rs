@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Common, Rates};
 use crate::driver::{self, Run};
-use crate::peers::{self, Form};
+use crate::kinds::{Form, Like, Workload};
+use crate::peers;
+use crate::requests;
 use crate::samples::{Figures, Load, median};
-use crate::stage::{Like, Stage, Workload};
+use crate::stage::Stage;
 use crate::workload::{carry_out, sources};
 
 /// What is compared.
@@ -101,7 +103,10 @@ pub(crate) fn all(subjects: &[Subject], common: &Common) -> Result<Vec<Measured>
                 Subject::Ours(workload) => {
                     let mut stage = match kept.remove(&index) {
                         Some(stage) => stage,
-                        None => Stage::new(workload.start(&common.start())?, common.resources[0]),
+                        None => Stage::new(
+                            requests::start(*workload, &common.start())?,
+                            common.resources[0],
+                        ),
                     };
                     let seed = common.seed.wrapping_add(round as u64);
                     let loads = measure(&mut stage, *workload, common, seed);
@@ -174,9 +179,9 @@ pub(crate) fn closed(
     let connections = workload.connections(common.connections);
     let count = common.commands.min(workload.most() / 10 * 9);
     // The first commands find cold caches on both sides.
-    let warm = stage.requests(workload, (count / 10).clamp(1, 2_000), seed ^ 0x5eed)?;
+    let warm = requests::requests(stage, workload, (count / 10).clamp(1, 2_000), seed ^ 0x5eed)?;
     carry_out(stage.server(), connections, warm)?;
-    let requests = stage.requests(workload, count, seed)?;
+    let requests = requests::requests(stage, workload, count, seed)?;
     let run = Run {
         load: Load::Closed(connections),
         sources: sources(requests, common.generators.min(connections)),
@@ -198,7 +203,7 @@ pub(crate) fn open(
     seed: u64,
 ) -> Result<Figures, String> {
     let count = ((rate * common.seconds) as usize).clamp(1, workload.most());
-    let requests = stage.requests(workload, count, seed)?;
+    let requests = requests::requests(stage, workload, count, seed)?;
     let run = Run {
         load: Load::Open(rate),
         sources: sources(requests, common.generators),

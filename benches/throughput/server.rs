@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use carebook::base::actor::ActorKind;
+use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use carebook::domain::example;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -217,34 +218,19 @@ impl Server {
         }
     }
 
-    /// A token of an actor; `adapt` adds what else it claims.
-    pub(crate) fn token(
-        &self,
-        kind: ActorKind,
-        subject: &str,
-        adapt: impl FnOnce(&mut Claims),
-    ) -> String {
+    /// A token of this actor.
+    pub(crate) fn token(&self, actor: &Actor) -> String {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .expect("the clock is after 1970")
             .as_secs();
-        let mut claims = Claims::new(
-            DEFAULT_ISSUER,
-            DEFAULT_AUDIENCE,
-            subject,
-            kind,
-            now,
-            TOKEN_SECONDS,
-        );
-        adapt(&mut claims);
+        let claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TOKEN_SECONDS);
         self.key.sign(&claims).expect("a fresh key signs")
     }
 
     /// Who may put facts in place.
     pub(crate) fn fact_writer(&self) -> String {
-        self.token(ActorKind::SystemWorkflow, "workflow-1", |claims| {
-            claims.permissions = vec!["facts:write".to_owned()];
-        })
+        self.token(&example::actor(ActorKind::SystemWorkflow, &str::to_owned))
     }
 
     /// Loads these facts, one a line; each has to stand afterwards.

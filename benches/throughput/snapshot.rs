@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::driver::{self, Run, Source};
+use crate::kinds::Workload;
+use crate::requests;
 use crate::run;
 use crate::samples::{Figures, Load, median};
 use crate::server::{Metrics, Server};
-use crate::stage::{Stage, Workload};
+use crate::stage::Stage;
 use crate::template::{Template, headquarters};
 
 const WORKLOAD: Workload = Workload::Operation("request_deposit");
@@ -37,7 +39,7 @@ const NUMBERS: usize = 500_000_000;
 pub(crate) fn measure(common: &Common, statements: usize) -> Result<Value, String> {
     // One that it takes by itself would disturb the loop without one.
     let start = common.start().without_snapshots();
-    let mut stage = Stage::new(WORKLOAD.start(&start)?, common.resources[0]);
+    let mut stage = Stage::new(requests::start(WORKLOAD, &start)?, common.resources[0]);
     taken(&stage.server().metrics()?)?;
     eprintln!("{statements} statements");
     fill(stage.server(), common, statements)?;
@@ -98,7 +100,7 @@ fn looped(
     seed: u64,
     disturb: bool,
 ) -> Result<(Figures, f64, f64), String> {
-    let requests = stage.requests(WORKLOAD, count.clamp(1, WORKLOAD.most()), seed)?;
+    let requests = requests::requests(stage, WORKLOAD, count.clamp(1, WORKLOAD.most()), seed)?;
     let run = Run {
         load: Load::Closed(common.connections),
         sources: crate::workload::sources(requests, common.generators),

@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use crate::check::{Request, find};
-use crate::commands::{command, echo};
+use crate::commands::{FIRST, actor, command, echo, row};
 use crate::server::Server;
 use crate::shapes;
-use crate::workload::{FIRST, row, written};
+use crate::workload::written;
 
 /// Stands for the number of the command, and for that of its resource, until they are written.
 const COMMAND: usize = 888_888_888;
@@ -35,8 +35,8 @@ impl Template {
     /// EP9: opens a statement, each command another.
     pub(crate) fn request_deposit(token: &str) -> Self {
         let operation = "request_deposit";
-        let (parameter, body) = command(operation, COMMAND, &Value::Null);
-        let bytes = written(row(operation), &parameter, token, "", &body);
+        let (path, body) = command(operation, COMMAND, &Value::Null);
+        let bytes = written(row(operation), &path, token, "", &body);
         let expected = shapes::answer(operation);
         Self::new(Request::new(bytes, &echo(operation, COMMAND), expected))
     }
@@ -50,8 +50,8 @@ impl Template {
     pub(crate) fn finalize_charge() -> Self {
         let operation = "finalize_charge";
         let (_, body) = command(operation, COMMAND, &Value::Null);
-        let booking = format!("booking-{RESOURCE}");
-        let bytes = written(row(operation), &booking, "", "", &body);
+        let (path, _) = command(operation, RESOURCE, &Value::Null);
+        let bytes = written(row(operation), &path, "", "", &body);
         let expected = shapes::answer(operation);
         Self::new(Request::new(bytes, &echo(operation, RESOURCE), expected))
     }
@@ -59,11 +59,11 @@ impl Template {
     /// EP19 with a revision that is long past: refused.
     pub(crate) fn stale_update(server: &Server) -> Self {
         let operation = "update_branch_office_profile";
-        let (_, mut body) = command(operation, COMMAND, &Value::Null);
-        body["branchOfficeProfileId"] = Value::from(format!("office-{RESOURCE}"));
+        let (path, mut body) = command(operation, COMMAND, &Value::Null);
+        let (_, of_resource) = command(operation, RESOURCE, &Value::Null);
+        body["branchOfficeProfileId"] = of_resource["branchOfficeProfileId"].clone();
         body["expectedRevision"] = Value::from(1_000);
-        let token = headquarters(server);
-        let bytes = written(row(operation), "", &token, "", &body);
+        let bytes = written(row(operation), &path, &headquarters(server), "", &body);
         Self::new(Request::new(bytes, "", &shapes::STALE))
     }
 
@@ -84,8 +84,7 @@ impl Template {
 
 /// Who may open statements and change profiles.
 pub(crate) fn headquarters(server: &Server) -> String {
-    use carebook::base::actor::ActorKind::HeadquartersAdministrator;
-    server.token(HeadquartersAdministrator, "hq-1", |_| ())
+    server.token(&actor("request_deposit", FIRST))
 }
 
 fn places(bytes: &[u8], number: usize) -> Vec<usize> {

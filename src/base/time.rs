@@ -5,8 +5,6 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Duration, NaiveDate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::json::{FaultCode, Json, Member, Reader};
-
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 ///
 /// Read in any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut, a
@@ -128,16 +126,6 @@ impl<'de> Deserialize<'de> for Instant {
     }
 }
 
-impl Member for Instant {
-    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-        let text = at.text(value)?;
-        match Self::parse(text) {
-            Some(instant) => Some(instant),
-            None => at.fault(FaultCode::Pattern),
-        }
-    }
-}
-
 /// A calendar day, `YYYY-MM-DD`, of the years 1 to 9999. In records: days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date(i32);
@@ -216,16 +204,6 @@ impl<'de> Deserialize<'de> for Date {
         } else {
             let days = i32::deserialize(deserializer)?;
             Self::from_days(days).ok_or_else(|| de::Error::custom("not a day of years 1 to 9999"))
-        }
-    }
-}
-
-impl Member for Date {
-    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-        let text = at.text(value)?;
-        match Self::parse(text) {
-            Some(date) => Some(date),
-            None => at.fault(FaultCode::Pattern),
         }
     }
 }

@@ -11,13 +11,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use wal::storage::{FileStorage, Storage as _};
 
 use super::facts::load_lines;
-use super::serve::on_lane;
+use super::runtime::on_lane;
 use super::signing::{Claims, SigningAlgorithm, SigningKey};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
+use crate::domain::operation::Operation as _;
 use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
+use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::Engine;
 
 /// How long a token of the demonstration is good.
@@ -128,7 +130,7 @@ impl Demo {
              -H 'Authorization: Bearer {token}' \\\n  \
              -H 'Content-Type: application/json' \\\n  \
              -d '{}'",
-            deposit_request(&headquarters, &number[..12])
+            deposit_request(&number[..12])
         ));
         lines.push(String::new());
         lines.push(walk::printed());
@@ -137,58 +139,22 @@ impl Demo {
 
     fn token(&self, actor: &Actor) -> Result<String, BoxError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
-        let mut permissions: Vec<String> = texts(&actor.permissions);
+        let mut claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TTL_SECONDS);
         // Whoever tries the demonstration may bring in more facts.
-        let writes = permissions
-            .iter()
-            .any(|permission| permission == FACTS_WRITE);
-        if actor.kind == ActorKind::SystemWorkflow && !writes {
-            permissions.push(FACTS_WRITE.to_owned());
+        let writes = |permission: &String| permission == FACTS_WRITE;
+        if actor.kind == ActorKind::SystemWorkflow && !claims.permissions.iter().any(writes) {
+            claims.permissions.push(FACTS_WRITE.to_owned());
         }
-        let claims = Claims {
-            member_id: text(&actor.member_id),
-            actor_profile_id: text(&actor.actor_profile_id),
-            branch_profile_ids: texts(&actor.branch_profile_ids),
-            permissions,
-            email: text(&actor.email),
-            email_verified: actor.email.as_ref().map(|_| actor.email_verified),
-            ..Claims::new(
-                DEFAULT_ISSUER,
-                DEFAULT_AUDIENCE,
-                &actor.subject,
-                actor.kind,
-                now,
-                TTL_SECONDS,
-            )
-        };
         Ok(self.key.sign(&claims)?)
     }
 }
 
-fn deposit_request(actor: &Actor, number: &str) -> String {
-    serde_json::json!({
-        "statementCode": format!("STATEMENT-{number}"),
-        "statementKind": "head_office_to_branch",
-        "branchProfileId": "branch-seoul-1",
-        "settlementPeriodStart": "2026-10-01",
-        "settlementPeriodEnd": "2026-10-31",
-        "remittanceAccountSnapshot": {
-            "remittanceAccountSnapshotId": "remittance-1",
-            "bankName": "Sample Bank",
-            "accountHolder": "Carebook Head Office",
-            "accountNumberDisplay": "110-***-000123",
-            "capturedAt": "2026-11-01T00:00:00Z",
-            "sourceReferenceKey": null,
-        },
-        "actorKind": actor.kind.as_str(),
-        "actorProfileId": actor.profile_id(),
-        "idempotencyKey": format!("demo-{number}"),
-        "messageToBranch": "Please deposit the October settlement.",
-        "headOfficePrivateMemo": null,
-    })
-    .to_string()
+/// The body of the example of a request for a deposit, under a code and a key of its own.
+fn deposit_request(number: &str) -> String {
+    let mut body = RequestDeposit::EXAMPLE.body(&serde_json::Value::Null);
+    body["statementCode"] = format!("STATEMENT-{number}").into();
+    body["idempotencyKey"] = format!("demo-{number}").into();
+    body.to_string()
 }
 
 /// A new directory under the system's temporary one, with a name that nobody can know before.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::journal::replay::ReplayError;
+use crate::journal::replay_error::ReplayError;
 
 /// Why a command failed.
 #[derive(Debug)]

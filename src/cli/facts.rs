@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
-use super::serve::on_lane;
+use super::runtime::on_lane;
 use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::catalogue::FACTS;

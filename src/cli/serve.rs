@@ -2,21 +2,20 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use wal::Report;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
-use super::key_set::{self, KeySetAge};
+use super::key_set;
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
+use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
@@ -27,8 +26,6 @@ use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
 
-/// How often the files of the certificate are looked at again.
-const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long answers may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -186,30 +183,7 @@ impl ServeArgs {
         let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
         let (engine, report) = open(&data, self.opening(), end_the_process())?;
-        tracing::info!(
-            log = log_name(&report),
-            records = report.records,
-            start = report.epoch,
-            data = %data.display(),
-            "recovered"
-        );
-        for torn in &report.torn {
-            tracing::warn!(
-                file = torn.file,
-                offset = torn.offset,
-                bytes = torn.bytes,
-                kept_in = torn.kept_in,
-                "a crash left unacknowledged bytes behind, which were set aside"
-            );
-        }
-        for bad in &report.bad_snapshots {
-            tracing::warn!(
-                file = bad.file,
-                offset = bad.offset,
-                what = bad.what,
-                "a snapshot is damaged, and an older one or the log was read in its place"
-            );
-        }
+        tell_of_recovery(&data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
         engine.start_checkpointer().map_err(Failure::from_error)?;
@@ -400,6 +374,34 @@ impl ServeArgs {
     }
 }
 
+/// Logs what was recovered, and what of it was damaged or cut short.
+fn tell_of_recovery(data: &Path, report: &Report) {
+    tracing::info!(
+        log = log_name(report),
+        records = report.records,
+        start = report.epoch,
+        data = %data.display(),
+        "recovered"
+    );
+    for torn in &report.torn {
+        tracing::warn!(
+            file = torn.file,
+            offset = torn.offset,
+            bytes = torn.bytes,
+            kept_in = torn.kept_in,
+            "a crash left unacknowledged bytes behind, which were set aside"
+        );
+    }
+    for bad in &report.bad_snapshots {
+        tracing::warn!(
+            file = bad.file,
+            offset = bad.offset,
+            what = bad.what,
+            "a snapshot is damaged, and an older one or the log was read in its place"
+        );
+    }
+}
+
 /// A listener that lets a burst of connections wait: with the 128 that are usual, those beyond
 /// would try again only after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -443,144 +445,4 @@ fn end_the_process() -> OnFatal {
             std::process::exit(1);
         }
     })
-}
-
-/// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
-/// Nothing was acknowledged yet, and a start may be cut off anywhere.
-struct Starting(Arc<AtomicBool>);
-
-impl Starting {
-    fn watched() -> std::io::Result<Self> {
-        let is_starting = Arc::new(AtomicBool::new(true));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let (mut terminate, mut interrupt) = {
-            let _inside = runtime.enter();
-            (
-                signal(SignalKind::terminate())?,
-                signal(SignalKind::interrupt())?,
-            )
-        };
-        let watched = Arc::clone(&is_starting);
-        let thread = std::thread::Builder::new().name("starting".to_owned());
-        thread.spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            });
-            // After that others listen to the signals.
-            if watched.load(Ordering::Acquire) {
-                tracing::info!("told to stop while starting");
-                std::process::exit(0);
-            }
-        })?;
-        Ok(Self(is_starting))
-    }
-}
-
-impl Drop for Starting {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
-/// Turns true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
-/// not end the process where there are none. Now and then looks at the age of the key set.
-fn listen_to_signals(
-    engine: &Arc<Engine>,
-    age: Option<KeySetAge>,
-) -> std::io::Result<watch::Receiver<bool>> {
-    let (sender, receiver) = watch::channel(false);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let engine = Arc::downgrade(engine);
-    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::interval);
-    let (mut terminate, mut interrupt, mut hang_up, mut user) = {
-        let _inside = runtime.enter();
-        (
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-            signal(SignalKind::user_defined1())?,
-        )
-    };
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                loop {
-                    tokio::select! {
-                        _ = terminate.recv() => break,
-                        _ = interrupt.recv() => break,
-                        _ = hang_up.recv() => {}
-                        _ = user.recv() => {
-                            if let Some(engine) = engine.upgrade() {
-                                engine.request_snapshot();
-                            }
-                            continue;
-                        }
-                        () = tokio::time::sleep(pause) => {}
-                    }
-                    if let Some(age) = &age {
-                        age.look();
-                    }
-                }
-            });
-            tracing::info!("told to stop");
-            // Nobody receives when the server has ended already.
-            let _ = sender.send(true);
-        })?;
-    Ok(receiver)
-}
-
-/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:
-/// a disk that hangs must hold up nothing else.
-fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut hang_up = {
-        let _inside = runtime.enter();
-        signal(SignalKind::hangup())?
-    };
-    let thread = std::thread::Builder::new().name("certificate".to_owned());
-    thread.spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    _ = hang_up.recv() => {}
-                    () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
-                }
-                match tls.reload() {
-                    Ok(false) => {}
-                    Ok(true) => tracing::info!("the certificate was replaced"),
-                    Err(error) => tracing::warn!(
-                        %error,
-                        "the certificate cannot be read again: the last good one stays"
-                    ),
-                }
-            }
-        });
-    })?;
-    Ok(())
-}
-
-/// The runtime for work of a command before, or without, a server; the thread is lane 0.
-///
-/// # Errors
-/// When the runtime cannot be built.
-pub fn on_lane<T>(engine: &Engine, work: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(async {
-        let gate = tokio::spawn(engine.lanes().run(0));
-        let done = work.await;
-        gate.abort();
-        done
-    }))
 }

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::base::actor::ActorKind;
+use crate::base::actor::{Actor, ActorKind};
 
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_DASHES: &str = "-----";
@@ -394,6 +394,35 @@ impl Claims {
             permissions: Vec::new(),
             email: None,
             email_verified: None,
+        }
+    }
+
+    /// The claims of this actor.
+    #[must_use]
+    pub fn of(
+        actor: &Actor,
+        issuer: &str,
+        audience: &str,
+        issued_at_seconds: u64,
+        ttl_seconds: u64,
+    ) -> Self {
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
+        Self {
+            member_id: text(&actor.member_id),
+            actor_profile_id: text(&actor.actor_profile_id),
+            branch_profile_ids: texts(&actor.branch_profile_ids),
+            permissions: texts(&actor.permissions),
+            email: text(&actor.email),
+            email_verified: actor.email.as_ref().map(|_| actor.email_verified),
+            ..Self::new(
+                issuer,
+                audience,
+                &actor.subject,
+                actor.kind,
+                issued_at_seconds,
+                ttl_seconds,
+            )
         }
     }
 }

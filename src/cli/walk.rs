@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use crate::base::actor::ActorKind;
 use crate::catalogue::{KeySource, Method, OPERATIONS, Row, Success};
+use crate::domain::example;
 
 /// The variable that holds the address of the service.
 pub const ADDRESS: &str = "CAREBOOK";
@@ -18,10 +19,10 @@ pub const END: &str = "# That was all of it. Pasted once more, it is answered by
 /// What a step calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The operation with this number.
-    Operation(u16),
-    /// A read.
-    Read,
+    /// The operation of this name, with its example.
+    Operation(&'static str),
+    /// A read: who asks, and the path.
+    Read(ActorKind, &'static str),
 }
 
 /// One request.
@@ -31,14 +32,13 @@ pub struct Step {
     pub call: Call,
     /// What happens, in one sentence that a shell can read past: without quotes and the like.
     pub title: &'static str,
-    /// Whose token it has; none where none is looked at.
-    pub who: Option<ActorKind>,
-    /// The path; `$name` stands for what an earlier step has kept.
-    pub path: &'static str,
-    /// The body, as the path; empty for a read.
-    pub body: &'static str,
-    /// What is kept of the answer: the variable, and the member whose text it gets.
-    pub kept: &'static [(&'static str, &'static str)],
+    /// Who sends it in the place of the example's actor.
+    pub by: Option<ActorKind>,
+    /// What stands in path and body in the place of what the example has there; `$name` stands for
+    /// what an earlier step has kept.
+    pub with: &'static [(&'static str, &'static str)],
+    /// The members of the answer that are kept, each in a variable of its name.
+    pub kept: &'static [&'static str],
     /// What to look at in the answer; for the document.
     pub look: &'static str,
 }
@@ -54,100 +54,70 @@ pub struct Part {
 
 use Call::{Operation, Read};
 
+/// A step that is its operation's example, or a read, and keeps nothing.
+const STEP: Step = Step {
+    call: Operation(""),
+    title: "",
+    by: None,
+    with: &[],
+    kept: &[],
+    look: "",
+};
+
+/// The booking that the walk itself has brought into being, in the place of the samples'.
+const BOOKING: (&str, &str) = ("reservation-booking-1", "$reservationBookingId");
+
 /// The walk.
 pub static PARTS: &[Part] = &[
     Part {
         title: "A mother and her family",
         steps: &[
             Step {
-                call: Operation(7),
+                call: Operation("update_mother_profile"),
                 title: "A mother completes her profile and accepts the published consent.",
-                who: Some(ActorKind::Mother),
-                path: "/mother/profile",
-                body: r#"{
-  "expectedProfileRevision": 1,
-  "expectedAddressRevision": 1,
-  "fullName": "김하늘",
-  "birthDate": "1992-03-14",
-  "address": {"postalCode": "06236", "roadAddress": "서울특별시 강남구 테헤란로 1", "detailAddress": "2층"},
-  "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2025-01"}]
-}"#,
-                kept: &[],
                 look: "`profileRevision` and `addressRevision` are 2, `profileCompleteness` is `complete`, \
                        and `start_reservation` is among `allowedNextActions`.",
+                ..STEP
             },
             Step {
-                call: Operation(18),
+                call: Operation("confirm_reservation_draft"),
                 title: "She confirms her reviewed draft: a booking and a payment obligation come into being.",
-                who: Some(ActorKind::Mother),
-                path: "/customer-reservation-drafts/draft-1/confirm",
-                body: r#"{
-  "expectedDraftRevision": 1,
-  "reservationDraftStepAuthorityProjectionId": "review-projection-1",
-  "expectedReviewRevision": 1
-}"#,
-                kept: &[
-                    ("booking", "reservationBookingId"),
-                    ("payment", "paymentObligationId"),
-                ],
+                kept: &["reservationBookingId", "paymentObligationId"],
                 look: "The handoff asks for 300,000 won. The booking and the obligation are kept in \
-                       `$booking` and `$payment`: the next steps use them at once.",
+                       `$reservationBookingId` and `$paymentObligationId`: the next steps use them at once.",
+                ..STEP
             },
             Step {
-                call: Operation(2),
+                call: Operation("grant_payment_authority"),
                 title: "She lets a member of her family pay for this booking, up to 500,000 won.",
-                who: Some(ActorKind::Mother),
-                path: "/family-payment-delegations",
-                body: r#"{
-  "familyAccountId": "family-account-1",
-  "payerMemberId": "member-family-1",
-  "motherMemberId": "member-mother-1",
-  "reservationBookingId": "$booking",
-  "scopes": ["reservation_deposit"],
-  "maximumAuthorizedAmountKrw": 500000,
-  "expiresAt": "2099-01-01T09:00:00+09:00"
-}"#,
-                kept: &[("delegation", "paymentDelegationId")],
+                with: &[BOOKING],
+                kept: &["paymentDelegationId"],
                 look: "`authorityEvidence` names the facts that the grant rests on, with their revisions.",
+                ..STEP
             },
             Step {
-                call: Operation(1),
+                call: Operation("authorize_payment"),
                 title: "The payer proves the authority to pay 300,000 won.",
-                who: Some(ActorKind::FamilyMember),
-                path: "/family-reservation-payment-authorizations",
-                body: r#"{
-  "familyAccountId": "family-account-1",
-  "motherMemberId": "member-mother-1",
-  "reservationBookingId": "$booking",
-  "scope": "reservation_deposit",
-  "amountKrw": 300000
-}"#,
-                kept: &[],
+                with: &[BOOKING],
                 look: "The delegation. With an `amountKrw` of 500001 it is a 400 \
                        `payment_grant_missing_or_out_of_scope`.",
+                ..STEP
             },
             Step {
-                call: Operation(4),
+                call: Operation("grant_care_history_access"),
                 title: "She lets the same member read the care history of the booking.",
-                who: Some(ActorKind::Mother),
-                path: "/family-accounts/family-account-1/reservation-care-history-access-grants",
-                body: r#"{
-  "granteeMemberId": "member-family-1",
-  "reservationBookingId": "$booking",
-  "scopes": ["summary"],
-  "expiresAt": "2099-01-01T09:00:00+09:00"
-}"#,
-                kept: &[],
+                with: &[BOOKING],
                 look: "A grant at `revision` 1.",
+                ..STEP
             },
             Step {
-                call: Read,
+                call: Read(
+                    ActorKind::FamilyMember,
+                    "/family-payment-delegations/$paymentDelegationId",
+                ),
                 title: "The payer reads the delegation.",
-                who: Some(ActorKind::FamilyMember),
-                path: "/family-payment-delegations/$delegation",
-                body: "",
-                kept: &[],
                 look: "The body of the grant, unchanged. For anybody who is not concerned it is a 404.",
+                ..STEP
             },
         ],
     },
@@ -155,88 +125,54 @@ pub static PARTS: &[Part] = &[
         title: "Payments",
         steps: &[
             Step {
-                call: Operation(17),
+                call: Operation("decide_cash_receipt_eligibility"),
                 title: "The payer asks whether a cash receipt can be issued.",
-                who: Some(ActorKind::FamilyMember),
-                path: "/payment-product-plans/plan-customer-share/cash-receipt-eligibility-decisions",
-                body: r#"{
-  "obligationPurpose": "customer_share_deposit",
-  "requestState": "requested",
-  "purpose": "income_deduction",
-  "registrationIdentityReference": "identity-1"
-}"#,
-                kept: &[],
+                by: Some(ActorKind::FamilyMember),
                 look: "`decisionState` is `accepted`, and the provider may issue it.",
+                ..STEP
             },
             Step {
-                call: Operation(20),
+                call: Operation("pre_register_payment"),
                 title: "The payer pre-registers the payment of the booking.",
-                who: Some(ActorKind::FamilyMember),
-                path: "/reservation-payment-pre-registrations",
-                body: r#"{
-  "paymentId": "$payment",
-  "cashReceiptIssueRequest": {
-    "requestState": "requested",
-    "purpose": "income_deduction",
-    "registrationIdentityReference": "identity-1"
-  }
-}"#,
-                kept: &[],
+                by: Some(ActorKind::FamilyMember),
+                with: &[("payment-1", "$paymentObligationId")],
                 look: "Three frozen snapshots: who pays by which delegation, the fee of 7,500 won \
                        (2.5 % of 300,000), and the decision on the receipt.",
+                ..STEP
             },
             Step {
-                call: Operation(15),
+                call: Operation("capture_adjustment_payment"),
                 title: "The mother pays the latest change of an earlier booking.",
-                who: Some(ActorKind::Mother),
-                path: "/reservation-payment-change-adjustments/reservation-booking-1/mother-payments",
-                body: r#"{
-  "motherUserId": "mother-1",
-  "paymentId": "adjustment-payment-2",
-  "providerName": "sample-gateway",
-  "providerContext": {"approvalNumber": "A-77"}
-}"#,
-                kept: &[],
                 look: "`adjustmentStatus` is `paid`, and the settlement goes on: \
                        `settlementContinuationStatus` is `queued`.",
+                ..STEP
             },
             Step {
-                call: Operation(13),
+                call: Operation("finalize_charge"),
                 title: "A backend finalizes the charge of that booking; no token is looked at.",
-                who: None,
-                path: "/reservation-financial-lifecycles/reservation-booking-1/regional-benefit-charge-finalizations",
-                body: r#"{
-  "branchProfileId": "branch-seoul-1",
-  "finalizedChargeSnapshotId": "walk-13",
-  "capturedOn": "2025-10-10",
-  "serviceType": "postpartum_care",
-  "serviceAddressLevel1": "서울특별시",
-  "serviceAddressLevel2": "중구",
-  "quotedOn": "2025-10-01",
-  "servicePriceKrw": 1500000,
-  "ownPriceKrw": 1000000,
+                with: &[
+                    (
+                        r#""quotedOn""#,
+                        r#""serviceAddressLevel2": "중구",
+  "quotedOn""#,
+                    ),
+                    (
+                        r#""ownPriceKrw": 1000000"#,
+                        r#""ownPriceKrw": 1000000,
   "couponDiscountAmountKrw": 50000,
-  "amountByComponentCode": {"night_care": 30000}
-}"#,
-                kept: &[],
+  "amountByComponentCode": {"night_care": 30000}"#,
+                    ),
+                ],
                 look: "The district's benefit is 10 % of the price, but at most 120,000 won, so that \
                        the mother pays 860,000. Of the gross 1,530,000 the caregiver gets 1,071,000, \
                        headquarters 153,000 and the branch the rest, 306,000.",
+                ..STEP
             },
             Step {
-                call: Operation(21),
-                title: "Headquarters closes a virtual account at the gateway.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/billing-engine-payment-admin-operations",
-                body: r#"{
-  "operationAction": "close_virtual_account",
-  "reason": "The customer pays by card instead.",
-  "idempotencyKey": "walk-21",
-  "expectedRevision": 0,
-  "paymentId": "payment-3"
-}"#,
-                kept: &[],
+                call: Operation("administer_gateway"),
+                title: "Headquarters looks a payment up at the gateway.",
                 look: "An audit, whatever the gateway says; here `operationStatus` is `succeeded`.",
+                ..STEP
             },
         ],
     },
@@ -244,77 +180,31 @@ pub static PARTS: &[Part] = &[
         title: "Caregivers",
         steps: &[
             Step {
-                call: Operation(10),
+                call: Operation("assign_caregiver"),
                 title: "The manager of the branch assigns a caregiver out of the frozen candidates.",
-                who: Some(ActorKind::BranchManager),
-                path: "/care-team-assignment-decisions/assign-from-candidate-snapshot",
-                body: r#"{
-  "assignmentDecisionId": "walk-assignment-decision",
-  "rosterDecisionId": "walk-roster-decision",
-  "reservationBookingId": "reservation-booking-1",
-  "targetAssignmentKey": "first-caregiver",
-  "matchingRequestKey": "matching-request-1",
-  "caregiverProfileId": "caregiver-profile-1",
-  "role": "primary_caregiver",
-  "handoffOrder": 1,
-  "selectedCandidateSnapshotId": "candidate-snapshot-1",
-  "expectedCandidateSnapshotRevision": 1,
-  "expectedReservationRevision": 1,
-  "expectedRosterRevision": 0,
-  "scheduleProofId": "schedule-proof-1",
-  "reasonCode": "first_choice",
-  "idempotencyKey": "walk-10"
-}"#,
-                kept: &[],
                 look: "A decision of the kind `assign`. The roster stood at 0 before it and stands at 1 now.",
+                ..STEP
             },
             Step {
-                call: Operation(11),
+                call: Operation("repair_payout_receipt"),
                 title: "Headquarters repairs the receipt state of a payout.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/caregiver-payout-receipt-states/repairs",
-                body: r#"{
-  "reservationBookingId": "reservation-booking-1",
-  "contractAssignmentKey": "contract-assignment-1",
-  "caregiverPayoutInstructionId": "payout-instruction-1",
-  "caregiverRole": "primary_caregiver",
-  "handoffOrder": 1,
-  "caregiverId": "caregiver-1",
-  "occurredAt": "2025-11-03T10:00:00+09:00",
-  "idempotencyKey": "walk-11",
-  "expectedRevision": 0,
-  "reason": "The bank sent no receipt."
-}"#,
-                kept: &[],
                 look: "`receiptState` is `repaired`, at `revision` 1.",
+                ..STEP
             },
             Step {
-                call: Operation(12),
+                call: Operation("acknowledge_payout_deposit"),
                 title: "The manager acknowledges that this payout was deposited.",
-                who: Some(ActorKind::BranchManager),
-                path: "/caregiver-payout-acknowledgements/branch-deposits",
-                body: r#"{
-  "reservationBookingId": "reservation-booking-1",
-  "contractAssignmentKey": "contract-assignment-1",
-  "caregiverPayoutInstructionId": "payout-instruction-1",
-  "caregiverRole": "primary_caregiver",
-  "handoffOrder": 1,
-  "caregiverId": "caregiver-1",
-  "occurredAt": "2025-11-03T15:00:00+09:00",
-  "idempotencyKey": "walk-12",
-  "memo": "Paid in the afternoon."
-}"#,
-                kept: &[],
                 look: "`status` is `acknowledged`.",
+                ..STEP
             },
             Step {
-                call: Read,
+                call: Read(
+                    ActorKind::BranchManager,
+                    "/caregiver-payout-receipt-states/reservation-booking-1/contract-assignment-1/payout-instruction-1",
+                ),
                 title: "The manager reads where the payout stands.",
-                who: Some(ActorKind::BranchManager),
-                path: "/caregiver-payout-receipt-states/reservation-booking-1/contract-assignment-1/payout-instruction-1",
-                body: "",
-                kept: &[],
                 look: "The acknowledgement has advanced the receipt state to `revision` 2.",
+                ..STEP
             },
         ],
     },
@@ -322,133 +212,47 @@ pub static PARTS: &[Part] = &[
         title: "Settlement",
         steps: &[
             Step {
-                call: Operation(9),
+                call: Operation("request_deposit"),
                 title: "Headquarters asks the branch for a deposit.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/settlement-deposit-requests",
-                body: r#"{
-  "statementCode": "walk-2025-10",
-  "statementKind": "head_office_to_branch",
-  "branchProfileId": "branch-seoul-1",
-  "settlementPeriodStart": "2025-10-01",
-  "settlementPeriodEnd": "2025-10-31",
-  "remittanceAccountSnapshot": {
-    "remittanceAccountSnapshotId": "remittance-1",
-    "bankName": "Sample Bank",
-    "accountHolder": "Carebook Head Office",
-    "accountNumberDisplay": "110-***-000123",
-    "capturedAt": "2025-11-01T09:00:00+09:00",
-    "sourceReferenceKey": null
-  },
-  "actorKind": "headquarters_administrator",
-  "actorProfileId": "headquarters-profile-1",
-  "idempotencyKey": "walk-9",
-  "messageToBranch": "By Friday, please.",
-  "headOfficePrivateMemo": "Late twice this year."
-}"#,
-                kept: &[("statement", "statementId")],
-                look: "A statement that is `awaiting_branch_deposit`; its identifier is kept in `$statement`.",
+                kept: &["statementId"],
+                look: "A statement that is `awaiting_branch_deposit`; its identifier is kept in `$statementId`.",
+                ..STEP
             },
             Step {
-                call: Operation(16),
+                call: Operation("snapshot_settlement_account"),
                 title: "The manager freezes the settlement account of the branch for the statement.",
-                who: Some(ActorKind::BranchManager),
-                path: "/branch-settlement-account-statement-snapshots",
-                body: r#"{
-  "snapshotId": "walk-account-snapshot",
-  "settlementStatementId": "$statement",
-  "branchOfficeProfileId": "branch-seoul-1",
-  "settlementAccountId": "settlement-account-1",
-  "expectedSettlementAccountRevision": 1,
-  "idempotencyKey": "walk-16"
-}"#,
-                kept: &[],
+                with: &[(r#""statement-1""#, r#""$statementId""#)],
                 look: "A copy of the account that no later change of it alters.",
+                ..STEP
             },
             Step {
-                call: Operation(8),
+                call: Operation("acknowledge_deposit"),
                 title: "The manager acknowledges the deposit, line by line.",
-                who: Some(ActorKind::BranchManager),
-                path: "/settlement-branch-deposit-acknowledgements",
-                body: r#"{
-  "statementId": "$statement",
-  "actorKind": "branch_manager",
-  "actorProfileId": "manager-profile-1",
-  "idempotencyKey": "walk-8",
-  "expectedRevision": 1,
-  "reason": null,
-  "lineAcknowledgements": [
-    {
-      "lineAcknowledgementId": "walk-line-acknowledgement",
-      "settlementLineKey": "membership-2025-10",
-      "settlementLineKind": "membership_due",
-      "acknowledgedByActorProfileId": "manager-profile-1",
-      "acknowledgedAt": "2025-11-03T10:00:00+09:00",
-      "acknowledgementNote": null
-    }
-  ]
-}"#,
-                kept: &[],
                 look: "`status` is `awaiting_confirmation`. The memo of headquarters is null: it is not \
                        for branches.",
+                ..STEP
             },
             Step {
-                call: Read,
+                call: Read(
+                    ActorKind::HeadquartersAdministrator,
+                    "/settlement-statements/$statementId",
+                ),
                 title: "Headquarters reads the statement.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/settlement-statements/$statement",
-                body: "",
-                kept: &[],
                 look: "The same statement, with the memo, and both transitions in `transitionAudits`.",
+                ..STEP
             },
             Step {
-                call: Operation(5),
+                call: Operation("open_data_room_request"),
                 title: "Headquarters asks for an export of the settlement lines.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/settlement-data-room-export-requests",
-                body: r#"{
-  "requestCode": "walk-export-2025-10",
-  "scope": {
-    "collection": "settlement_lines",
-    "settlementPeriodStart": "2025-10-01",
-    "settlementPeriodEnd": "2025-10-31",
-    "branchProfileId": "branch-seoul-1",
-    "externalRecipientCode": null,
-    "sourceDatasetRevision": 1,
-    "sourceEvidenceKeys": ["ledger-2025-10"]
-  },
-  "actorKind": "headquarters_administrator",
-  "actorProfileId": "headquarters-profile-1",
-  "idempotencyKey": "walk-5"
-}"#,
-                kept: &[("request", "requestId")],
-                look: "A request that is `open`; its identifier is kept in `$request`.",
+                kept: &["requestId"],
+                look: "A request that is `open`; its identifier is kept in `$requestId`.",
+                ..STEP
             },
             Step {
-                call: Operation(6),
+                call: Operation("mark_artifact_ready"),
                 title: "The workflow that made the export says that it is ready.",
-                who: Some(ActorKind::SystemWorkflow),
-                path: "/settlement-data-room-requests/$request/ready-artifacts",
-                body: r#"{
-  "artifact": {
-    "artifactId": "walk-artifact",
-    "artifactKind": "ledger",
-    "storageBucket": "exports",
-    "storageObjectKey": "2025/10/ledger.csv",
-    "exportFormat": "csv",
-    "fileName": "ledger.csv",
-    "byteSize": 1024,
-    "contentSha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    "generatedAt": "2025-11-03T11:00:00+09:00",
-    "sourceDatasetRevision": 1
-  },
-  "actorKind": "system_workflow",
-  "actorProfileId": "workflow-1",
-  "idempotencyKey": "walk-6",
-  "expectedRevision": 1
-}"#,
-                kept: &[],
                 look: "`status` is `ready`, and the journal tells of both commands.",
+                ..STEP
             },
         ],
     },
@@ -456,71 +260,33 @@ pub static PARTS: &[Part] = &[
         title: "Branches",
         steps: &[
             Step {
-                call: Operation(3),
+                call: Operation("create_branch"),
                 title: "Headquarters creates a branch and invites its first manager.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/admin/branches",
-                body: r#"{
-  "commandId": "walk-create-branch",
-  "branchCode": "BUSAN-1",
-  "expectedOrganizationRevision": 1,
-  "legalName": "부산산후케어 주식회사",
-  "displayName": "부산 1지점",
-  "businessIdentity": {"jurisdiction": "KR", "registrationNumber": "124-81-00998"},
-  "contact": {"email": "busan-1@example.com", "phoneNumber": "+82511234567"},
-  "address": {"postalCode": "48058", "roadAddress": "부산광역시 해운대구 센텀중앙로 79", "detailAddress": "3층"},
-  "managerInvitation": {"email": "manager-1@example.com", "displayName": "이바다"},
-  "initialLifecycleStatus": "preparing",
-  "initialMembershipFeePolicy": {
-    "policyVersion": "2026-01",
-    "monthlyFeeAmount": 150000,
-    "currencyCode": "KRW",
-    "effectiveFrom": "2026-01-01"
-  },
-  "reason": "A branch for the south."
-}"#,
-                kept: &[("branch", "branchId")],
+                kept: &["branchId"],
                 look: "`outcomeStatus` is `completed`: the embedded directory has done all side effects in \
-                       the commit. The branch is kept in `$branch`.",
+                       the commit. The branch is kept in `$branchId`.",
+                ..STEP
             },
             Step {
-                call: Operation(14),
+                call: Operation("accept_manager_invitation"),
                 title: "The invited manager accepts.",
-                who: Some(ActorKind::BranchManager),
-                path: "/branch/manager-invitations/accept",
-                body: r#"{"expectedOnboardingRevision": 1}"#,
-                kept: &[],
                 look: "The membership is active; the relationship is `queued` in the outbox.",
+                ..STEP
             },
             Step {
-                call: Read,
+                call: Read(
+                    ActorKind::HeadquartersAdministrator,
+                    "/admin/branches/$branchId",
+                ),
                 title: "Headquarters reads the branch.",
-                who: Some(ActorKind::HeadquartersAdministrator),
-                path: "/admin/branches/$branch",
-                body: "",
-                kept: &[],
                 look: "It stands at `revision` 2, its invitation is `accepted`.",
+                ..STEP
             },
             Step {
-                call: Operation(19),
-                title: "The manager renames the branch in Seoul.",
-                who: Some(ActorKind::BranchManager),
-                path: "/branch-office-profile-updates",
-                body: r#"{
-  "commandId": "walk-19",
-  "revisionId": "walk-profile-revision",
-  "branchOfficeProfileId": "branch-seoul-1",
-  "expectedRevision": 1,
-  "displayName": "서울 본점",
-  "legalName": "서울산후케어 주식회사",
-  "contactEmail": "seoul-1@example.com",
-  "primaryPhoneNumber": "+82212345678",
-  "addressLine": "서울특별시 중구 세종대로 110",
-  "businessRegistrationReference": "business-registration-1",
-  "reason": "The first branch of two."
-}"#,
-                kept: &[],
+                call: Operation("update_branch_office_profile"),
+                title: "Headquarters renames the branch in Seoul.",
                 look: "`revisionNumber` is 2.",
+                ..STEP
             },
         ],
     },
@@ -549,12 +315,57 @@ fn in_single_quotes(text: &str) -> String {
 
 impl Step {
     /// The operation that it calls; none for a read.
+    ///
+    /// # Panics
+    /// When there is none of that name.
     #[must_use]
     pub fn row(&self) -> Option<&'static Row> {
         match self.call {
-            Operation(tag) => OPERATIONS.iter().find(|row| row.tag == tag),
-            Read => None,
+            Operation(name) => {
+                let row = OPERATIONS.iter().find(|row| row.name == name);
+                Some(row.expect("a step's operation is in the catalogue"))
+            }
+            Read(..) => None,
         }
+    }
+
+    /// Whose token it has; none where none is looked at.
+    #[must_use]
+    pub fn who(&self) -> Option<ActorKind> {
+        match (self.call, self.row()) {
+            (Read(who, _), _) => Some(who),
+            (_, Some(row)) if row.bearer => self.by.or(Some(row.operation.example().actor)),
+            _ => None,
+        }
+    }
+
+    /// A text of the example, with what the step has in the place of parts of it.
+    fn with(&self, text: &str) -> String {
+        let with = self.with.iter();
+        with.fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+
+    /// The path; `$name` stands for what an earlier step has kept.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match (self.call, self.row()) {
+            (_, Some(row)) => {
+                let example = row.operation.example();
+                example.path(row.path, &|parameter| self.with(parameter))
+            }
+            (Read(_, path), None) => path.to_owned(),
+            (Operation(_), None) => String::new(),
+        }
+    }
+
+    /// The body, as the path; none for a read.
+    #[must_use]
+    pub fn body(&self) -> Option<String> {
+        let row = self.row()?;
+        let key = format!(r#""idempotencyKey": "{}""#, example::KEY);
+        let own_key = format!(r#""idempotencyKey": "walk-{}""#, row.tag);
+        let body = row.operation.example().body;
+        Some(self.with(&body.replace(&key, &own_key)))
     }
 
     /// The status of its answer, the first time.
@@ -573,26 +384,26 @@ impl Step {
         if self.row().is_some_and(|row| row.method == Method::Patch) {
             curl.push_str(" -X PATCH");
         }
-        let _ = write!(curl, " \"${ADDRESS}{}\"", self.path);
-        if let Some(kind) = self.who {
+        let _ = write!(curl, " \"${ADDRESS}{}\"", self.path());
+        if let Some(kind) = self.who() {
             let token = token_variable(kind);
             let _ = write!(curl, " \\\n  -H \"Authorization: Bearer ${token}\"");
         }
-        if let Some(row) = self.row() {
+        if let (Some(row), Some(body)) = (self.row(), self.body()) {
             if row.key == KeySource::Header {
                 let _ = write!(curl, " \\\n  -H 'Idempotency-Key: walk-{}'", row.tag);
             }
             curl.push_str(" \\\n  -H 'Content-Type: application/json'");
-            let _ = write!(curl, " \\\n  -d {}", in_single_quotes(self.body));
+            let _ = write!(curl, " \\\n  -d {}", in_single_quotes(&body));
         }
         if self.kept.is_empty() {
             return curl;
         }
         let mut lines = format!("answer=$({curl})\nprintf '%s\\n' \"$answer\"");
-        for (variable, member) in self.kept {
+        for member in self.kept {
             let _ = write!(
                 lines,
-                "\n{variable}=$(printf '%s\\n' \"$answer\" | \
+                "\n{member}=$(printf '%s\\n' \"$answer\" | \
                  sed -n 's/.*\"{member}\":\"\\([^\"]*\\)\".*/\\1/p')"
             );
         }
@@ -699,25 +510,28 @@ mod tests {
         for step in steps() {
             match step.row() {
                 Some(row) => {
-                    assert_eq!(step.who.is_some(), row.bearer, "{}", row.name);
-                    serde_json::from_str::<Value>(step.body).unwrap();
+                    assert_eq!(step.who().is_some(), row.bearer, "{}", row.name);
+                    serde_json::from_str::<Value>(&step.body().unwrap()).unwrap();
                 }
-                None => assert_eq!((step.body, step.who.is_some()), ("", true)),
+                None => assert!(step.body().is_none() && step.who().is_some()),
             }
         }
     }
 
     #[test]
-    fn what_a_step_uses_was_kept_before() {
-        let mut kept = BTreeSet::new();
+    fn what_a_step_has_in_the_place_of_the_examples_is_there_and_was_kept_before() {
+        let mut kept: BTreeSet<&str> = BTreeSet::new();
         for step in steps() {
-            let text = format!("{}{}", step.path, step.body);
+            let text = format!("{}{}", step.path(), step.body().unwrap_or_default());
             for used in text.split('$').skip(1) {
                 let end = used.find(|next: char| !next.is_ascii_alphanumeric());
                 let name = &used[..end.unwrap_or(used.len())];
                 assert!(kept.contains(name), "{name} in {}", step.title);
             }
-            kept.extend(step.kept.iter().map(|(variable, _)| *variable));
+            for (_, to) in step.with {
+                assert!(text.contains(to), "{to} in {}", step.title);
+            }
+            kept.extend(step.kept);
         }
     }
 
@@ -731,7 +545,8 @@ mod tests {
         }
         for step in steps() {
             assert!(is_plain(step.title), "{}", step.title);
-            assert!(!step.body.contains(['\'', '!', '\\']), "{}", step.body);
+            let body = step.body().unwrap_or_default();
+            assert!(!body.contains(['\'', '!', '\\']), "{body}");
         }
         assert_eq!(in_single_quotes(r#"{"a": "$b"}"#), r#"'{"a": "'"$b"'"}'"#);
     }

@@ -5,10 +5,14 @@
 //! change it, and each operation has a file of its own.
 
 pub mod branch;
+pub mod cast;
+pub mod example;
+pub mod fact_kinds;
 pub mod family;
 pub mod mother;
 pub mod operation;
 pub mod payment;
+pub mod payment_words;
 pub mod payout;
 pub mod personal;
 pub mod read;

@@ -8,12 +8,14 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::example::Example;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Resource, View};
 use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Member, Reader};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
 /// The parts of a request that a command is read from.
@@ -126,6 +128,9 @@ pub struct Context<'a> {
     pub mint: &'a dyn Mint,
     /// Committed state of other resources.
     pub view: View<'a>,
+    /// The revision at which the fact of the kind so named stands in a view; `None` when there is
+    /// no such fact, or no such kind.
+    pub fact_revision: fn(&View<'_>, &str, &str) -> Option<Revision>,
 }
 
 /// One of the service's operations.
@@ -137,6 +142,9 @@ pub trait Operation: Send + Sync + 'static {
 
     /// Class and code of its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [(Class, &'static str)];
+
+    /// One request that is carried out in the samples' world.
+    const EXAMPLE: Example;
 
     /// The key of the resource whose actor decides; `None` when there cannot be one (an index
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
@@ -453,6 +461,8 @@ pub trait AnyOperation: Send + Sync {
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [(Class, &'static str)];
+    /// See [`Operation::EXAMPLE`].
+    fn example(&self) -> &'static Example;
 }
 
 /// Erases the types of the operation `O`.
@@ -497,6 +507,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         O::REJECTIONS
+    }
+
+    fn example(&self) -> &'static Example {
+        &O::EXAMPLE
     }
 }
 

@@ -302,6 +302,7 @@ impl Scenario {
             external_directory: false,
             mint: &self.mint,
             view: View::new(&self.memory),
+            fact_revision: crate::domain::fact_kinds::revision_of,
         };
         let target = command.target(&context);
         let names = command.names(&context);

@@ -199,7 +199,7 @@ mod tests {
     use crate::base::time::Instant;
     use crate::catalogue::FACTS;
     use crate::cli::open::Replaying;
-    use crate::cli::serve::on_lane;
+    use crate::cli::runtime::on_lane;
     use crate::domain::reference::Fact;
     use crate::domain::reference::actor::ActorFact;
     use crate::domain::reference::intake::Incoming;

@@ -998,6 +998,7 @@ impl Shared {
             external_directory: self.relay.is_external(),
             mint,
             view: View::new(&self.tables),
+            fact_revision: crate::domain::fact_kinds::revision_of,
         }
     }
 

@@ -18,9 +18,9 @@ use hyper::body::Body;
 use hyper::header::HeaderMap;
 use tokio::time::{Instant, timeout};
 
+use super::body::{json_body, shed, unsupported_media_type};
 use super::request::{Unread, is_media_type, parse_object};
 use super::response::{Answer, Manner, at_position, json};
-use super::service::{json_body, shed, unsupported_media_type};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};

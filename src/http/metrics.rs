@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::route::series_names;
+use super::route::{Series, series_names};
 use crate::engine::Figures;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::lane;
@@ -34,10 +34,6 @@ const BUCKETS: [(u64, &str); 14] = [
 ];
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
-/// The number of a series: an operation, a read, or another place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Series(pub usize);
 
 /// What is counted.
 pub struct Metrics {

@@ -1,6 +1,7 @@
 //! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
 
 pub mod authority;
+mod body;
 pub mod connections;
 pub mod directory_client;
 pub mod facts;

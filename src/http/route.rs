@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use hyper::Method;
 
-use super::metrics::Series;
 use super::response::Manner;
 use crate::catalogue::{self, OPERATIONS, ProblemShape, READS, ReadRow, Row};
 
@@ -76,6 +75,10 @@ pub enum Asked {
     /// Something else.
     Special(Special),
 }
+
+/// The number of a series of requests, as they are counted: an operation, a read, or another place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series(pub usize);
 
 /// The names of all series of requests, each at its number, and last what leads nowhere.
 #[must_use]

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use hyper::body::Body;
 use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
@@ -13,30 +12,23 @@ use hyper::header::{
 };
 use hyper::{Method, Request, StatusCode, Version};
 
+use super::body::{drain, json_body, shed};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
-use super::metrics::{FrontFigures, Metrics, Series};
-use super::request::{
-    BodyError, Pace, Unread, bodies_budget, is_media_type, read_command, whole_body,
-};
+use super::metrics::{FrontFigures, Metrics};
+use super::request::{Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Manner, at_position, json, tagged};
-use super::route::{Asked, Found as RouteFound, Offer, Routes, Special};
+use super::route::{Asked, Found as RouteFound, Offer, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::read::Found;
-use crate::engine::admission::{Admission, Permit};
+use crate::engine::admission::Admission;
 use crate::engine::{Call, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
 const REQUEST_ID_MAX: usize = 128;
-/// Of a body that an answer did not need, how much is still taken, in bytes, how long for, and
-/// how long it may stay silent meanwhile.
-const REST_BYTES_MAX: usize = 8 << 20;
-const REST_TIMEOUT: Duration = Duration::from_secs(2);
-const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
-
 /// The service behind every connection.
 pub struct Service {
     engine: Arc<Engine>,
@@ -76,9 +68,6 @@ const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 /// A year of TLS only (RFC 6797).
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
-
-/// How long a command waits that is refused because there are too many.
-const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -162,7 +151,7 @@ impl Service {
             .count(series, answer.status(), started.elapsed());
         // Who waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
-            let _ = tokio::time::timeout(REST_TIMEOUT, take_rest(&mut body)).await;
+            drain(&mut body).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         if head.headers.contains_key(AUTHORIZATION) {
@@ -436,68 +425,6 @@ impl Shared {
 fn token(headers: &HeaderMap) -> Bearer<'_> {
     let values = headers.get_all(AUTHORIZATION).iter();
     bearer(values.map(HeaderValue::as_bytes))
-}
-
-/// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
-/// often that little is left for the commands that were admitted.
-pub(super) async fn shed(manner: Manner) -> Answer {
-    tokio::time::sleep(SHED_PAUSE).await;
-    manner.overloaded()
-}
-
-/// The body of a request whose body is JSON, or 415, 413, 400.
-pub(super) async fn json_body<B>(
-    headers: &HeaderMap,
-    body: B,
-    budget: &Arc<Admission>,
-    manner: Manner,
-) -> Result<(Bytes, Permit), Box<Answer>>
-where
-    B: Body<Data = Bytes>,
-{
-    if !is_media_type(headers, "application/json") {
-        return Err(Box::new(unsupported_media_type(manner)));
-    }
-    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
-    whole.map_err(|error| {
-        Box::new(match error {
-            BodyError::Overloaded => manner.overloaded(),
-            BodyError::TooLarge => manner.trouble(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
-                "The body is larger than 1 MiB.",
-            ),
-            BodyError::Broken => manner.trouble(
-                StatusCode::REQUEST_TIMEOUT,
-                "request_invalid",
-                "The body did not arrive whole and in time; nothing was done.",
-            ),
-        })
-    })
-}
-
-/// 415.
-pub(super) fn unsupported_media_type(manner: Manner) -> Answer {
-    manner.trouble(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "unsupported_media_type",
-        "The body must be application/json.",
-    )
-}
-
-/// Takes what is still on its way of a body that was refused unread: closing the connection on it
-/// would reset the sender before it has read the answer.
-async fn take_rest<B>(body: &mut B)
-where
-    B: Body<Data = Bytes> + Unpin,
-{
-    let mut taken = 0;
-    while !body.is_end_stream() && taken < REST_BYTES_MAX {
-        match tokio::time::timeout(REST_SILENCE_MAX, body.frame()).await {
-            Ok(Some(Ok(frame))) => taken += frame.data_ref().map_or(0, Bytes::len),
-            _ => return,
-        }
-    }
 }
 
 /// 200 with the entity tag, or 304 when the caller has it already.

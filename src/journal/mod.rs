@@ -5,6 +5,7 @@
 pub mod births;
 pub mod record;
 pub mod replay;
+pub mod replay_error;
 pub mod snapshot;
 pub mod tables;
 pub mod tally;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::replay::ReplayError;
+use super::replay_error::ReplayError;
 use super::tables::{SHARDS, Standing, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;

@@ -580,6 +580,7 @@ impl<'a> Checking<'a> {
                     external_directory: false,
                     mint: &given,
                     view: View::new(&self.tables),
+                    fact_revision: carebook::domain::fact_kinds::revision_of,
                 };
                 let target = command.target(&context);
                 let Ok(Outcome::Commit(decided)) = command.decide(target, &mut None, &context)
@@ -612,6 +613,7 @@ impl<'a> Checking<'a> {
             external_directory: false,
             mint: given,
             view: View::new(&self.tables),
+            fact_revision: carebook::domain::fact_kinds::revision_of,
         };
         let target = asked.command.target(&context);
         let outcome = asked.command.decide(target, &mut None, &context);

@@ -13,7 +13,7 @@ use carebook::base::json::{Json, Reader};
 use carebook::base::time::Instant;
 use carebook::catalogue::{FACTS, OPERATIONS, READS};
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::reference::intake::Incoming;

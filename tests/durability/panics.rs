@@ -8,7 +8,8 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::Reader;
 use carebook::catalogue::{OPERATIONS, READS, Row};
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
+use carebook::domain::example::Example;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Context, Outcome, Parts, Slot};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::rejection::{Class, Rejection};
@@ -144,6 +145,10 @@ impl AnyOperation for NoReplays {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         self.0.rejections()
+    }
+
+    fn example(&self) -> &'static Example {
+        self.0.example()
     }
 }
 

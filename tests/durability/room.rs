@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::{CheckpointFigures, CheckpointPolicy};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Engine, Limits, Reply};

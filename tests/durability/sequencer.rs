@@ -7,7 +7,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::FaultCode;
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
 use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{Name, Space, View};

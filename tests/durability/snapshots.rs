@@ -14,7 +14,7 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::time::Instant as Moment;
 use carebook::cli::facts::load_lines;
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::{Clock, SystemClock};

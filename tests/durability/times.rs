@@ -11,7 +11,7 @@ use bytes::Bytes;
 use carebook::base::actor::ActorKind;
 use carebook::base::time::Instant as Moment;
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::Clock as _;
 use carebook::engine::{Engine, Limits};

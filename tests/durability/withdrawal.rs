@@ -8,7 +8,7 @@ use std::time::Duration;
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::digest::{Digest, Fingerprint};
 use carebook::cli::open::Replaying;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
 use carebook::domain::read::{Found, ReadRequest};

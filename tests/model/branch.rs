@@ -4,25 +4,12 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::{Answer, Expected, and_digest};
 use super::settlement::replay_by_code;
-use super::state::{Access, Found, Held, Model, facts_of, fingerprint, moment, n, number, s, seen};
-use super::world::{Command, Who};
-
-/// A branch.
-#[derive(Clone, Debug)]
-pub struct Branch {
-    pub id: String,
-    pub code: String,
-    registration: String,
-    command_id: String,
-    /// In lower case.
-    email: String,
-    pub revision: i64,
-    pub accepted_by: Option<String>,
-    accepted_at: i64,
-    pub body: Value,
-}
+use super::state::{
+    Access, Branch, Found, Held, Model, facts_of, fingerprint, moment, n, number, s, seen,
+};
 
 impl Branch {
     /// Whether its invitation went to this address.

@@ -133,7 +133,7 @@ impl Expected {
         }
         if let Some(body) = &self.body {
             let found = if self.nulls_may_lack {
-                &super::state::without_nulls(&answer.body)
+                &super::values::without_nulls(&answer.body)
             } else {
                 &answer.body
             };
@@ -149,7 +149,7 @@ impl Expected {
             return Err(whole());
         }
         let members: Vec<&str> = match op {
-            7 | super::world::READ_PROFILE => vec!["code", "retryable", "status"],
+            7 | super::commands::READ_PROFILE => vec!["code", "retryable", "status"],
             14 => vec!["code", "message", "retryable", "status"],
             _ => vec![
                 "code",

@@ -3,17 +3,11 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::{Answer, Expected};
-use super::state::{Access, Found, Held, Model, facts_of, millis, moment, n, s, seen, texts};
-use super::world::{Command, Who};
-
-/// A delegation, none of which is ever revoked.
-#[derive(Clone, Debug)]
-pub struct Delegation {
-    pub id: String,
-    pub account: String,
-    pub body: Value,
-}
+use super::state::{
+    Access, Delegation, Found, Held, Model, facts_of, millis, moment, n, s, seen, texts,
+};
 
 impl Model {
     /// The delegation of this payer for this booking that has not expired.

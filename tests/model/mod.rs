@@ -8,6 +8,8 @@
 //! `MODEL_COMMANDS` says how many commands, `SEED` which ones.
 
 mod branch;
+mod commands;
+mod decide;
 pub mod expected;
 mod family;
 mod mother;
@@ -16,6 +18,7 @@ mod payout;
 mod reservation;
 mod settlement;
 pub mod state;
+mod values;
 pub mod world;
 
 use std::collections::HashMap;

@@ -3,24 +3,9 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::{Answer, Expected, and_digest};
-use super::state::{Faults, Model, millis, moment, n, s};
-use super::world::{Command, Who};
-
-/// A profile: what its facts own is read from them.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    pub id: String,
-    pub owner: String,
-    pub revision: i64,
-    pub address_revision: i64,
-    /// Account, name, day of birth, address, creation: the first fact's, then the updates'.
-    own: Value,
-    /// What later facts own.
-    owned: Value,
-    receipts: Vec<Value>,
-    updated_at: i64,
-}
+use super::state::{Faults, Model, Profile, millis, moment, n, s};
 
 const OWNED: [&str; 8] = [
     "accountLifecycle",

@@ -3,11 +3,11 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::{Answer, Expected};
 use super::state::{
     Access, FactHeld, Faults, Found, Held, Model, facts_of, fingerprint, moment, n, s, seen, texts,
 };
-use super::world::{Command, Who};
 
 /// What the plan says about a cash receipt.
 fn receipt_decision(

@@ -3,19 +3,9 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::Expected;
-use super::state::{Access, Faults, Found, Model, millis, moment, n, s};
-use super::world::{Command, Who};
-
-/// The receipt state of one payout.
-#[derive(Clone, Debug)]
-pub struct Receipt {
-    /// Booking, contract assignment, instruction.
-    pub id: (String, String, String),
-    pub revision: i64,
-    acknowledged: bool,
-    view: Value,
-}
+use super::state::{Access, Faults, Found, Model, Receipt, millis, moment, n, s};
 
 fn id_of(body: &Value) -> (String, String, String) {
     let of = |member: &str| s(body, member).to_owned();

@@ -3,21 +3,11 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{ACTORS, Command, Who};
 use super::expected::{Answer, Expected};
-use super::state::{Access, Faults, Found, Held, Model, facts_of, millis, moment, n, s, texts};
-use super::world::{ACTORS, Command, Who};
-
-/// The care team of a booking.
-#[derive(Clone, Debug)]
-pub struct Roster {
-    pub booking: String,
-    pub revision: i64,
-    /// The assignments that stand.
-    pub standing: Vec<String>,
-    /// Each decision with the id of the roster decision that it belongs to.
-    decisions: Vec<(String, Value)>,
-    last: Value,
-}
+use super::state::{
+    Access, Faults, Found, Held, Model, Roster, facts_of, millis, moment, n, s, texts,
+};
 
 /// The sums of a charge, exactly.
 struct Sums {

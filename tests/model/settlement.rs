@@ -3,11 +3,11 @@
 use carebook::base::actor::ActorKind;
 use serde_json::{Value, json};
 
+use super::commands::{Command, Who};
 use super::expected::{Answer, Expected, and_digest};
 use super::state::{
     Access, Faults, Found, Held, Model, facts_of, millis, moment, n, s, seen, texts,
 };
-use super::world::{Command, Who};
 
 const MINUTE: i64 = 60_000;
 

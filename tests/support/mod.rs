@@ -119,17 +119,7 @@ pub fn claims(actor: &Actor, ttl: u64) -> Claims {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs();
-    let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-    let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
-    Claims {
-        member_id: text(&actor.member_id),
-        actor_profile_id: text(&actor.actor_profile_id),
-        branch_profile_ids: texts(&actor.branch_profile_ids),
-        permissions: texts(&actor.permissions),
-        email: text(&actor.email),
-        email_verified: actor.email.as_ref().map(|_| actor.email_verified),
-        ..Claims::new(ISSUER, AUDIENCE, &actor.subject, actor.kind, now, ttl)
-    }
+    Claims::of(actor, ISSUER, AUDIENCE, now, ttl)
 }
 
 /// The program.

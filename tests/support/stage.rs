@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::domain::example;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};
 
@@ -79,49 +80,25 @@ impl Stage {
 
     /// The name that a sample's identifier has here.
     pub fn id(&self, sample: &str) -> String {
-        let is_numbered = |text: &str| {
-            let mut ending = text.chars().rev();
-            ending.next().is_some_and(|last| last.is_ascii_digit()) && ending.next() == Some('-')
-        };
-        match sample.split_once('@') {
-            None if is_numbered(sample) => format!("{sample}x{}", self.number),
-            Some((local, domain)) if is_numbered(local) => {
-                format!("{local}x{}@{domain}", self.number)
-            }
-            _ => sample.to_owned(),
+        let local = sample.split_once('@').map_or(sample, |(local, _)| local);
+        let mut ending = local.chars().rev();
+        let is_numbered =
+            ending.next().is_some_and(|last| last.is_ascii_digit()) && ending.next() == Some('-');
+        if is_numbered {
+            example::numbered(sample, self.number)
+        } else {
+            sample.to_owned()
         }
     }
 
     /// The value with all identifiers as they are here.
     pub fn named(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.id(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.named(item)).collect(),
-            Value::Object(members) => members
-                .into_iter()
-                .map(|(name, value)| (name, self.named(value)))
-                .collect(),
-            other => other,
-        }
+        example::renamed(value, &|text| self.id(text))
     }
 
     /// The actor of this kind in the samples' world.
     pub fn actor(&self, kind: ActorKind) -> Actor {
-        let cast = samples::cast().into_iter().find(|actor| actor.kind == kind);
-        let actor = cast.unwrap();
-        let renamed = |text: &Option<Box<str>>| text.as_deref().map(|text| self.id(text).into());
-        Actor {
-            subject: self.id(&actor.subject).into(),
-            member_id: renamed(&actor.member_id),
-            actor_profile_id: renamed(&actor.actor_profile_id),
-            branch_profile_ids: actor
-                .branch_profile_ids
-                .iter()
-                .map(|branch| self.id(branch).into())
-                .collect(),
-            email: renamed(&actor.email),
-            ..actor
-        }
+        example::actor(kind, &|text| self.id(text))
     }
 
     /// A token for the actor.

@@ -11,8 +11,8 @@ use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
 use super::history::{Look, States, show};
+use super::looking::{Looking, operation_name, tell_what_is_missing};
 use super::output::{Column, Growing, Output, left, right};
-use super::{Looking, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
 use crate::catalogue::OPERATIONS;
@@ -150,7 +150,7 @@ impl Counting {
         // What the log no longer has any commit of is listed all the same.
         for tag in self.before.operations.keys() {
             let row = OPERATIONS.iter().find(|row| row.tag == *tag);
-            let name = row.map_or(super::REFERENCE_FACTS, |row| row.name);
+            let name = row.map_or(super::looking::REFERENCE_FACTS, |row| row.name);
             self.operations.entry(name).or_default();
         }
         for standing in self.states.all.values() {
@@ -253,7 +253,7 @@ fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
 /// How many commits of the operation there ever were, also of those that the log no longer has.
 fn ever(counting: &Counting, name: &str) -> u64 {
     let tag = match name {
-        super::REFERENCE_FACTS => Some(0),
+        super::looking::REFERENCE_FACTS => Some(0),
         _ => OPERATIONS
             .iter()
             .find(|row| row.name == name)

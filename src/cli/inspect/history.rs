@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use wal::live::LiveReader;
 use wal::{BoxError, SnapshotInfo, Visitor};
 
-use super::known;
+use super::looking::known;
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;

@@ -9,9 +9,9 @@ use wal::BoxError;
 use wal::live::LiveEnd;
 
 use super::history::{Look, show};
+use super::looking::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use super::mask::Mask;
 use super::output::{Column, Growing, Output, left, right};
-use super::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use crate::cli::exit::Failure;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::Summary;

@@ -9,11 +9,11 @@ use wal::BoxError;
 use wal::live::{LiveEnd, LiveRecord};
 
 use super::ids::Ids;
-use super::mask::Mask;
-use super::output::{Column, Growing, Output, left, right};
-use super::{
+use super::looking::{
     Looking, known, operation_name, parse_kind, parse_operation, parse_time, tell_what_is_missing,
 };
+use super::mask::Mask;
+use super::output::{Column, Growing, Output, left, right};
 use crate::base::digest::{Digest, hex};
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;

@@ -8,9 +8,9 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::history::{Look, Standing, States, show};
+use super::looking::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
 use super::mask::{Difference, Mask};
 use super::output::{Column, Growing, Output, left, right};
-use super::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;

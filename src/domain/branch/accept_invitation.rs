@@ -12,9 +12,11 @@ use super::onboarding::AuthorizationRelationshipStatus;
 use super::state::{
     Activation, Branch, BranchEvent, Manager, accepted_invitations, pending_invitation,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -69,6 +71,15 @@ impl Operation for AcceptInvitation {
     type Resource = Branch;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::BranchManager,
+        after: Some("create_branch"),
+        body: r#"{"expectedOnboardingRevision": 1}"#,
+        other: ("/expectedOnboardingRevision", "2"),
+        own: &["manager-1@example.com", "manager-1"],
+        ..Example::NEW
+    };
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
         invited(context)

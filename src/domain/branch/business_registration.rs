@@ -33,6 +33,17 @@ impl BusinessRegistrationNumber {
         })
     }
 
+    /// A number of its own for each `number` below a thousand million, for samples.
+    ///
+    /// # Panics
+    /// Never: for nine digits there is always a tenth.
+    #[must_use]
+    pub fn sample(number: u32) -> Self {
+        let first = number % 1_000_000_000;
+        let mut all = (0..10).filter_map(|last| Self::parse(&format!("{first:09}{last}")));
+        all.next().expect("one tenth digit belongs to nine")
+    }
+
     /// The ten digits.
     #[must_use]
     pub fn digits(&self) -> &str {

@@ -6,7 +6,7 @@
 
 use super::deliveries::BranchDeliveries;
 use super::onboarding::outcome;
-use super::state::BranchView;
+use super::view::BranchView;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::domain::operation::{

@@ -10,19 +10,23 @@
 
 use uuid::Uuid;
 
+use super::business_registration::BusinessRegistrationNumber;
 use super::deliveries::{BranchDeliveries, BranchDeliveriesEvent, DeliveriesDue};
 use super::directory_message;
 use super::office_profile::{BranchOfficeProfile, BranchOfficeProfileEvent, FactCameIn};
 use super::onboarding::{DirectoryAnswers, SideEffect, SideEffectKind, outcome};
 use super::organization::{Organization, OrganizationEvent};
 use super::state::{
-    BRANCH_CREATE, Branch, BranchEvent, BranchView, BusinessIdentity, Contact, FeePolicy, Founding,
-    Invitee, LifecycleStatus, branch_code, branch_command, pending_invitation,
+    BRANCH_CREATE, Branch, BranchEvent, BusinessIdentity, Contact, FeePolicy, Founding, Invitee,
+    LifecycleStatus, branch_code, branch_command, pending_invitation,
 };
+use super::view::BranchView;
+use crate::base::actor::ActorKind;
 use crate::base::address::Address;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Ident, Sentence, Text};
+use crate::domain::example::{Current, Example};
 use crate::domain::operation::{
     Commit, Context, Decision, Disposition, Operation, mark_replayed, to_json,
 };
@@ -95,6 +99,43 @@ impl Operation for CreateBranch {
     type Resource = Organization;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "commandId": "command-1",
+  "branchCode": "BUSAN-1",
+  "expectedOrganizationRevision": 1,
+  "legalName": "부산산후케어 주식회사",
+  "displayName": "부산 1지점",
+  "businessIdentity": {"jurisdiction": "KR", "registrationNumber": "124-81-00998"},
+  "contact": {"email": "busan-1@example.com", "phoneNumber": "+82511234567"},
+  "address": {"postalCode": "48058", "roadAddress": "부산광역시 해운대구 센텀중앙로 79", "detailAddress": "3층"},
+  "managerInvitation": {"email": "manager-1@example.com", "displayName": "이바다"},
+  "initialLifecycleStatus": "active",
+  "initialMembershipFeePolicy": {
+    "policyVersion": "2026-01",
+    "monthlyFeeAmount": 150000,
+    "currencyCode": "KRW",
+    "effectiveFrom": "2026-01-01"
+  },
+  "reason": "A branch for the south."
+}"#,
+        other: ("/reason", r#""Another reason.""#),
+        own: &["command-1", "manager-1@example.com"],
+        echoed: "command-1",
+        vary: |body, number| {
+            body["branchCode"] = format!("BR{number}").into();
+            let registered = BusinessRegistrationNumber::sample(number);
+            body["businessIdentity"]["registrationNumber"] = registered.digits().into();
+        },
+        current: Some(Current {
+            path: "/organization",
+            member: "organizationRevision",
+            pointer: "/expectedOrganizationRevision",
+        }),
+        ..Example::NEW
+    };
 
     fn target(_: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(Organization::the_key())

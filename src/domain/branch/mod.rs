@@ -28,3 +28,4 @@ mod samples;
 pub mod snapshot_settlement_account;
 pub mod state;
 pub mod update_profile;
+pub mod view;

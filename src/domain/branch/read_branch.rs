@@ -2,7 +2,8 @@
 //! whoever may create branches, for its managers, and for whom its invitation is or was.
 
 use super::deliveries::BranchDeliveries;
-use super::state::{BRANCH_CREATE, Branch, BranchView};
+use super::state::{BRANCH_CREATE, Branch};
+use super::view::BranchView;
 use crate::base::actor::Actor;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::rejection::Rejection;

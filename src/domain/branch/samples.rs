@@ -12,6 +12,7 @@ use super::state::{BRANCH_CREATE, Branch};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
+use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Erased, Operation};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Name;
@@ -209,6 +210,7 @@ macro_rules! elsewhere {
             type Command = create::Command;
             type Resource = Organization;
             const REJECTIONS: &'static [(Class, &'static str)] = CreateBranch::REJECTIONS;
+            const EXAMPLE: Example = CreateBranch::EXAMPLE;
 
             fn target(command: &create::Command, context: &Context<'_>) -> Option<Digest> {
                 CreateBranch::target(command, context)

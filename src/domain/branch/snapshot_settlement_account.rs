@@ -11,8 +11,10 @@ use super::account_snapshot::{
     AccountSnapshot, AccountSnapshotEvent, SnapshotTaken, SnapshotView, may_settle,
 };
 use super::office_profile::BranchOfficeProfile;
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::settlement_account::{SettlementAccountFact, VerificationState};
 use crate::domain::rejection::{Class, Rejection};
@@ -70,6 +72,23 @@ impl Operation for SnapshotSettlementAccount {
     type Resource = AccountSnapshot;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::BranchManager,
+        body: r#"{
+  "snapshotId": "snapshot-1",
+  "settlementStatementId": "statement-1",
+  "branchOfficeProfileId": "branch-seoul-1",
+  "settlementAccountId": "settlement-account-1",
+  "expectedSettlementAccountRevision": 1,
+  "idempotencyKey": "key-1"
+}"#,
+        other: ("/settlementStatementId", r#""statement-2""#),
+        rests_on: &[("settlement-account", "settlement-account-1")],
+        own: &["settlement-account-1", "snapshot-1", "statement-1"],
+        echoed: "snapshot-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(AccountSnapshot::KIND.key(&[&command.snapshot_id]))

@@ -1,13 +1,9 @@
-//! A branch: its state, how events change it, how it is shown.
+//! A branch: its state, and how events change it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::business_registration::BusinessRegistrationNumber;
-use super::deliveries::BranchDeliveries;
-use super::onboarding::{
-    AuthorizationRelationshipStatus, OutcomeStatus, SideEffect, SideEffectKind, outcome,
-};
 use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
@@ -43,50 +39,6 @@ words! {
     pub enum Currency {
         /// Korean won.
         Won = "KRW",
-    }
-}
-
-words! {
-    /// Where the invitation of the first manager stands.
-    pub enum InvitationStatus {
-        /// Nobody has accepted it.
-        Pending = "pending",
-        /// It was accepted.
-        Accepted = "accepted",
-    }
-}
-
-words! {
-    /// Where the membership of the first manager stands.
-    pub enum MembershipStatus {
-        /// The manager is a member.
-        Active = "active",
-    }
-}
-
-words! {
-    /// Where the policy of a membership fee stands.
-    pub enum FeePolicyStatus {
-        /// It is written down.
-        Recorded = "recorded",
-    }
-}
-
-words! {
-    /// What became of the operator's identity.
-    pub enum IdentityDisposition {
-        /// It came into being with the branch.
-        Created = "created",
-    }
-}
-
-words! {
-    /// What comes next for a branch.
-    pub enum NextAction {
-        /// The invited manager accepts.
-        AcceptManagerInvitation = "accept_manager_invitation",
-        /// The manager updates how the branch presents itself.
-        UpdateBranchProfile = "update_branch_profile",
     }
 }
 
@@ -390,167 +342,6 @@ pub fn accepted_invitations(email: &str, subject: &str) -> Name {
         Space::AcceptedInvitation,
         &[&email.to_ascii_lowercase(), subject],
     )
-}
-
-/// A branch as its readers see it, and as its creation is answered: how it stands, and how far its
-/// deliveries are.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BranchView<'a> {
-    command_id: &'a Ident,
-    actor_id: &'a str,
-    reason: &'a Sentence,
-    command_fingerprint: String,
-    branch_id: Uuid,
-    branch_code: &'a BranchCode,
-    revision: Revision,
-    organization_revision: Revision,
-    lifecycle_status: LifecycleStatus,
-    manager_invitation_status: InvitationStatus,
-    authorization_relationship_status: AuthorizationRelationshipStatus,
-    authorization_relationships: [RelationshipTuple; 2],
-    membership_fee_policy_status: FeePolicyStatus,
-    side_effects: &'a [SideEffect],
-    audit_event_id: Uuid,
-    outcome_status: OutcomeStatus,
-    repair: Option<RepairView>,
-    allowed_next_actions: Vec<NextAction>,
-    operator_identity: OperatorIdentityView,
-    manager_membership: ManagerMembershipView,
-    manager_invitation: ManagerInvitationView,
-    authorization_relationship: AuthorizationRelationshipView,
-    membership_fee_policy: MembershipFeePolicyView,
-    /// Last, so that a replay can turn it round.
-    idempotent_replay: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RepairView {
-    repair_id: Uuid,
-    scheduled_at: Instant,
-    pending_side_effects: Vec<SideEffect>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct OperatorIdentityView {
-    operator_identity_id: Option<Uuid>,
-    operator_identity_disposition: Option<IdentityDisposition>,
-    side_effects: Vec<SideEffect>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagerMembershipView {
-    manager_membership_id: Option<Uuid>,
-    manager_membership_status: Option<MembershipStatus>,
-    side_effects: Vec<SideEffect>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagerInvitationView {
-    manager_invitation_status: InvitationStatus,
-    side_effects: Vec<SideEffect>,
-    allowed_next_actions: Vec<NextAction>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AuthorizationRelationshipView {
-    authorization_relationship_status: AuthorizationRelationshipStatus,
-    side_effects: Vec<SideEffect>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MembershipFeePolicyView {
-    membership_fee_policy_id: Uuid,
-    membership_fee_policy_revision: Revision,
-    membership_fee_policy_status: FeePolicyStatus,
-    side_effects: Vec<SideEffect>,
-}
-
-impl<'a> BranchView<'a> {
-    /// The branch as it stands, with its deliveries.
-    #[must_use]
-    pub fn new(branch: &'a Branch, deliveries: &'a BranchDeliveries) -> Self {
-        let founding = &branch.founding;
-        let outcome = outcome(&deliveries.side_effects);
-        let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
-            let effects = deliveries.side_effects.iter();
-            effects
-                .filter(|effect| effect.kind == kind)
-                .copied()
-                .collect()
-        };
-        let manager = branch.manager.as_ref();
-        let membership = manager.map(|manager| manager.activation.branch_membership_id);
-        let (invitation_status, invitation_actions, next_actions) = match manager {
-            None => (
-                InvitationStatus::Pending,
-                vec![NextAction::AcceptManagerInvitation],
-                vec![NextAction::AcceptManagerInvitation],
-            ),
-            Some(_) => (
-                InvitationStatus::Accepted,
-                Vec::new(),
-                vec![NextAction::UpdateBranchProfile],
-            ),
-        };
-        let identity = outcome.has_operator_identity;
-        Self {
-            command_id: &founding.command_id,
-            actor_id: &founding.subject,
-            reason: &founding.reason,
-            command_fingerprint: founding.fingerprint.to_hex(),
-            branch_id: founding.branch_id,
-            branch_code: &founding.branch_code,
-            revision: branch.revision,
-            organization_revision: founding.organization_revision,
-            lifecycle_status: founding.lifecycle_status,
-            manager_invitation_status: invitation_status,
-            authorization_relationship_status: outcome.authorization_relationship,
-            authorization_relationships: founding.relationships(),
-            membership_fee_policy_status: FeePolicyStatus::Recorded,
-            side_effects: &deliveries.side_effects,
-            audit_event_id: founding.audit_event_id,
-            outcome_status: outcome.status,
-            repair: deliveries.repair.map(|repair| RepairView {
-                repair_id: repair.repair_id,
-                scheduled_at: repair.scheduled_at,
-                pending_side_effects: outcome.pending,
-            }),
-            allowed_next_actions: next_actions,
-            operator_identity: OperatorIdentityView {
-                operator_identity_id: identity.then_some(founding.operator_identity_id),
-                operator_identity_disposition: identity.then_some(IdentityDisposition::Created),
-                side_effects: of_kind(SideEffectKind::OperatorIdentity),
-            },
-            manager_membership: ManagerMembershipView {
-                manager_membership_id: membership,
-                manager_membership_status: membership.map(|_| MembershipStatus::Active),
-                side_effects: Vec::new(),
-            },
-            manager_invitation: ManagerInvitationView {
-                manager_invitation_status: invitation_status,
-                side_effects: of_kind(SideEffectKind::ManagerInvitation),
-                allowed_next_actions: invitation_actions,
-            },
-            authorization_relationship: AuthorizationRelationshipView {
-                authorization_relationship_status: outcome.authorization_relationship,
-                side_effects: of_kind(SideEffectKind::AuthorizationRelationship),
-            },
-            membership_fee_policy: MembershipFeePolicyView {
-                membership_fee_policy_id: founding.fee_policy_id,
-                membership_fee_policy_revision: Revision::FIRST,
-                membership_fee_policy_status: FeePolicyStatus::Recorded,
-                side_effects: Vec::new(),
-            },
-            idempotent_replay: false,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ use super::office_profile::{
     BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionEvent,
     ProfileRevisionView, ProfileUpdated, Update, may_update,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident, Text};
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Class, Rejection};
@@ -68,6 +70,28 @@ impl Operation for UpdateProfile {
     type Resource = BranchOfficeProfile;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "commandId": "command-1",
+  "revisionId": "revision-1",
+  "branchOfficeProfileId": "branch-seoul-1",
+  "expectedRevision": 1,
+  "displayName": "서울 본점",
+  "legalName": "서울산후케어 주식회사",
+  "contactEmail": "seoul-1@example.com",
+  "primaryPhoneNumber": "+82212345678",
+  "addressLine": "서울특별시 중구 세종대로 110",
+  "businessRegistrationReference": "business-registration-1",
+  "reason": "A new name."
+}"#,
+        other: ("/reason", r#""Another.""#),
+        rests_on: &[("branch-office-profile", "branch-seoul-1")],
+        own: &["branch-seoul-1", "command-1", "revision-1"],
+        echoed: "revision-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(BranchOfficeProfile::KIND.key(&[&command.branch_office_profile_id]))

@@ -11,6 +11,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::text::Ident;
+use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -55,6 +56,22 @@ impl Operation for AuthorizePayment {
     type Resource = PaymentAuthority;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::FamilyMember,
+        after: Some("grant_payment_authority"),
+        body: r#"{
+  "familyAccountId": "family-account-1",
+  "motherMemberId": "member-mother-1",
+  "reservationBookingId": "reservation-booking-1",
+  "scope": "reservation_deposit",
+  "amountKrw": 300000
+}"#,
+        other: ("/amountKrw", "1"),
+        own: &["family-account-1", "reservation-booking-1"],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, context: &Context<'_>) -> Option<Digest> {
         let payer = context.actor.member_id.as_deref()?;

@@ -15,6 +15,7 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -84,6 +85,25 @@ impl Operation for GrantCareHistoryAccess {
     type Resource = CareHistoryAuthority;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        path: &["family-account-1"],
+        body: r#"{
+  "granteeMemberId": "member-family-1",
+  "reservationBookingId": "reservation-booking-1",
+  "scopes": ["summary"],
+  "expiresAt": "2099-01-01T00:00:00Z"
+}"#,
+        other: ("/granteeMemberId", r#""member-family-2""#),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("family-account", "family-account-1"),
+        ],
+        own: &["family-account-1", "reservation-booking-1"],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         let id = [

@@ -14,10 +14,12 @@ use super::payment_authority::{
     DelegationEntered, PaymentAuthority, PaymentAuthorityEvent, PaymentDelegation,
     PaymentDelegationEvent, PaymentDelegationView, PaymentGranted, RESERVATION_DEPOSIT,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -90,6 +92,27 @@ impl Operation for GrantPayment {
     type Resource = PaymentAuthority;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        body: r#"{
+  "familyAccountId": "family-account-1",
+  "payerMemberId": "member-family-1",
+  "motherMemberId": "member-mother-1",
+  "reservationBookingId": "reservation-booking-1",
+  "scopes": ["reservation_deposit"],
+  "maximumAuthorizedAmountKrw": 500000,
+  "expiresAt": "2099-01-01T09:00:00+09:00"
+}"#,
+        other: ("/maximumAuthorizedAmountKrw", "1"),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("family-account", "family-account-1"),
+        ],
+        own: &["family-account-1", "reservation-booking-1"],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         let id = [&command.reservation_booking_id, &command.payer_member_id];

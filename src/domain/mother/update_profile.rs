@@ -16,6 +16,7 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, NonEmpty, Reader, refuse_repeats};
 use crate::base::text::{FullName, PolicyKey, VersionLabel};
 use crate::base::time::Date;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::reference::consent_version::{ConsentVersionFact, required_at, version_id};
 use crate::domain::reference::mother_profile::{AccountLifecycle, owner};
@@ -105,6 +106,22 @@ impl Operation for UpdateProfile {
     type Resource = MotherProfile;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        body: r#"{
+  "expectedProfileRevision": 1,
+  "expectedAddressRevision": 1,
+  "fullName": "김하늘",
+  "birthDate": "1992-03-14",
+  "address": {"postalCode": "06236", "roadAddress": "서울특별시 강남구 테헤란로 1", "detailAddress": "2층"},
+  "consentAcceptances": [{"policyKey": "privacy", "versionLabel": "2025-01"}]
+}"#,
+        other: ("/fullName", r#""김바다""#),
+        rests_on: &[("mother-profile", "mother-profile-1")],
+        own: &["mother-1", "mother-profile-1"],
+        ..Example::NEW
+    };
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
         context.view.holder(owner(&context.actor.subject))

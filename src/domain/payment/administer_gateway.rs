@@ -13,15 +13,16 @@ use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, Payme
 use super::gateway_subject::{
     PaymentOperated, PaymentSubject, PaymentSubjectEvent, SearchSubject, SearchSubjectEvent,
 };
-use super::words::OperationAction;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident, Text};
+use crate::domain::example::Example;
 use crate::domain::operation::{
     AnyCommand, AnyOperation, Commit, Context, Decision, Erased, Operation, Parts, Request, to_json,
 };
+use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -169,6 +170,10 @@ impl AnyOperation for AdministerGateway {
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         Refusal::TABLE
     }
+
+    fn example(&self) -> &'static Example {
+        &OperatePayment::EXAMPLE
+    }
 }
 
 /// An operation on one payment.
@@ -201,6 +206,22 @@ impl Operation for OperatePayment {
     type Resource = PaymentSubject;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "operationAction": "lookup_payment",
+  "reason": "A customer asked.",
+  "idempotencyKey": "key-1",
+  "expectedRevision": 0,
+  "paymentId": "payment-1"
+}"#,
+        other: ("/reason", r#""Another customer asked.""#),
+        rests_on: &[("gateway-payment", "payment-1")],
+        own: &["reservation-booking-1", "payment-1"],
+        echoed: "payment-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(PaymentSubject::KIND.key(&[Self::payment_id(command)]))
@@ -248,6 +269,22 @@ impl Operation for SearchPayments {
     type Resource = SearchSubject;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "operationAction": "search_payments",
+  "reason": "A customer asked.",
+  "idempotencyKey": "key-1",
+  "expectedRevision": 0,
+  "searchKey": "reservation-booking-1"
+}"#,
+        other: ("/reason", r#""Another customer asked.""#),
+        rests_on: &[("gateway-payment", "payment-1")],
+        own: &["reservation-booking-1", "payment-1"],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(SearchSubject::KIND.key(&[Self::search_key(command)]))

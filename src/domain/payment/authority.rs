@@ -6,7 +6,6 @@
 use uuid::Uuid;
 
 use super::obligation::Obligation;
-use super::words::PaymentActorKind;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
@@ -14,6 +13,7 @@ use crate::base::time::Instant;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
 };
+use crate::domain::payment_words::PaymentActorKind;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::relationship::Relationship;
 use crate::domain::reference::{Fact, FactKind};

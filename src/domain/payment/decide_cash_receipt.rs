@@ -8,13 +8,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::words::{
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::text::Ident;
+use crate::domain::example::Example;
+use crate::domain::operation::{Context, Decision, Operation, to_json};
+use crate::domain::payment_words::{
     CollectionChannel, MerchantOfRecord, ObligationPurpose, ReceiptDecision, ReceiptDenial,
     ReceiptIssuer, ReceiptPurpose, ReceiptRequestState, RequestedReceiptPurpose,
 };
-use crate::base::digest::Digest;
-use crate::base::text::Ident;
-use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Class, Rejection};
@@ -149,6 +151,20 @@ impl Operation for DecideCashReceipt {
     type Resource = Fact<PaymentProductPlan>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        path: &["plan-customer-share"],
+        body: r#"{
+  "obligationPurpose": "customer_share_deposit",
+  "requestState": "requested",
+  "purpose": "income_deduction",
+  "registrationIdentityReference": "identity-1"
+}"#,
+        other: ("/purpose", r#""business_expense_proof""#),
+        own: &["identity-1"],
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(PaymentProductPlan::KIND.key(&[&command.plan_code]))

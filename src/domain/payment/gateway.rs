@@ -7,11 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::words::{OperationStatus, PaymentMethod};
 use crate::base::digest::Fingerprint;
 use crate::base::json::{AtLeast, Json, canonical_text};
 use crate::base::text::Text;
 use crate::domain::operation::to_json;
+use crate::domain::payment_words::{OperationStatus, PaymentMethod};
 use crate::domain::reference::gateway_payment::{GatewayPayment, VirtualAccountState};
 
 /// Where a payment's chargeback stands once one was recorded.

@@ -29,4 +29,3 @@ pub mod obligation;
 pub mod pre_register;
 pub mod read_admin_audit;
 pub mod read_pre_registration;
-pub mod words;

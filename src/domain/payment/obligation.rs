@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::decide_cash_receipt::Eligibility;
-use super::words::{
+use crate::base::revision::Revision;
+use crate::base::text::Ident;
+use crate::base::time::Instant;
+use crate::domain::payment_words::{
     CollectionChannel, FeeBucket, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
     MethodLabel, ObligationPurpose, PaymentActorKind, PaymentMethod, PaymentPurpose,
     PreRegistrationStatus, ReceiptDecision, ReceiptDenial, ReceiptIssuer, ReceiptPurpose,
     ReceiptRequestState, RequestedReceiptPurpose, SettlementLineTarget, SettlementParticipation,
 };
-use crate::base::revision::Revision;
-use crate::base::text::Ident;
-use crate::base::time::Instant;
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::{FactHolder, FactKind};

@@ -16,15 +16,17 @@ use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
     PaymentActorSnapshot, PreRegistration, PreRegistrationView, ProviderFeeSnapshot, ReceiptWish,
 };
-use super::words::{
-    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
-    ReceiptRequestState, RequestedReceiptPurpose,
-};
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{NonEmpty, Nullable};
 use crate::base::text::Ident;
+use crate::domain::example::Example;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::payment_words::{
+    FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
+    ReceiptRequestState, RequestedReceiptPurpose,
+};
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
@@ -99,6 +101,29 @@ impl Operation for PreRegister {
     type Resource = Obligation;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        body: r#"{
+  "paymentId": "payment-1",
+  "cashReceiptIssueRequest": {
+    "requestState": "requested",
+    "purpose": "income_deduction",
+    "registrationIdentityReference": "identity-1"
+  }
+}"#,
+        other: (
+            "/cashReceiptIssueRequest/purpose",
+            r#""business_expense_proof""#,
+        ),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("payment-obligation", "payment-1"),
+        ],
+        own: &["reservation-booking-1", "payment-1"],
+        echoed: "payment-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(Obligation::KIND.key(&[&command.payment_id]))

@@ -3,7 +3,7 @@
 
 use super::authority::may_read;
 use super::obligation::{Obligation, PreRegistrationView};
-use super::words::PreRegistrationStatus;
+use crate::domain::payment_words::PreRegistrationStatus;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;

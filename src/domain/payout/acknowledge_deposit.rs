@@ -9,10 +9,12 @@ use serde::Serialize;
 
 use super::standing::{has_happened, is_dealt_with, mismatches};
 use super::state::{DepositAcknowledged, Payout, PayoutReceipt, PayoutReceiptEvent, ReceiptStatus};
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
@@ -104,6 +106,29 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::BranchManager,
+        body: r#"{
+  "reservationBookingId": "reservation-booking-1",
+  "contractAssignmentKey": "contract-assignment-1",
+  "caregiverPayoutInstructionId": "payout-instruction-1",
+  "caregiverRole": "primary_caregiver",
+  "handoffOrder": 1,
+  "caregiverId": "caregiver-1",
+  "occurredAt": "2026-11-01T00:00:00Z",
+  "idempotencyKey": "key-1",
+  "memo": "Paid today."
+}"#,
+        other: ("/memo", r#""Paid.""#),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("payout-instruction", "payout-instruction-1"),
+        ],
+        own: &["reservation-booking-1", "payout-instruction-1"],
+        echoed: "payout-instruction-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(command.payout().key())

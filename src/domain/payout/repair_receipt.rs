@@ -8,11 +8,13 @@
 
 use super::standing::{has_happened, is_dealt_with, mismatches};
 use super::state::{Payout, PayoutReceipt, PayoutReceiptEvent, PayoutReceiptView, ReceiptRepaired};
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
@@ -85,6 +87,30 @@ impl Operation for RepairReceipt {
     type Resource = PayoutReceipt;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "reservationBookingId": "reservation-booking-1",
+  "contractAssignmentKey": "contract-assignment-1",
+  "caregiverPayoutInstructionId": "payout-instruction-1",
+  "caregiverRole": "primary_caregiver",
+  "handoffOrder": 1,
+  "caregiverId": "caregiver-1",
+  "occurredAt": "2026-11-01T00:00:00Z",
+  "idempotencyKey": "key-1",
+  "expectedRevision": 0,
+  "reason": "The receipt was lost."
+}"#,
+        other: ("/reason", r#""It was found.""#),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("payout-instruction", "payout-instruction-1"),
+        ],
+        own: &["reservation-booking-1", "payout-instruction-1"],
+        echoed: "payout-instruction-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(command.payout().key())

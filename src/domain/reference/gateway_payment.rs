@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::FactKind;
 use crate::base::json::AtLeast;
 use crate::base::text::{Ident, Text};
-use crate::domain::payment::words::PaymentMethod;
+use crate::domain::payment_words::PaymentMethod;
 use crate::domain::resource::{Kind, Name, Space};
 use crate::{members, words};
 

@@ -1,6 +1,8 @@
 //! Facts that other systems own, held here as revisioned resources: the operations rest on them.
 //!
-//! Each kind has a schema in a file of its own, and a row in [`kinds::FACTS`].
+//! Each kind has a schema in a file of its own, and a row in [`FACTS`].
+//!
+//! [`FACTS`]: crate::catalogue::FACTS
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -21,7 +23,6 @@ pub mod family_account;
 pub mod final_review_projection;
 pub mod gateway_payment;
 pub mod intake;
-pub mod kinds;
 pub mod mother_profile;
 pub mod payment_change_adjustment;
 pub mod payment_obligation;

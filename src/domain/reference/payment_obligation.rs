@@ -4,7 +4,7 @@
 use super::FactKind;
 use crate::base::json::AtLeast;
 use crate::base::text::Ident;
-use crate::domain::payment::words::{PaymentMethod, PaymentPurpose};
+use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
 use crate::{members, words};
 

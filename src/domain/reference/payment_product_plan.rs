@@ -5,7 +5,7 @@ use super::FactKind;
 use super::basis_points::BasisPoints;
 use crate::base::json::NonEmpty;
 use crate::base::text::Ident;
-use crate::domain::payment::words::{
+use crate::domain::payment_words::{
     CollectionChannel, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
     ObligationPurpose, ReceiptIssuer, ReceiptPurpose, SettlementLineTarget,
     SettlementParticipation,

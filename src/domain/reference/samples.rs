@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use crate::base::actor::{Actor, ActorKind};
+pub use crate::domain::cast::cast;
 
 /// The samples, one fact a line. Of each kind the first one is the fullest.
 pub const NDJSON: &str = include_str!("samples.ndjson");
@@ -34,65 +34,6 @@ pub fn template() -> Vec<&'static str> {
     template
 }
 
-/// Who acts in the samples' world: one actor of each kind, in the order of [`ActorKind::ALL`],
-/// with all that each needs for the operations of its kind.
-#[must_use]
-pub fn cast() -> Vec<Actor> {
-    ActorKind::ALL.into_iter().map(member_of_cast).collect()
-}
-
-fn member_of_cast(kind: ActorKind) -> Actor {
-    let of = |subject: &str| Actor {
-        subject: subject.into(),
-        kind,
-        member_id: None,
-        actor_profile_id: None,
-        branch_profile_ids: Vec::new(),
-        permissions: Vec::new(),
-        email: None,
-        email_verified: false,
-    };
-    let branch = || vec!["branch-seoul-1".into()];
-    let permitted = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
-    match kind {
-        ActorKind::Mother => Actor {
-            member_id: Some("member-mother-1".into()),
-            email: Some("mother-1@example.com".into()),
-            email_verified: true,
-            ..of("mother-1")
-        },
-        ActorKind::FamilyMember => Actor {
-            member_id: Some("member-family-1".into()),
-            ..of("family-1")
-        },
-        ActorKind::BranchManager => Actor {
-            actor_profile_id: Some("manager-profile-1".into()),
-            branch_profile_ids: branch(),
-            email: Some("manager-1@example.com".into()),
-            email_verified: true,
-            ..of("manager-1")
-        },
-        ActorKind::BranchFinanceOperator => Actor {
-            branch_profile_ids: branch(),
-            permissions: permitted(&["payment:authorize"]),
-            ..of("branch-finance-1")
-        },
-        ActorKind::HeadquartersAdministrator => Actor {
-            actor_profile_id: Some("headquarters-profile-1".into()),
-            permissions: permitted(&["branch:create", "payment:administer"]),
-            ..of("headquarters-1")
-        },
-        ActorKind::HeadquartersFinanceOperator => Actor {
-            permissions: permitted(&["payment:authorize", "payment:administer"]),
-            ..of("headquarters-finance-1")
-        },
-        ActorKind::SystemWorkflow => Actor {
-            permissions: permitted(&["facts:read", "facts:write"]),
-            ..of("workflow-1")
-        },
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -101,6 +42,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::base::actor::ActorKind;
     use crate::base::json::{Json, Reader};
     use crate::base::time::Instant;
     use crate::catalogue;

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::FactKind;
-use super::kinds::FACTS;
+use crate::catalogue::FACTS;
 use crate::domain::scenario::{Scenario, Then};
 
 fn put<K: FactKind>(facts: &Value) -> (Scenario, Then) {

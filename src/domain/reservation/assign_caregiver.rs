@@ -11,10 +11,12 @@ use super::roster::{
     Assignment, AssignmentDecision, AssignmentResultView, CareTeamRoster, CaregiverAssigned,
     DECISIONS_TOGETHER_MAX, RosterDecision, Standing, assigned, is_filled, may_assign, slot,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident};
+use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::Fact;
 use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotFact};
@@ -101,6 +103,41 @@ impl Operation for AssignCaregiver {
     type Resource = CareTeamRoster;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::BranchManager,
+        body: r#"{
+  "assignmentDecisionId": "assignment-decision-1",
+  "rosterDecisionId": "roster-decision-1",
+  "reservationBookingId": "reservation-booking-1",
+  "targetAssignmentKey": "assignment-1",
+  "matchingRequestKey": "matching-request-1",
+  "caregiverProfileId": "caregiver-profile-1",
+  "role": "primary_caregiver",
+  "handoffOrder": 1,
+  "selectedCandidateSnapshotId": "candidate-snapshot-1",
+  "expectedCandidateSnapshotRevision": 1,
+  "expectedReservationRevision": 1,
+  "expectedRosterRevision": 0,
+  "scheduleProofId": "schedule-proof-1",
+  "reasonCode": "first_choice",
+  "idempotencyKey": "key-1"
+}"#,
+        other: ("/reasonCode", r#""second""#),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("candidate-snapshot", "candidate-snapshot-1"),
+        ],
+        own: &[
+            "reservation-booking-1",
+            "candidate-snapshot-1",
+            "matching-request-1",
+            "assignment-decision-1",
+            "roster-decision-1",
+        ],
+        echoed: "roster-decision-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(CareTeamRoster::KIND.key(&[&command.reservation_booking_id]))

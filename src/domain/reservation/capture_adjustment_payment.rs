@@ -18,6 +18,7 @@ use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::text::{BodyKey, Ident};
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -91,6 +92,29 @@ impl Operation for CaptureAdjustmentPayment {
     type Resource = PaymentChangeAdjustment;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        path: &["reservation-booking-1"],
+        body: r#"{
+  "motherUserId": "mother-1",
+  "paymentId": "adjustment-payment-2",
+  "providerName": "sample-gateway",
+  "providerContext": {"approval": {"number": "A-77"}}
+}"#,
+        other: ("/providerContext", "{}"),
+        rests_on: &[
+            ("reservation-booking", "reservation-booking-1"),
+            ("payment-change-adjustment", "adjustment-2"),
+        ],
+        own: &[
+            "reservation-booking-1",
+            "adjustment-2",
+            "adjustment-payment-2",
+        ],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, context: &Context<'_>) -> Option<Digest> {
         PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id)
@@ -478,6 +502,7 @@ mod tests {
                 external_directory: false,
                 mint: &Nothing,
                 view: service.own_view(),
+                fact_revision: crate::domain::fact_kinds::revision_of,
             };
             match CaptureAdjustmentPayment::decide(state, &command, &context) {
                 Ok(_) => "committed",

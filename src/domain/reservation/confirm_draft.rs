@@ -19,17 +19,17 @@ use serde::Serialize;
 use super::draft::{
     CreationView, DraftConfirmed, PaymentHandoff, ReservationDraft, ReservationDraftEvent,
 };
-use crate::base::actor::Actor;
+use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
 use crate::domain::reference::extension_eligibility::ExtensionEligibilityFact;
 use crate::domain::reference::final_review_projection::FinalReviewProjectionFact;
-use crate::domain::reference::kinds::revision_of;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
@@ -174,15 +174,14 @@ impl Command {
 /// The places of the reviewed facts that have changed, each once.
 fn changed_dependencies(
     review: &FinalReviewProjectionFact,
-    view: &View<'_>,
+    context: &Context<'_>,
 ) -> Vec<Cow<'static, str>> {
     let mut paths: Vec<Cow<'static, str>> = Vec::new();
     for dependency in &review.dependencies {
         let reviewed = Revision::new(dependency.revision);
         let path = dependency.field_path.as_str();
-        if revision_of(view, &dependency.kind, &dependency.id) != Some(reviewed)
-            && !paths.iter().any(|known| *known == path)
-        {
+        let stands = (context.fact_revision)(&context.view, &dependency.kind, &dependency.id);
+        if stands != Some(reviewed) && !paths.iter().any(|known| *known == path) {
             paths.push(Cow::Owned(path.to_owned()));
         }
     }
@@ -327,6 +326,24 @@ impl Operation for ConfirmDraft {
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
 
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::Mother,
+        path: &["draft-1"],
+        body: r#"{
+  "expectedDraftRevision": 1,
+  "reservationDraftStepAuthorityProjectionId": "review-projection-1",
+  "expectedReviewRevision": 1
+}"#,
+        other: ("/expectedReviewRevision", "2"),
+        rests_on: &[
+            ("reservation-draft", "draft-1"),
+            ("final-review-projection", "review-projection-1"),
+        ],
+        own: &["draft-1", "review-projection-1"],
+        echoed: "draft-1",
+        ..Example::NEW
+    };
+
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(ReservationDraft::KIND.key(&[&command.draft_id]))
     }
@@ -389,7 +406,7 @@ impl Operation for ConfirmDraft {
         if !reasons.is_empty() {
             return Err(conflict(Refusal::NotReady.into(), &reasons));
         }
-        let changed = changed_dependencies(&review.facts, &context.view);
+        let changed = changed_dependencies(&review.facts, context);
         let against = extension_faults(facts, &review.facts, draft.key(), &context.view);
         if !changed.is_empty() || !against.is_empty() {
             let mut rejection = Rejection::from(Refusal::DependencyChanged);

@@ -8,7 +8,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::payment::words::PaymentMethod;
+use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Name, Resource, Space};

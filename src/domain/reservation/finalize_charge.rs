@@ -19,10 +19,12 @@ use super::lifecycle::{
     AppliedBenefit, ChargeFinalized, ComponentAmounts, FinancialLifecycle, FinancialLifecycleEvent,
     FinancialLifecycleView,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
 use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
@@ -257,6 +259,26 @@ impl Operation for FinalizeCharge {
     type Resource = FinancialLifecycle;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::SystemWorkflow,
+        path: &["reservation-booking-1"],
+        body: r#"{
+  "branchProfileId": "branch-seoul-1",
+  "finalizedChargeSnapshotId": "charge-snapshot-1",
+  "capturedOn": "2026-10-10",
+  "serviceType": "postpartum_care",
+  "serviceAddressLevel1": "서울특별시",
+  "quotedOn": "2026-10-01",
+  "servicePriceKrw": 1500000,
+  "ownPriceKrw": 1000000
+}"#,
+        other: ("/ownPriceKrw", "900000"),
+        rests_on: &[("reservation-financial-facts", "reservation-booking-1")],
+        own: &["reservation-booking-1", "charge-snapshot-1"],
+        echoed: "reservation-booking-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(FinancialLifecycle::KIND.key(&[&command.reservation_booking_id]))

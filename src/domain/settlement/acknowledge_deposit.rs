@@ -19,6 +19,7 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -190,6 +191,33 @@ impl Operation for AcknowledgeDeposit {
     type Resource = Statement;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::BranchManager,
+        after: Some("request_deposit"),
+        body: r#"{
+  "statementId": "$statementId",
+  "actorKind": "branch_manager",
+  "actorProfileId": "manager-profile-1",
+  "idempotencyKey": "key-1",
+  "expectedRevision": 1,
+  "reason": null,
+  "lineAcknowledgements": [
+    {
+      "lineAcknowledgementId": "line-acknowledgement-1",
+      "settlementLineKey": "line-1",
+      "settlementLineKind": "membership_due",
+      "acknowledgedByActorProfileId": "manager-profile-1",
+      "acknowledgedAt": "2026-11-02T10:00:00Z",
+      "acknowledgementNote": null
+    }
+  ]
+}"#,
+        other: ("/reason", r#""Paid.""#),
+        own: &["line-acknowledgement-1"],
+        echoed: "line-acknowledgement-1",
+        ..Example::NEW
+    };
 
     fn target(Command(body): &Command, _: &Context<'_>) -> Option<Digest> {
         Some(Statement::KIND.key(&[&body.statement_id]))

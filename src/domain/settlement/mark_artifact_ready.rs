@@ -9,8 +9,10 @@ use super::data_room::{
     ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomEvent, DataRoomRequest, DataRoomView,
 };
 use super::state::SettlementActorKind;
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -73,6 +75,34 @@ impl Operation for MarkArtifactReady {
     type Resource = DataRoomRequest;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::SystemWorkflow,
+        after: Some("open_data_room_request"),
+        path: &["$requestId"],
+        body: r#"{
+  "artifact": {
+    "artifactId": "artifact-1",
+    "artifactKind": "ledger",
+    "storageBucket": "exports",
+    "storageObjectKey": "2026/10/ledger.csv",
+    "exportFormat": "csv",
+    "fileName": "ledger.csv",
+    "byteSize": 1024,
+    "contentSha256": "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    "generatedAt": "2026-11-01T00:00:00Z",
+    "sourceDatasetRevision": 1
+  },
+  "actorKind": "system_workflow",
+  "actorProfileId": "workflow-1",
+  "idempotencyKey": "key-1",
+  "expectedRevision": 1
+}"#,
+        other: ("/artifact/byteSize", "2048"),
+        own: &["artifact-1"],
+        echoed: "artifact-1",
+        ..Example::NEW
+    };
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(DataRoomRequest::KIND.key(&[&command.settlement_data_room_request_id]))

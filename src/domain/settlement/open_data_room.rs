@@ -10,8 +10,10 @@ use super::data_room::{
     DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, DataRoomView, may_open,
 };
 use super::state::SettlementActorKind;
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource};
@@ -56,6 +58,29 @@ impl Operation for OpenDataRoom {
     type Resource = DataRoomRequest;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "requestCode": "request-code-1",
+  "scope": {
+    "collection": "settlement_lines",
+    "settlementPeriodStart": "2026-10-01",
+    "settlementPeriodEnd": "2026-10-31",
+    "branchProfileId": "branch-seoul-1",
+    "externalRecipientCode": null,
+    "sourceDatasetRevision": 1,
+    "sourceEvidenceKeys": ["evidence-1"]
+  },
+  "actorKind": "headquarters_administrator",
+  "actorProfileId": "headquarters-profile-1",
+  "idempotencyKey": "key-1"
+}"#,
+        other: ("/requestCode", r#""request-code-2""#),
+        own: &["request-code-1"],
+        echoed: "request-code-1",
+        ..Example::NEW
+    };
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
         Some(DataRoomRequest::KIND.key(&[context.born.to_string()]))

@@ -9,10 +9,12 @@ use super::state::{
     DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
     StatementKind, StatementView, may_request,
 };
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{FaultCode, Nullable, Reader};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
+use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource, Space};
@@ -82,6 +84,34 @@ impl Operation for RequestDeposit {
     type Resource = Statement;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::HeadquartersAdministrator,
+        body: r#"{
+  "statementCode": "statement-code-1",
+  "statementKind": "head_office_to_branch",
+  "branchProfileId": "branch-seoul-1",
+  "settlementPeriodStart": "2026-10-01",
+  "settlementPeriodEnd": "2026-10-31",
+  "remittanceAccountSnapshot": {
+    "remittanceAccountSnapshotId": "remittance-1",
+    "bankName": "한빛은행",
+    "accountHolder": "Carebook",
+    "accountNumberDisplay": "110-***-000123",
+    "capturedAt": "2026-11-01T09:00:00+09:00",
+    "sourceReferenceKey": null
+  },
+  "actorKind": "headquarters_administrator",
+  "actorProfileId": "headquarters-profile-1",
+  "idempotencyKey": "key-1",
+  "messageToBranch": "By Friday, please.",
+  "headOfficePrivateMemo": "Late twice this year."
+}"#,
+        other: ("/statementCode", r#""statement-code-2""#),
+        own: &["statement-code-1"],
+        echoed: "statement-code-1",
+        ..Example::NEW
+    };
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
         Some(Statement::KIND.key(&[context.born.to_string()]))

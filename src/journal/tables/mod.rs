@@ -16,6 +16,7 @@ mod compact;
 mod index;
 mod lists;
 mod slab;
+mod standing;
 mod states;
 
 use std::cell::Cell;
@@ -27,6 +28,7 @@ use parking_lot::{Mutex, RwLock};
 use self::compact::CompactMap;
 use self::lists::List;
 use self::slab::Alone;
+pub use self::standing::Standing;
 use self::states::{Look, States};
 use crate::base::digest::{Digest, DigestBuild};
 use crate::domain::operation::Change;
@@ -80,19 +82,6 @@ pub struct Tables {
     firsts: Mutex<HashMap<u64, u64>>,
     /// Held by whoever goes through the places of states.
     going_through: Mutex<()>,
-}
-
-/// A resource as it stands in the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing<'a> {
-    /// Its kind.
-    pub kind: u16,
-    /// Its key.
-    pub key: Digest,
-    /// The position of its last commit.
-    pub position: u64,
-    /// Its state.
-    pub bytes: &'a [u8],
 }
 
 /// A change with what its publishing needs, made ready before the log's sequencer is taken, and

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use super::Standing;
+use super::standing::Standing;
 use crate::base::digest::Digest;
 
 /// What stands before a state's bytes: key (16 bytes), position (8), kind (2), length (2).

@@ -2,9 +2,9 @@
 
 use hashbrown::hash_table::Entry;
 
-use super::Standing;
 use super::index::Index;
 use super::slab::{Alone, Place, Slab};
+use super::standing::Standing;
 use crate::base::digest::Digest;
 
 /// States by their keys. The index has only places, of four bytes; the keys to compare, and to

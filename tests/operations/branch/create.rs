@@ -1,9 +1,10 @@
 //! A branch is created, and its first manager invited.
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::domain::branch::business_registration::BusinessRegistrationNumber;
 use serde_json::{Value, json};
 
-use crate::support::good::{Good, registration_number, row};
+use crate::support::good::{Good, row};
 use crate::support::stage::{
     Stage, assert_faults, assert_reads, assert_refused, assert_unreadable, take_id, take_time,
     with, without,
@@ -165,7 +166,8 @@ fn a_replay_is_answered_200_and_says_so() {
     let mut client = stage.client();
     let first = good.carried_out(&mut client, &hq);
     // The number with dashes, and the revision that is stale by now, are the facts of the key.
-    let number = registration_number(100_000_000 + stage.number);
+    let number = BusinessRegistrationNumber::sample(stage.number);
+    let number = number.digits();
     let dashed = format!("{}-{}-{}", &number[..3], &number[3..5], &number[5..]);
     let body = with(
         good.body.clone(),
@@ -208,7 +210,8 @@ fn refusals_come_in_their_order_and_leave_nothing_behind() {
         "/managerInvitation/email",
         json!(format!("{second}@example.com")),
     );
-    let number = registration_number(200_000_000 + stage.number);
+    let number = BusinessRegistrationNumber::sample(200_000_000 + stage.number);
+    let number = number.digits();
     let fresh = with(fresh, "/businessIdentity/registrationNumber", json!(number));
 
     // From the last rejection to the first, one more thing is wrong in each.
@@ -284,7 +287,8 @@ fn what_is_no_branch_is_invalid_with_all_its_faults() {
     let good = good(&stage);
     let hq = stage.headquarters();
     let mut client = stage.client();
-    let number = registration_number(300_000_000 + stage.number);
+    let number = BusinessRegistrationNumber::sample(300_000_000 + stage.number);
+    let number = number.digits();
     let last = number.as_bytes()[9] - b'0';
     let wrong_digit = format!("{}{}", &number[..9], (last + 1) % 10);
     let half_dashed = format!("{}-{}", &number[..3], &number[3..]);

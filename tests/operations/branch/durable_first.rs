@@ -7,7 +7,7 @@ use std::time::Duration;
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
-use carebook::cli::serve::on_lane;
+use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::clock::SystemClock;

@@ -57,7 +57,7 @@ fn a_profile_is_updated_whole_and_so_is_its_fact() {
     }
     let elsewhere = Actor {
         branch_profile_ids: vec!["elsewhere".into()],
-        ..good.actor.clone()
+        ..stage.actor(ActorKind::BranchManager)
     };
     for stranger in [stage.token(&elsewhere), stage.mother(), workflow.clone()] {
         assert_unreadable(&mut client, &stranger, &path);

@@ -1,8 +1,8 @@
-//! The table of the kinds of facts: here, and not in the catalogue, because operations ask it for
-//! facts of any kind.
+//! The table of the kinds of facts, each by the resource that they come in to. It stands above the
+//! resources: an operation that asks for facts of any kind is given [`revision_of`] in its context.
 
-use super::put::{AnyFactKind, FactsOf};
-use super::{
+use super::reference::put::{AnyFactKind, FactsOf};
+use super::reference::{
     Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,

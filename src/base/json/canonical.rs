@@ -1,0 +1,354 @@
+//! The canonical form of JSON (RFC 8785), and objects that are kept in it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::fault::FaultCode;
+use super::reader::{Member, Reader};
+use super::value::Json;
+use crate::base::time::Instant;
+
+/// 2^53 − 1: the largest integer up to which every integer is a double (RFC 8785 section 3.2.2.3
+/// has JSON's numbers be doubles).
+const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
+/// 10^21: from here on ECMAScript, and RFC 8785 with it, writes an exponent.
+const EXPONENT_FROM: f64 = 1e21;
+
+/// An object with members of the sender's choice, kept in canonical form (RFC 8785).
+///
+/// Its numbers are doubles. One whose canonical form is an integer beyond ±(2^53 − 1) is refused,
+/// however it is written: read again, it could stand for its neighbours too. What is left reads and
+/// writes the same any number of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnyObject(Box<str>);
+
+impl AnyObject {
+    /// The object's text in canonical form.
+    #[must_use]
+    pub fn canonical(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Member for AnyObject {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        if !matches!(value, Json::Object(_)) {
+            return at.fault(FaultCode::WrongType);
+        }
+        let mut text = String::new();
+        let canonical = Canonical {
+            integers: Integers::Safe,
+        };
+        canonical
+            .write(value, at, &mut text)
+            .then(|| Self(text.into()))
+    }
+}
+
+impl Serialize for AnyObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            // The text is JSON of our own writing: it stands as it is, number by number.
+            let text: &RawValue =
+                serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+            text.serialize(serializer)
+        } else {
+            serializer.serialize_str(&self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AnyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(text.into()))
+    }
+}
+
+/// The canonical form (RFC 8785) of a value of our own making, whose integers have 64 bits and are
+/// written with all their digits; `None` when it has a member twice or a number of more.
+#[must_use]
+pub fn canonical_text(value: &Json<'_>) -> Option<String> {
+    let mut text = String::new();
+    let canonical = Canonical {
+        integers: Integers::Of64Bits,
+    };
+    let whole = canonical.write(value, &mut Reader::new(Instant::default()), &mut text);
+    whole.then_some(text)
+}
+
+/// Which integers are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Integers {
+    /// Those that a double tells from their neighbours.
+    Safe,
+    /// All of 64 bits, exactly.
+    Of64Bits,
+}
+
+/// Writes values as RFC 8785 does: members sorted by their UTF-16 code units, no white space,
+/// numbers as ECMAScript writes them.
+#[derive(Clone, Copy)]
+struct Canonical {
+    integers: Integers,
+}
+
+impl Canonical {
+    /// Writes `value` to `text`. Faults for repeated members and for numbers that are not taken,
+    /// for each of them; after one, what was written is of no use, and `false` says so.
+    fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut String) -> bool {
+        match value {
+            Json::Null => text.push_str("null"),
+            Json::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
+            Json::Text(value) => text.push_str(&json_text(value)),
+            Json::Int(number) => {
+                let safe = number.unsigned_abs() <= SAFE_INTEGER_MAX;
+                if !safe && self.integers == Integers::Safe {
+                    at.fault::<()>(FaultCode::OutOfRange);
+                    return false;
+                }
+                text.push_str(&number.to_string());
+            }
+            Json::Fraction(number) if is_unsafe_integer(*number) => {
+                at.fault::<()>(FaultCode::OutOfRange);
+                return false;
+            }
+            Json::Fraction(number) => {
+                text.push_str(ryu_js::Buffer::new().format_finite(*number));
+            }
+            Json::TooLarge => {
+                at.fault::<()>(FaultCode::OutOfRange);
+                return false;
+            }
+            Json::Array(items) => return self.write_array(items, at, text),
+            Json::Object(members) => return self.write_object(members, at, text),
+        }
+        true
+    }
+
+    fn write_array(self, items: &[Json<'_>], at: &mut Reader, text: &mut String) -> bool {
+        let mut whole = true;
+        text.push('[');
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            whole &= at.item(index, |at| self.write(item, at, text));
+        }
+        text.push(']');
+        whole
+    }
+
+    fn write_object(
+        self,
+        members: &[(Cow<'_, str>, Json<'_>)],
+        at: &mut Reader,
+        text: &mut String,
+    ) -> bool {
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+        let mut whole = true;
+        let mut before = None;
+        text.push('{');
+        for (name, value) in sorted {
+            if before.is_some() {
+                text.push(',');
+            }
+            text.push_str(&json_text(name));
+            text.push(':');
+            whole &= at.entry(name, |at| {
+                let repeated = before == Some(name);
+                if repeated {
+                    at.fault::<()>(FaultCode::DuplicateField);
+                }
+                self.write(value, at, text) && !repeated
+            });
+            before = Some(name);
+        }
+        text.push('}');
+        whole
+    }
+}
+
+/// Whether ECMAScript writes the number as digits alone, and there are more of them than a double
+/// tells apart.
+fn is_unsafe_integer(number: f64) -> bool {
+    // Every double of this size is an integer.
+    const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
+    (TWO_TO_53..EXPONENT_FROM).contains(&number.abs())
+}
+
+fn json_text<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("scalars and strings are always JSON")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::reader::tests::faults;
+    use super::*;
+
+    #[test]
+    fn a_free_object_is_kept_in_canonical_form() {
+        let json = Json::parse(
+            r#"{"b":[1.50,1e2,-0.0,0.000001,1e-7],"a":{"\u20ac":"\u0041\n","é":null}}"#.as_bytes(),
+        )
+        .unwrap();
+        let mut at = Reader::new(Instant::default());
+        let object = AnyObject::read(&json, &mut at).unwrap();
+        assert_eq!(
+            object.canonical(),
+            "{\"a\":{\"é\":null,\"€\":\"A\\n\"},\"b\":[1.5,100,0,0.000001,1e-7]}"
+        );
+        assert_eq!(
+            faults::<AnyObject>(r#"{"a":{"b":1,"c":2,"b":3}}"#),
+            [("a.b".to_owned(), "duplicate_field")]
+        );
+    }
+
+    fn canonical(text: &str) -> Option<String> {
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let object = AnyObject::read(&json, &mut at)?;
+        Some(object.canonical().to_owned())
+    }
+
+    #[test]
+    fn all_faults_of_a_free_object_are_told_each_with_its_place() {
+        assert_eq!(
+            faults::<AnyObject>(
+                r#"{"a":[1,9007199254740992,{"x":1e400}],"b":-1e17,"c":{"d":1,"d":1e20},"d":2,"c":3}"#
+            ),
+            [
+                ("a[1]", "out_of_range"),
+                ("a[2].x", "out_of_range"),
+                ("b", "out_of_range"),
+                ("c.d", "duplicate_field"),
+                ("c.d", "out_of_range"),
+                ("c", "duplicate_field"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+
+    #[test]
+    fn an_integer_that_a_double_does_not_tell_from_its_neighbour_is_out_of_range_however_written() {
+        for number in [
+            "9007199254740992",
+            "-9007199254740992",
+            "9007199254740993",
+            "9007199254740991.5",
+            "9007199254740992.0",
+            "9.007199254740992e15",
+            "0.9007199254740992E+16",
+            "9223372036854775807",
+            "9223372036854775808",
+            "18446744073709551616",
+            "295147905179352830000",
+            "1e20",
+            "999999999999999900000",
+            "1e400",
+        ] {
+            assert_eq!(
+                faults::<AnyObject>(&format!("{{\"n\":{number}}}")),
+                [("n".to_owned(), "out_of_range")],
+                "{number}"
+            );
+        }
+        for (number, form) in [
+            ("9007199254740991", "9007199254740991"),
+            ("-9007199254740991.0", "-9007199254740991"),
+            ("9007199254740991.4", "9007199254740991"),
+            ("1e21", "1e+21"),
+            ("1000000000000000000000", "1e+21"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+        ] {
+            let text = format!("{{\"n\":{number}}}");
+            assert_eq!(canonical(&text), Some(format!("{{\"n\":{form}}}")));
+        }
+    }
+
+    /// RFC 8785 appendix B, and numbers that a reader who does not round right gets wrong.
+    #[test]
+    fn numbers_are_read_correctly_rounded_and_written_as_ecmascript_does() {
+        for (number, form) in [
+            ("4.9e-324", "5e-324"),
+            ("-5e-324", "-5e-324"),
+            ("9.999999999999997e22", "9.999999999999997e+22"),
+            ("1e23", "1e+23"),
+            ("1.0000000000000001e23", "1.0000000000000001e+23"),
+            ("333333333.3333332", "333333333.3333332"),
+            ("333333333.33333325", "333333333.33333325"),
+            ("0.0000033333333333333333", "0.0000033333333333333333"),
+            ("0.000001", "0.000001"),
+            ("0.0000001", "1e-7"),
+            ("-0.0000033333333333333333", "-0.0000033333333333333333"),
+            ("1424953923781206.2", "1424953923781206.2"),
+            ("0.1", "0.1"),
+            ("-0", "0"),
+            ("-0.0e5", "0"),
+            // Half way between two doubles, and a little beyond: even, then up.
+            (
+                "1.00000000000000011102230246251565404236316680908203125",
+                "1",
+            ),
+            (
+                "1.00000000000000011102230246251565404236316680908203126",
+                "1.0000000000000002",
+            ),
+            ("2.2250738585072011e-308", "2.225073858507201e-308"),
+            ("1.2345678901234567890123", "1.2345678901234567"),
+            ("31.245270191439438", "31.245270191439438"),
+            ("121.48791951161945", "121.48791951161945"),
+        ] {
+            let text = format!("{{\"n\":{number}}}");
+            assert_eq!(
+                canonical(&text),
+                Some(format!("{{\"n\":{form}}}")),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_number_survives_any_number_of_round_trips() {
+        use rand::{Rng as _, SeedableRng as _};
+        let seed = std::env::var("SEED").map_or(8785, |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        for _ in 0..20_000 {
+            let number = f64::from_bits(random.random());
+            if !number.is_finite() || is_unsafe_integer(number) {
+                continue;
+            }
+            // Digits beyond those that a double needs, an exponent, or the shortest form.
+            let written = match random.random_range(0..3) {
+                0 => format!("{number:.25e}"),
+                1 => format!("{number:e}"),
+                _ => format!("{number}"),
+            };
+            let text = canonical(&format!("{{\"n\":{written}}}")).unwrap();
+            let digits = text
+                .strip_prefix("{\"n\":")
+                .unwrap()
+                .strip_suffix('}')
+                .unwrap();
+            assert_eq!(digits.parse::<f64>().unwrap(), number, "{written}");
+            let object = AnyObject(text.clone().into());
+            let answer = serde_json::to_string(&object).unwrap();
+            assert_eq!(answer, text, "an answer repeats what is kept");
+            assert_eq!(canonical(&answer), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_was_kept_when_integers_of_64_bits_were_taken_is_still_read() {
+        let old = r#"{"a":9223372036854775807,"b":1.5e-7,"c":[-9007199254740993]}"#;
+        let bytes = crate::base::codec::encode(&AnyObject(old.into()));
+        let object: AnyObject = crate::base::codec::decode(&bytes).unwrap();
+        assert_eq!(serde_json::to_string(&object).unwrap(), old);
+        let value = serde_json::to_value(&object).unwrap();
+        assert_eq!(value["a"], i64::MAX);
+    }
+}

@@ -1,0 +1,85 @@
+//! What can be wrong with a request, member by member.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// What is wrong with one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultCode {
+    /// A member that must be there is absent.
+    Required,
+    /// A member that the request does not know.
+    UnknownField,
+    /// A member given twice.
+    DuplicateField,
+    /// Another JSON type than the member's, null where a value is due, a number with a
+    /// fraction where an integer is due.
+    WrongType,
+    /// Fewer characters or items than the least allowed.
+    TooShort,
+    /// More characters or items than the most allowed.
+    TooLong,
+    /// White space only.
+    Blank,
+    /// Not of the form that the member has.
+    Pattern,
+    /// A number, day or sum outside its range, or in the wrong order with another.
+    OutOfRange,
+    /// A value outside the enumeration, or other than what it must equal.
+    NotAllowed,
+    /// An item, or a key, given more than once.
+    NotUnique,
+    /// The body is no JSON text.
+    MalformedJson,
+}
+
+impl FaultCode {
+    /// The word in the answer.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.told().0
+    }
+
+    /// A sentence for people.
+    #[must_use]
+    pub const fn message(self) -> &'static str {
+        self.told().1
+    }
+
+    const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Required => ("required", "This member is required."),
+            Self::UnknownField => ("unknown_field", "This member is not known here."),
+            Self::DuplicateField => ("duplicate_field", "This member is given more than once."),
+            Self::WrongType => ("wrong_type", "The value has the wrong JSON type."),
+            Self::TooShort => ("too_short", "The value is too short."),
+            Self::TooLong => ("too_long", "The value is too long."),
+            Self::Blank => ("blank", "The value must not be blank."),
+            Self::Pattern => ("pattern", "The value does not have the required form."),
+            Self::OutOfRange => ("out_of_range", "The value is out of range."),
+            Self::NotAllowed => ("not_allowed", "The value is not allowed here."),
+            Self::NotUnique => ("not_unique", "The value is given more than once."),
+            Self::MalformedJson => ("malformed_json", "The body is not a well-formed JSON text."),
+        }
+    }
+}
+
+/// One fault of a request: where, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The member's place: `scope.collection`, `lineAcknowledgements[2].settlementLineKey`,
+    /// `header.Idempotency-Key`; empty for the body itself.
+    pub path: String,
+    /// What is wrong there.
+    pub code: FaultCode,
+}
+
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("fieldPath", &self.path)?;
+        map.serialize_entry("code", self.code.as_str())?;
+        map.serialize_entry("message", self.code.message())?;
+        map.end()
+    }
+}

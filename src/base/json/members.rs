@@ -1,0 +1,221 @@
+//! What a member can be: numbers, lists, maps, times, and how each says that it may be absent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::fault::FaultCode;
+use super::reader::{Member, Reader};
+use super::value::Json;
+use crate::base::time::{Date, Instant};
+
+/// 2^63: the magnitude from which on a number is beyond 64 bits.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+
+impl Member for bool {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Bool(value) => Some(*value),
+            _ => at.fault(FaultCode::WrongType),
+        }
+    }
+}
+
+impl Member for i64 {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Int(value) => Some(*value),
+            Json::TooLarge => at.fault(FaultCode::OutOfRange),
+            // Nothing tells an integer of many digits from a number with an exponent here; either
+            // is outside.
+            Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
+            _ => at.fault(FaultCode::WrongType),
+        }
+    }
+}
+
+/// An integer that is at least `MIN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AtLeast<const MIN: i64>(pub i64);
+
+impl<const MIN: i64> Member for AtLeast<MIN> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let number = i64::read(value, at)?;
+        if number < MIN {
+            return at.fault(FaultCode::OutOfRange);
+        }
+        Some(Self(number))
+    }
+}
+
+/// An optional member: absent and null mean the same.
+impl<T: Member> Member for Option<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Null => Some(None),
+            value => T::read(value, at).map(Some),
+        }
+    }
+
+    fn absent(_: &mut Reader) -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// A member that must be there and may be null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nullable<T>(pub Option<T>);
+
+impl<T: Member> Member for Nullable<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        Option::read(value, at).map(Self)
+    }
+}
+
+impl<T: Member> Member for Vec<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let Json::Array(items) = value else {
+            return at.fault(FaultCode::WrongType);
+        };
+        let mut values = Self::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            values.extend(at.item(index, |at| T::read(item, at)));
+        }
+        (values.len() == items.len()).then_some(values)
+    }
+}
+
+/// An array of at least one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NonEmpty<T>(pub Vec<T>);
+
+impl<T: Member> Member for NonEmpty<T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let items = Vec::read(value, at)?;
+        if items.is_empty() {
+            return at.fault(FaultCode::TooShort);
+        }
+        Some(Self(items))
+    }
+}
+
+/// Notes `not_unique` at each item of the member `name` that equals an earlier one.
+pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) {
+    let mut seen = std::collections::BTreeSet::new();
+    for (index, item) in items.iter().enumerate() {
+        if !seen.insert(item) {
+            at.inside(name, |at| {
+                at.item(index, |at| at.fault::<()>(FaultCode::NotUnique))
+            });
+        }
+    }
+}
+
+/// A map whose names are the sender's; sorted, so that equal maps have equal forms.
+impl<T: Member> Member for BTreeMap<Box<str>, T> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let Json::Object(members) = value else {
+            return at.fault(FaultCode::WrongType);
+        };
+        let mut map = Self::new();
+        let mut faulty = BTreeSet::new();
+        let mut repeats = false;
+        for (name, value) in members {
+            let name = name.as_ref();
+            at.entry(name, |at| {
+                let repeated = map.contains_key(name) || faulty.contains(name);
+                match T::read(value, at) {
+                    Some(value) if !repeated => {
+                        map.insert(name.into(), value);
+                    }
+                    Some(_) => {}
+                    None => {
+                        faulty.insert(name);
+                    }
+                }
+                if repeated {
+                    repeats = true;
+                    at.fault::<()>(FaultCode::DuplicateField);
+                }
+            });
+        }
+        (faulty.is_empty() && !repeats).then_some(map)
+    }
+}
+
+impl Member for Instant {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let text = at.text(value)?;
+        match Self::parse(text) {
+            Some(instant) => Some(instant),
+            None => at.fault(FaultCode::Pattern),
+        }
+    }
+}
+
+impl Member for Date {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        let text = at.text(value)?;
+        match Self::parse(text) {
+            Some(date) => Some(date),
+            None => at.fault(FaultCode::Pattern),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::reader::tests::faults;
+    use super::*;
+
+    #[test]
+    fn numbers_are_integers_of_64_bits_or_faults() {
+        for (text, code) in [
+            ("1.0", "wrong_type"),
+            ("1e3", "wrong_type"),
+            ("9223372036854775808", "out_of_range"),
+            ("-9223372036854775809", "out_of_range"),
+            ("123456789012345678901234567890", "out_of_range"),
+            ("\"1\"", "wrong_type"),
+            ("null", "wrong_type"),
+        ] {
+            assert_eq!(faults::<i64>(text), [(String::new(), code)], "{text}");
+        }
+        for text in ["9223372036854775807", "-9223372036854775808", "-0"] {
+            let json = Json::parse(text.as_bytes()).unwrap();
+            let mut at = Reader::new(Instant::default());
+            let read = i64::read(&json, &mut at);
+            // RFC 8259 allows a minus before zero; a JSON reader may take it for a fraction.
+            assert!(read.is_some() || text == "-0", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_a_map_given_twice_is_told_whether_or_not_its_values_are_good() {
+        for (text, told) in [
+            (r#"{"a":1,"a":2}"#, &[("a", "duplicate_field")][..]),
+            (
+                r#"{"a":"","a":2}"#,
+                &[("a", "wrong_type"), ("a", "duplicate_field")],
+            ),
+            (
+                r#"{"a":1,"a":"","a":3}"#,
+                &[
+                    ("a", "wrong_type"),
+                    ("a", "duplicate_field"),
+                    ("a", "duplicate_field"),
+                ],
+            ),
+        ] {
+            let told: Vec<_> = told
+                .iter()
+                .map(|(path, code)| ((*path).to_owned(), *code))
+                .collect();
+            assert_eq!(faults::<BTreeMap<Box<str>, i64>>(text), told, "{text}");
+        }
+    }
+}

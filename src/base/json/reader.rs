@@ -1,0 +1,343 @@
+//! How a request is read from its tree: each member reads itself, and tells of each fault on the way.
+
+use std::fmt;
+
+use super::fault::{Fault, FaultCode};
+use super::value::Json;
+use crate::base::time::Instant;
+
+/// How many faults of one body are reported; a body with more is reported with the first ones.
+pub const FAULTS_MAX: usize = 1_000;
+/// How many bytes the places of the faults may have in all. A place repeats the names that lead to
+/// it, so a thousand faults far within would repeat a long way a thousand times.
+const PLACES_BYTES_MAX: usize = 1 << 20;
+/// How much of an unknown member's name a fault repeats, in characters.
+const NAME_SHOWN_MAX: usize = 128;
+
+/// One step of the way from the body to a member.
+#[derive(Clone, Debug)]
+enum Step {
+    Name(&'static str),
+    Item(usize),
+    Entry(String),
+}
+
+/// Where the reading of a request stands, and the faults found so far.
+#[derive(Debug)]
+pub struct Reader {
+    now: Instant,
+    path: Vec<Step>,
+    faults: Vec<Fault>,
+    /// The bytes of the faults' places.
+    places_bytes: usize,
+}
+
+impl Reader {
+    /// A reader at the body, which begins to read at `now`.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self {
+            now,
+            path: Vec::with_capacity(8),
+            faults: Vec::new(),
+            places_bytes: 0,
+        }
+    }
+
+    /// The time of reading, for rules like "not in the future".
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Whether nothing was found wrong so far.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// The faults found, in the order of their finding.
+    #[must_use]
+    pub fn into_faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
+    /// Notes a fault at the present place. Returns `None`, so that a reading can end with it.
+    pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
+        if self.faults.len() < FAULTS_MAX && self.places_bytes < PLACES_BYTES_MAX {
+            let path = self.place();
+            self.places_bytes += path.len();
+            self.faults.push(Fault { path, code });
+        }
+        None
+    }
+
+    /// Notes a fault at the member `name` of the present place.
+    pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
+        self.inside(name, |at| at.fault(code))
+    }
+
+    /// Reads on at the member `name`.
+    pub fn inside<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.step(Step::Name(name), read)
+    }
+
+    /// Reads on at the item numbered `index`.
+    pub fn item<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.step(Step::Item(index), read)
+    }
+
+    /// Reads on at the member `name` of a map, whose names are the sender's.
+    pub fn entry<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        let shown = name.chars().take(NAME_SHOWN_MAX).collect();
+        self.step(Step::Entry(shown), read)
+    }
+
+    fn step<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    fn place(&self) -> String {
+        use fmt::Write as _;
+        let mut text = String::new();
+        for step in &self.path {
+            let name = match step {
+                Step::Name(name) => *name,
+                Step::Entry(name) => name,
+                Step::Item(index) => {
+                    let _ = write!(text, "[{index}]");
+                    continue;
+                }
+            };
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(name);
+        }
+        text
+    }
+
+    /// The string at the present place, at least one character long.
+    pub fn text<'v>(&mut self, value: &'v Json<'_>) -> Option<&'v str> {
+        match value {
+            Json::Text(text) if text.is_empty() => self.fault(FaultCode::TooShort),
+            Json::Text(text) => Some(text),
+            _ => self.fault(FaultCode::WrongType),
+        }
+    }
+
+    /// Sorts an object's members into the slots of `names`; faults for what is no object, for
+    /// unknown members and for repeated ones.
+    pub fn slots<'v, 'a, const N: usize>(
+        &mut self,
+        value: &'v Json<'a>,
+        names: &[&'static str; N],
+    ) -> Option<[Option<&'v Json<'a>>; N]> {
+        let Json::Object(members) = value else {
+            return self.fault(FaultCode::WrongType);
+        };
+        let mut slots = [None; N];
+        // Members mostly come in the order in which they are declared: look there first.
+        let mut expected = 0;
+        for (name, value) in members {
+            let index = if names.get(expected).is_some_and(|known| known == name) {
+                expected
+            } else if let Some(index) = names.iter().position(|known| known == name) {
+                index
+            } else {
+                self.entry(name, |at| at.fault::<()>(FaultCode::UnknownField));
+                continue;
+            };
+            expected = index + 1;
+            if slots[index].is_some() {
+                self.fault_at::<()>(names[index], FaultCode::DuplicateField);
+            } else {
+                slots[index] = Some(value);
+            }
+        }
+        Some(slots)
+    }
+}
+
+/// What can be read from a member of a request.
+pub trait Member: Sized {
+    /// Reads the value; `None` after at least one fault was noted.
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// What an absent member stands for: by default, a fault.
+    fn absent(at: &mut Reader) -> Option<Self> {
+        at.fault(FaultCode::Required)
+    }
+}
+
+/// A member's value, or what its absence stands for.
+pub fn member<T: Member>(
+    value: Option<&Json<'_>>,
+    name: &'static str,
+    at: &mut Reader,
+) -> Option<T> {
+    at.inside(name, |at| match value {
+        Some(value) => T::read(value, at),
+        None => T::absent(at),
+    })
+}
+
+/// Declares a struct together with how it is read from a request and written into JSON: each
+/// member once, with its type and its name in JSON.
+///
+/// ```text
+/// members! {
+///     /// The period that a statement covers.
+///     pub struct Period {
+///         /// Its first day.
+///         pub first: Date = "periodStart",
+///         /// Its last day.
+///         pub last: Date = "periodEnd",
+///     }
+///     rules in_order(first, last)
+/// }
+/// ```
+///
+/// A type says whether its member is required (`T`), may be null (`Nullable<T>`) or may be absent
+/// (`Option<T>`). After `rules` stands the function for faults between members: it is called with
+/// the reader and an `Option<&_>` of each member named, `None` for a faulty one.
+#[macro_export]
+macro_rules! members {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $( $(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty = $json:literal ),+ $(,)?
+        }
+        $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis struct $name {
+            $( $(#[$field_meta])* #[serde(rename = $json)] $field_vis $field: $type ),+
+        }
+
+        impl $crate::base::json::Member for $name {
+            fn read(
+                value: &$crate::base::json::Json<'_>,
+                at: &mut $crate::base::json::Reader,
+            ) -> Option<Self> {
+                let slots = at.slots(value, &[$($json),+])?;
+                let mut slots = slots.into_iter();
+                $(
+                    let $field: Option<$type> =
+                        $crate::base::json::member(slots.next().flatten(), $json, at);
+                )+
+                $( $rules(at, $($arg.as_ref()),+); )?
+                Some(Self { $($field: $field?),+ })
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(super) mod tests {
+    use super::*;
+    use crate::base::json::{AnyObject, AtLeast, NESTING_MAX, Nullable};
+
+    members! {
+        #[allow(missing_docs)]
+        struct Inner {
+            count: AtLeast<1> = "count",
+            flag: Option<bool> = "flag",
+        }
+    }
+
+    members! {
+        #[allow(missing_docs)]
+        struct Outer {
+            id: i64 = "id",
+            note: Nullable<i64> = "note",
+            inner: Inner = "inner",
+            list: Vec<Inner> = "list",
+            low: i64 = "low",
+            high: i64 = "high",
+        }
+        rules in_order(low, high)
+    }
+
+    fn in_order(at: &mut Reader, low: Option<&i64>, high: Option<&i64>) {
+        if let (Some(low), Some(high)) = (low, high)
+            && low > high
+        {
+            at.fault_at::<()>("high", FaultCode::OutOfRange);
+        }
+    }
+
+    pub(in crate::base::json) fn faults<T: Member>(text: &str) -> Vec<(String, &'static str)> {
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let mut at = Reader::new(Instant::default());
+        let value = T::read(&json, &mut at);
+        assert!(
+            value.is_some() || !at.is_clean(),
+            "a refusal names its fault: {text}"
+        );
+        at.into_faults()
+            .into_iter()
+            .map(|fault| (fault.path, fault.code.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_good_body_is_read_and_null_stands_for_absent_only_where_it_may() {
+        let text =
+            r#"{"id":1,"note":null,"inner":{"count":1,"flag":null},"list":[],"low":1,"high":1}"#;
+        assert_eq!(faults::<Outer>(text), []);
+    }
+
+    #[test]
+    fn all_faults_of_a_body_are_found_at_once_each_with_its_place() {
+        let text = r#"{"id":1.0,"inner":{"count":0,"count":2,"x":1},
+            "list":[{"count":1},{"count":99999999999999999999}],"low":2,"high":1,"more":{}}"#;
+        assert_eq!(
+            faults::<Outer>(text),
+            [
+                ("more", "unknown_field"),
+                ("id", "wrong_type"),
+                ("note", "required"),
+                ("inner.count", "duplicate_field"),
+                ("inner.x", "unknown_field"),
+                ("inner.count", "out_of_range"),
+                ("list[1].count", "out_of_range"),
+                ("high", "out_of_range"),
+            ]
+            .map(|(path, code)| (path.to_owned(), code))
+        );
+    }
+
+    #[test]
+    fn an_array_in_the_place_of_an_object_is_refused() {
+        assert_eq!(faults::<Inner>("[1,true]"), [(String::new(), "wrong_type")]);
+    }
+
+    #[test]
+    fn the_places_of_faults_far_within_are_told_up_to_a_bound_of_their_bytes() {
+        let way = format!("\"{}\":", "\u{1f600}".repeat(NAME_SHOWN_MAX));
+        let leaves = vec!["1e20"; 5_000].join(",");
+        let depth = NESTING_MAX - 2;
+        let text = format!(
+            "{{{}[{leaves}]{}",
+            vec![way.as_str(); depth].join("{"),
+            "}".repeat(depth)
+        );
+        let told = faults::<AnyObject>(&text);
+        let bytes: usize = told.iter().map(|(path, _)| path.len()).sum();
+        assert!(!told.is_empty());
+        assert!(bytes < PLACES_BYTES_MAX + 20_000, "{bytes}");
+    }
+
+    #[test]
+    fn a_body_of_nothing_but_faults_is_answered_with_a_bounded_list() {
+        let members: Vec<_> = (0..5_000).map(|n| format!("\"m{n}\":0")).collect();
+        let text = format!("{{{}}}", members.join(","));
+        assert_eq!(faults::<Inner>(&text).len(), FAULTS_MAX);
+    }
+}

@@ -1,0 +1,19 @@
+//! A runtime for what a command does with an engine before, or without, a server.
+
+use crate::engine::Engine;
+
+/// The runtime for work of a command before, or without, a server; the thread is lane 0.
+///
+/// # Errors
+/// When the runtime cannot be built.
+pub fn on_lane<T>(engine: &Engine, work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(async {
+        let gate = tokio::spawn(engine.lanes().run(0));
+        let done = work.await;
+        gate.abort();
+        done
+    }))
+}

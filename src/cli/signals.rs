@@ -1,0 +1,140 @@
+//! What a server does when it is told something from outside: stop, take a snapshot, read its
+//! certificate again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::key_set::KeySetAge;
+use crate::engine::Engine;
+use crate::http::tls::Tls;
+
+/// How often the files of the certificate are looked at again.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
+/// Nothing was acknowledged yet, and a start may be cut off anywhere.
+pub(super) struct Starting(Arc<AtomicBool>);
+
+impl Starting {
+    pub(super) fn watched() -> std::io::Result<Self> {
+        let is_starting = Arc::new(AtomicBool::new(true));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (mut terminate, mut interrupt) = {
+            let _inside = runtime.enter();
+            (
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+            )
+        };
+        let watched = Arc::clone(&is_starting);
+        let thread = std::thread::Builder::new().name("starting".to_owned());
+        thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            });
+            // After that others listen to the signals.
+            if watched.load(Ordering::Acquire) {
+                tracing::info!("told to stop while starting");
+                std::process::exit(0);
+            }
+        })?;
+        Ok(Self(is_starting))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Turns true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
+/// not end the process where there are none. Now and then looks at the age of the key set.
+pub(super) fn listen_to_signals(
+    engine: &Arc<Engine>,
+    age: Option<KeySetAge>,
+) -> std::io::Result<watch::Receiver<bool>> {
+    let (sender, receiver) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let engine = Arc::downgrade(engine);
+    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::interval);
+    let (mut terminate, mut interrupt, mut hang_up, mut user) = {
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::user_defined1())?,
+        )
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    tokio::select! {
+                        _ = terminate.recv() => break,
+                        _ = interrupt.recv() => break,
+                        _ = hang_up.recv() => {}
+                        _ = user.recv() => {
+                            if let Some(engine) = engine.upgrade() {
+                                engine.request_snapshot();
+                            }
+                            continue;
+                        }
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                    if let Some(age) = &age {
+                        age.look();
+                    }
+                }
+            });
+            tracing::info!("told to stop");
+            // Nobody receives when the server has ended already.
+            let _ = sender.send(true);
+        })?;
+    Ok(receiver)
+}
+
+/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:
+/// a disk that hangs must hold up nothing else.
+pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut hang_up = {
+        let _inside = runtime.enter();
+        signal(SignalKind::hangup())?
+    };
+    let thread = std::thread::Builder::new().name("certificate".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = hang_up.recv() => {}
+                    () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
+                }
+                match tls.reload() {
+                    Ok(false) => {}
+                    Ok(true) => tracing::info!("the certificate was replaced"),
+                    Err(error) => tracing::warn!(
+                        %error,
+                        "the certificate cannot be read again: the last good one stays"
+                    ),
+                }
+            }
+        });
+    })?;
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! An operation's example: one request that is carried out in the samples' world, written once, in
+//! the operation's own file. The tests of the contract, the walk of the demonstration and the
+//! benches make their requests of it.
+
+use serde_json::Value;
+
+use super::cast::cast;
+use crate::base::actor::{Actor, ActorKind};
+
+/// The idempotency key of every example that has one in its body.
+pub const KEY: &str = "key-1";
+
+/// A request that is carried out in the samples' world ([`NDJSON`]).
+///
+/// [`NDJSON`]: super::reference::samples::NDJSON
+#[derive(Debug)]
+pub struct Example {
+    /// Who sends it, of the samples' cast. Where no token is needed, anybody.
+    pub actor: ActorKind,
+    /// The operation whose example has to be carried out before, by its name. A text `$member` in
+    /// path or body stands for that member of its answer.
+    pub after: Option<&'static str>,
+    /// The parameters of the path, in their order.
+    pub path: &'static [&'static str],
+    /// The body: JSON, as a person would write it.
+    pub body: &'static str,
+    /// A value of the body, by its JSON pointer (RFC 6901), and another one in its place, as JSON:
+    /// another request under the same key.
+    pub other: (&'static str, &'static str),
+    /// The sample facts that it rests on, kind and identifier, beyond those that all share.
+    pub rests_on: &'static [(&'static str, &'static str)],
+    /// The samples' identifiers that a further request beside this one needs others of.
+    pub own: &'static [&'static str],
+    /// That one of them which the answer repeats; empty where it repeats none.
+    pub echoed: &'static str,
+    /// Makes the body that of a further request, as far as other identifiers do not.
+    pub vary: fn(body: &mut Value, number: u32),
+    /// A revision that all requests share, which has to be read right before.
+    pub current: Option<Current>,
+}
+
+/// A revision that has to be read before a request can name it.
+#[derive(Debug)]
+pub struct Current {
+    /// Where it is read: a path without parameters.
+    pub path: &'static str,
+    /// The member of the answer that it is in.
+    pub member: &'static str,
+    /// Where the request's body names it: a JSON pointer.
+    pub pointer: &'static str,
+}
+
+impl Example {
+    /// The least that there is: to be completed by `..`.
+    pub const NEW: Self = Self {
+        actor: ActorKind::Mother,
+        after: None,
+        path: &[],
+        body: "{}",
+        other: ("", ""),
+        rests_on: &[],
+        own: &[],
+        echoed: "",
+        vary: |_, _| (),
+        current: None,
+    };
+
+    /// The body, with each text `$member` as that member of `before`.
+    ///
+    /// # Panics
+    /// When the body is no JSON, or `before` has no such member.
+    #[must_use]
+    pub fn body(&self, before: &Value) -> Value {
+        let body = serde_json::from_str(self.body).expect("the body of an example is JSON");
+        renamed(body, &|text| filled(text, before))
+    }
+
+    /// The body with the other value in its place, and that alone.
+    ///
+    /// # Panics
+    /// When the pointer leads nowhere, or the value is no JSON.
+    #[must_use]
+    pub fn other(&self, mut body: Value) -> Value {
+        let (pointer, value) = self.other;
+        let value = serde_json::from_str(value).expect("the other value of an example is JSON");
+        *body.pointer_mut(pointer).expect("its pointer leads there") = value;
+        body
+    }
+
+    /// The path of this form (of the operation's row), with the example's parameters as `rename`
+    /// says.
+    ///
+    /// # Panics
+    /// When there are more or fewer than the form has.
+    #[must_use]
+    pub fn path(&self, form: &str, rename: &dyn Fn(&str) -> String) -> String {
+        let mut parameters = self.path.iter();
+        let mut part = |part: &str| {
+            if !part.starts_with('{') {
+                return part.to_owned();
+            }
+            let parameter = parameters.next();
+            rename(parameter.expect("each parameter has a value"))
+        };
+        let path: Vec<String> = form.split('/').map(&mut part).collect();
+        assert!(parameters.next().is_none(), "{form} has fewer parameters");
+        path.join("/")
+    }
+}
+
+/// A text of an example: `$member` is that member of the answer before.
+///
+/// # Panics
+/// When that has no such text.
+#[must_use]
+pub fn filled(text: &str, before: &Value) -> String {
+    match text.strip_prefix('$') {
+        Some(member) => {
+            let value = before[member].as_str();
+            value
+                .unwrap_or_else(|| panic!("the answer before has no text {member}"))
+                .to_owned()
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// The value with every text in it as `rename` says; names of members stay.
+#[must_use]
+pub fn renamed(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(rename(&text)),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| renamed(item, rename))
+            .collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (name, renamed(value, rename)))
+            .collect(),
+        other => other,
+    }
+}
+
+/// The identifier of a further thing like a sample's: `mother-1` and `mother-1@example.com` are
+/// `mother-1x7` and `mother-1x7@example.com`.
+#[must_use]
+pub fn numbered(sample: &str, number: u32) -> String {
+    match sample.split_once('@') {
+        Some((local, domain)) => format!("{local}x{number}@{domain}"),
+        None => format!("{sample}x{number}"),
+    }
+}
+
+/// The actor of this kind in the samples' world, with every identifier as `rename` says.
+///
+/// # Panics
+/// Never: the cast has one of each kind.
+#[must_use]
+pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
+    let actor = cast().into_iter().find(|actor| actor.kind == kind);
+    let actor = actor.expect("the cast has one of each kind");
+    let member = |text: &Option<Box<str>>| text.as_deref().map(|text| rename(text).into());
+    Actor {
+        subject: rename(&actor.subject).into(),
+        member_id: member(&actor.member_id),
+        actor_profile_id: member(&actor.actor_profile_id),
+        branch_profile_ids: actor
+            .branch_profile_ids
+            .iter()
+            .map(|branch| rename(branch).into())
+            .collect(),
+        email: member(&actor.email),
+        ..actor
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::reference::samples;
+    use super::*;
+    use crate::catalogue::{OPERATIONS, Row};
+    use crate::domain::scenario::{Scenario, Then};
+
+    fn world() -> Scenario {
+        let mut scenario = Scenario::new();
+        for line in samples::lines() {
+            let then = scenario.put_fact_as_sent(line);
+            assert!(matches!(then, Then::Committed(_)), "{line}: {then:?}");
+        }
+        scenario
+    }
+
+    /// Carries the example out, and what it goes on with before.
+    fn carried_out(scenario: &mut Scenario, row: &Row) -> Value {
+        let example = row.operation.example();
+        let before = example.after.map_or(Value::Null, |name| {
+            let before = OPERATIONS.iter().find(|row| row.name == name);
+            carried_out(scenario, before.unwrap())
+        });
+        let names = row
+            .path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let values: Vec<String> = example
+            .path
+            .iter()
+            .map(|text| filled(text, &before))
+            .collect();
+        let path: Vec<_> = names.zip(values.iter().map(String::as_str)).collect();
+        scenario.acting(actor(example.actor, &str::to_owned));
+        match scenario.when(row.name, &path, &example.body(&before)) {
+            Then::Committed(answer) | Then::Answered(answer) => answer,
+            other => panic!("{}: {other:?}", row.name),
+        }
+    }
+
+    #[test]
+    fn every_example_is_carried_out_in_the_samples_world_and_answers_what_it_says() {
+        for row in OPERATIONS {
+            let answer = carried_out(&mut world(), row).to_string();
+            let echoed = row.operation.example().echoed;
+            assert!(
+                answer.contains(echoed),
+                "{}: {echoed} in {answer}",
+                row.name
+            );
+        }
+    }
+
+    #[test]
+    fn an_examples_identifiers_are_the_samples_and_its_own() {
+        for row in OPERATIONS {
+            let example = row.operation.example();
+            let text = format!("{:?}{}", example.path, example.body);
+            let rests_on: Vec<_> = samples::lines()
+                .filter(|line| {
+                    let fact: Value = serde_json::from_str(line).unwrap();
+                    let is =
+                        |(kind, id): &&(&str, &str)| fact["kind"] == *kind && fact["id"] == *id;
+                    example.rests_on.iter().any(|one| is(&one))
+                })
+                .collect();
+            assert_eq!(rests_on.len(), example.rests_on.len(), "{}", row.name);
+            let same = actor(example.actor, &str::to_owned);
+            for own in example.own {
+                let known = text.contains(own)
+                    || rests_on.iter().any(|fact| fact.contains(own))
+                    || actor(example.actor, &|id| id.replace(own, "another")) != same;
+                assert!(known, "{}: {own}", row.name);
+            }
+            let echoed = example.echoed;
+            assert!(
+                echoed.is_empty() || example.own.contains(&echoed),
+                "{}",
+                row.name
+            );
+            let before =
+                serde_json::json!({"statementId": "statement-1", "requestId": "request-1"});
+            let body = example.body(&before);
+            assert_ne!(example.other(body.clone()), body, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn further_identifiers_are_those_of_other_things() {
+        assert_eq!(numbered("mother-1", 7), "mother-1x7");
+        assert_eq!(
+            numbered("mother-1@example.com", 7),
+            "mother-1x7@example.com"
+        );
+    }
+}

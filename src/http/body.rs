@@ -1,0 +1,89 @@
+//! Bodies of requests as the routes take them: whole and JSON, or left where they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::StatusCode;
+use hyper::body::Body;
+use hyper::header::HeaderMap;
+use tokio::time::{sleep, timeout};
+
+use super::request::{BodyError, Pace, is_media_type, whole_body};
+use super::response::{Answer, Manner};
+use crate::engine::admission::{Admission, Permit};
+
+/// Of a body that an answer did not need, how much is still taken, in bytes, how long for, and
+/// how long it may stay silent meanwhile.
+const REST_BYTES_MAX: usize = 8 << 20;
+const REST_TIMEOUT: Duration = Duration::from_secs(2);
+const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
+/// How long a command waits that is refused because there are too many.
+const SHED_PAUSE: Duration = Duration::from_millis(20);
+
+/// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
+/// often that little is left for the commands that were admitted.
+pub(super) async fn shed(manner: Manner) -> Answer {
+    sleep(SHED_PAUSE).await;
+    manner.overloaded()
+}
+
+/// The body of a request whose body is JSON, or 415, 413, 400.
+pub(super) async fn json_body<B>(
+    headers: &HeaderMap,
+    body: B,
+    budget: &Arc<Admission>,
+    manner: Manner,
+) -> Result<(Bytes, Permit), Box<Answer>>
+where
+    B: Body<Data = Bytes>,
+{
+    if !is_media_type(headers, "application/json") {
+        return Err(Box::new(unsupported_media_type(manner)));
+    }
+    let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
+    whole.map_err(|error| {
+        Box::new(match error {
+            BodyError::Overloaded => manner.overloaded(),
+            BodyError::TooLarge => manner.trouble(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                "The body is larger than 1 MiB.",
+            ),
+            BodyError::Broken => manner.trouble(
+                StatusCode::REQUEST_TIMEOUT,
+                "request_invalid",
+                "The body did not arrive whole and in time; nothing was done.",
+            ),
+        })
+    })
+}
+
+/// 415.
+pub(super) fn unsupported_media_type(manner: Manner) -> Answer {
+    manner.trouble(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "The body must be application/json.",
+    )
+}
+
+/// Takes what is left of the body of a request that was answered without it, up to 8 MiB: closing
+/// the connection on unread bytes would reset it, and the sender might not see the answer.
+pub(super) async fn drain<B>(body: &mut B)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let draining = async {
+        let mut taken = 0;
+        while !body.is_end_stream() && taken < REST_BYTES_MAX {
+            match timeout(REST_SILENCE_MAX, body.frame()).await {
+                Ok(Some(Ok(frame))) => taken += frame.data_ref().map_or(0, Bytes::len),
+                _ => return,
+            }
+        }
+    };
+    // Whoever has not sent it by then loses the connection.
+    let _ = timeout(REST_TIMEOUT, draining).await;
+}

@@ -1,0 +1,271 @@
+//! What can be asked of the service, and who asks.
+
+use carebook::base::actor::{Actor, ActorKind};
+use serde_json::Value;
+
+use super::values::{n, s};
+
+/// The batch of facts, in the numbers of operations; reads come after it.
+pub const FACTS: u16 = 100;
+pub const READ_DELEGATION: u16 = 101;
+pub const READ_GRANT: u16 = 102;
+pub const READ_PROFILE: u16 = 103;
+pub const READ_STATEMENT: u16 = 104;
+pub const READ_REQUEST: u16 = 105;
+pub const READ_ROSTER: u16 = 106;
+pub const READ_FACT: u16 = 107;
+pub const READ_ORGANIZATION: u16 = 108;
+pub const READ_BRANCH: u16 = 109;
+pub const READ_OFFICE: u16 = 110;
+pub const READ_SNAPSHOT: u16 = 111;
+pub const READ_REGISTRATION: u16 = 112;
+pub const READ_AUDIT: u16 = 113;
+pub const READ_RECEIPT: u16 = 114;
+pub const READ_LIFECYCLE: u16 = 115;
+pub const READ_ADJUSTMENT: u16 = 116;
+
+/// An actor, as a token says.
+#[derive(Clone, Copy, Debug)]
+pub struct Who {
+    pub subject: &'static str,
+    pub kind: ActorKind,
+    pub member: Option<&'static str>,
+    pub profile: Option<&'static str>,
+    pub branches: &'static [&'static str],
+    pub permissions: &'static [&'static str],
+    pub email: Option<&'static str>,
+    pub verified: bool,
+}
+
+impl Who {
+    pub const NOBODY: Self = Self::new(ActorKind::FamilyMember, "");
+
+    const fn new(kind: ActorKind, subject: &'static str) -> Self {
+        Self {
+            subject,
+            kind,
+            member: None,
+            profile: None,
+            branches: &[],
+            permissions: &[],
+            email: None,
+            verified: false,
+        }
+    }
+
+    const fn member(self, member: &'static str) -> Self {
+        Self {
+            member: Some(member),
+            ..self
+        }
+    }
+
+    const fn profile(self, profile: &'static str) -> Self {
+        Self {
+            profile: Some(profile),
+            ..self
+        }
+    }
+
+    const fn branches(self, branches: &'static [&'static str]) -> Self {
+        Self { branches, ..self }
+    }
+
+    const fn permissions(self, permissions: &'static [&'static str]) -> Self {
+        Self {
+            permissions,
+            ..self
+        }
+    }
+
+    const fn email(self, email: &'static str, verified: bool) -> Self {
+        Self {
+            email: Some(email),
+            verified,
+            ..self
+        }
+    }
+
+    pub fn may(&self, permission: &str) -> bool {
+        self.permissions.contains(&permission)
+    }
+
+    /// The profile of the token, or the subject when the token has none.
+    pub fn profile_id(&self) -> &'static str {
+        self.profile.unwrap_or(self.subject)
+    }
+
+    /// In lower case.
+    pub fn verified_email(&self) -> Option<String> {
+        self.email.filter(|_| self.verified).map(str::to_lowercase)
+    }
+
+    /// Whether the body speaks of this actor.
+    pub fn is_body_of(&self, body: &Value) -> bool {
+        s(body, "actorKind") == self.kind.as_str() && s(body, "actorProfileId") == self.profile_id()
+    }
+
+    pub fn actor(&self) -> Actor {
+        Actor {
+            subject: self.subject.into(),
+            kind: self.kind,
+            member_id: self.member.map(Into::into),
+            actor_profile_id: self.profile.map(Into::into),
+            branch_profile_ids: self.branches.iter().map(|id| (*id).into()).collect(),
+            permissions: self.permissions.iter().map(|id| (*id).into()).collect(),
+            email: self.email.map(Into::into),
+            email_verified: self.verified,
+        }
+    }
+}
+
+/// Reads everything.
+pub const HEADQUARTERS: usize = 9;
+/// Writes and reads facts.
+pub const WORKFLOW: usize = 15;
+
+/// All actors.
+pub static ACTORS: &[Who] = &[
+    Who::new(ActorKind::Mother, "user-m1")
+        .member("member-m1")
+        .email("mother-1@example.com", true),
+    Who::new(ActorKind::Mother, "user-m2").member("member-m2"),
+    Who::new(ActorKind::Mother, "user-m3"),
+    Who::new(ActorKind::FamilyMember, "user-f1").member("member-f1"),
+    Who::new(ActorKind::FamilyMember, "user-f2").member("member-f2"),
+    Who::new(ActorKind::FamilyMember, "user-f3"),
+    Who::new(ActorKind::BranchManager, "user-bm1")
+        .profile("profile-bm1")
+        .branches(&["branch-1"])
+        .email("Manager-1@Example.com", true),
+    Who::new(ActorKind::BranchManager, "user-bm2")
+        .branches(&["branch-1", "branch-2"])
+        .email("manager-2@example.com", true),
+    Who::new(ActorKind::BranchManager, "user-bm3").email("manager-3@example.com", false),
+    Who::new(ActorKind::HeadquartersAdministrator, "user-hq1")
+        .profile("profile-hq1")
+        .permissions(&["branch:create", "payment:administer"])
+        .email("manager-4@example.com", true),
+    Who::new(ActorKind::HeadquartersAdministrator, "user-hq2"),
+    Who::new(ActorKind::HeadquartersFinanceOperator, "user-hf1")
+        .permissions(&["payment:administer", "payment:authorize"]),
+    Who::new(ActorKind::HeadquartersFinanceOperator, "user-hf2")
+        .member("member-hf2")
+        .permissions(&["payment:authorize"]),
+    Who::new(ActorKind::BranchFinanceOperator, "user-bf1")
+        .branches(&["branch-1"])
+        .permissions(&["payment:authorize"]),
+    Who::new(ActorKind::BranchFinanceOperator, "user-bf2").branches(&["branch-1"]),
+    Who::new(ActorKind::SystemWorkflow, "user-w1").permissions(&["facts:write", "facts:read"]),
+    Who::new(ActorKind::SystemWorkflow, "user-w2").profile("profile-w2"),
+    Who::new(ActorKind::Mother, "user-m4")
+        .member("member-m4")
+        .permissions(&["branch:create"]),
+    Who::new(ActorKind::SystemWorkflow, "user-w3").permissions(&["facts:read"]),
+];
+
+/// A command or a read.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub op: u16,
+    pub who: Option<usize>,
+    pub method: &'static str,
+    pub path: String,
+    pub params: Vec<String>,
+    pub key: Option<String>,
+    pub body: Value,
+    /// The one fault of its shape that it was given.
+    pub fault: Option<(String, String)>,
+}
+
+impl Command {
+    pub fn new(op: u16, params: &[&str], who: usize, body: Value) -> Self {
+        Self {
+            op,
+            who: Some(who),
+            method: match op {
+                7 => "PATCH",
+                1..=FACTS => "POST",
+                _ => "GET",
+            },
+            path: path(op, params),
+            params: params.iter().map(|param| (*param).to_owned()).collect(),
+            key: None,
+            body,
+            fault: None,
+        }
+    }
+
+    pub fn read(op: u16, params: &[&str], who: usize) -> Self {
+        Self::new(op, params, who, Value::Null)
+    }
+}
+
+fn path(op: u16, params: &[&str]) -> String {
+    let template = match op {
+        1 => "/family-reservation-payment-authorizations",
+        2 => "/family-payment-delegations",
+        3 => "/admin/branches",
+        4 => "/family-accounts/{}/reservation-care-history-access-grants",
+        5 => "/settlement-data-room-export-requests",
+        6 => "/settlement-data-room-requests/{}/ready-artifacts",
+        7 | READ_PROFILE => "/mother/profile",
+        8 => "/settlement-branch-deposit-acknowledgements",
+        9 => "/settlement-deposit-requests",
+        10 => "/care-team-assignment-decisions/assign-from-candidate-snapshot",
+        11 => "/caregiver-payout-receipt-states/repairs",
+        12 => "/caregiver-payout-acknowledgements/branch-deposits",
+        13 => "/reservation-financial-lifecycles/{}/regional-benefit-charge-finalizations",
+        14 => "/branch/manager-invitations/accept",
+        15 => "/reservation-payment-change-adjustments/{}/mother-payments",
+        16 => "/branch-settlement-account-statement-snapshots",
+        17 => "/payment-product-plans/{}/cash-receipt-eligibility-decisions",
+        18 => "/customer-reservation-drafts/{}/confirm",
+        19 => "/branch-office-profile-updates",
+        20 => "/reservation-payment-pre-registrations",
+        21 => "/billing-engine-payment-admin-operations",
+        FACTS => "/reference-facts",
+        READ_DELEGATION => "/family-payment-delegations/{}",
+        READ_GRANT => "/reservation-care-history-access-grants/{}",
+        READ_STATEMENT => "/settlement-statements/{}",
+        READ_REQUEST => "/settlement-data-room-requests/{}",
+        READ_ROSTER => "/care-team-rosters/{}",
+        READ_FACT => "/reference-facts/{}/{}",
+        READ_ORGANIZATION => "/organization",
+        READ_BRANCH => "/admin/branches/{}",
+        READ_OFFICE => "/branch-office-profiles/{}",
+        READ_SNAPSHOT => "/branch-settlement-account-statement-snapshots/{}",
+        READ_REGISTRATION => "/reservation-payment-pre-registrations/{}",
+        READ_AUDIT => "/billing-engine-payment-admin-operations/{}",
+        READ_RECEIPT => "/caregiver-payout-receipt-states/{}/{}/{}",
+        READ_LIFECYCLE => "/reservation-financial-lifecycles/{}",
+        READ_ADJUSTMENT => "/reservation-payment-change-adjustments/{}",
+        other => unreachable!("nothing has the number {other}"),
+    };
+    params.iter().fold(template.to_owned(), |path, param| {
+        let param =
+            percent_encoding::utf8_percent_encode(param, percent_encoding::NON_ALPHANUMERIC);
+        path.replacen("{}", &param.to_string(), 1)
+    })
+}
+
+/// The faults of a fact that breaks its schema, of those that the world makes.
+pub fn bad_fact(fact: &Value) -> Vec<(&'static str, &'static str)> {
+    let mut faults = Vec::new();
+    if n(fact, "revision") < 1 {
+        faults.push(("revision", "out_of_range"));
+    }
+    if fact["facts"].get("surprise").is_some() {
+        faults.push(("facts.surprise", "unknown_field"));
+    }
+    if s(fact, "kind") == "actor" && s(&fact["facts"], "lifecycle") == "sleeping" {
+        faults.push(("facts.lifecycle", "not_allowed"));
+    }
+    for (member, path) in [("fixedKrw", "facts.fixedKrw"), ("capKrw", "facts.capKrw")] {
+        let amount = fact["facts"][member].as_i64();
+        if s(fact, "kind") == "regional-benefit-policy" && amount.is_some_and(|won| won < 0) {
+            faults.push((path, "out_of_range"));
+        }
+    }
+    faults
+}
