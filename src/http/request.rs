@@ -603,6 +603,14 @@ mod tests {
         let _others = Admission::admit(&budget, BODIES_BYTES_MAX / 2 + 1).unwrap();
         let read = whole_body(&HeaderMap::new(), stall(200_000), &budget, endless).await;
         assert_eq!(read.err(), Some(BodyError::Broken));
+        // While it is shorter still, whoever brings nothing holds nothing.
+        let scarce = bodies_budget();
+        let kept = kept_for_at_once(&scarce);
+        let _others_too = Admission::admit(&scarce, BODIES_BYTES_MAX - kept + 1).unwrap();
+        let headers = HeaderMap::new();
+        let read = whole_body(&headers, stall(2_000), &scarce, endless);
+        let ended = tokio::time::timeout(Duration::from_secs(30), read).await;
+        assert_eq!(ended.unwrap().err(), Some(BodyError::Broken));
         // One that holds little may go on; so may every one while there is enough.
         let small = stall(20_000);
         let roomy = bodies_budget();

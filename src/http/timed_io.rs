@@ -605,7 +605,7 @@ mod tests {
     }
 
     /// As [`served`], over HTTP/2, with a body that a peer has to open its windows for.
-    fn served_http2(stop: Stop) -> tokio::io::DuplexStream {
+    fn served_http2(stop: Stop, takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(65_536);
         let patience = crate::http::frames::Patience {
@@ -615,7 +615,8 @@ mod tests {
         };
         let frames = Frames::new(patience, Instant::now());
         let timed = TimedIo::new(near, LIMIT, stop).http2(frames);
-        let respond = service_fn(async |_: hyper::Request<hyper::body::Incoming>| {
+        let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| async move {
+            tokio::time::sleep(takes).await;
             let body = http_body_util::Full::new(bytes::Bytes::from_static(b"done"));
             Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
         });
@@ -655,18 +656,22 @@ mod tests {
     async fn over_http_2_who_is_silent_or_pings_is_closed_and_who_begins_a_head_or_takes_nothing_sooner()
      {
         let settings = frame(4, 0, 0, &[]);
-        let silent = lives(&mut served_http2(Stop::default()), &[]).await;
+        let silent = lives(&mut served_http2(Stop::default(), Duration::ZERO), &[]).await;
         assert!(silent >= LIMIT * 3);
-        let idle = lives(&mut served_http2(Stop::default()), &settings).await;
+        let idle = lives(
+            &mut served_http2(Stop::default(), Duration::ZERO),
+            &settings,
+        )
+        .await;
         assert!(idle >= LIMIT * 3);
         // Half a head.
         let begun = [settings.clone(), frame(1, 1, 1, GET)].concat();
-        assert!(lives(&mut served_http2(Stop::default()), &begun).await >= LIMIT);
+        assert!(lives(&mut served_http2(Stop::default(), Duration::ZERO), &begun).await >= LIMIT);
         // A whole one, whose answer has no window.
         let taken = [frame(4, 0, 0, NO_WINDOW), frame(1, 5, 1, GET)].concat();
-        assert!(lives(&mut served_http2(Stop::default()), &taken).await >= LIMIT);
+        assert!(lives(&mut served_http2(Stop::default(), Duration::ZERO), &taken).await >= LIMIT);
         // Pings do not count.
-        let mut pinging = served_http2(Stop::default());
+        let mut pinging = served_http2(Stop::default(), Duration::ZERO);
         let begun = Instant::now();
         pinging.write_all(PREFACE).await.unwrap();
         pinging.write_all(&settings).await.unwrap();
@@ -730,6 +735,7 @@ mod tests {
         const HELD: usize = 4_096;
         let (near, mut far) = tokio::io::duplex(HELD);
         let mut timed = patient(near);
+        far.write_all(&[0]).await.unwrap();
         let closed = async {
             timed.shutdown().await.unwrap();
             drop(timed);
@@ -776,6 +782,18 @@ mod tests {
         let read = timed.read(&mut said).await.unwrap();
         assert_eq!(&said[..read], REFUSED);
         assert!(!closes_at_once(&mut timed).await);
+    }
+
+    #[tokio::test]
+    async fn over_http_2_an_answer_may_take_longer_than_a_head_and_than_silence() {
+        let mut far = served_http2(Stop::default(), LIMIT * 5);
+        let asked = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 5, 1, GET)].concat();
+        far.write_all(&asked).await.unwrap();
+        let mut said = Vec::new();
+        let all = far.read_to_end(&mut said);
+        let ended = tokio::time::timeout(Duration::from_secs(30), all);
+        ended.await.expect("it is closed, idle").unwrap();
+        assert!(said.windows(4).any(|bytes| bytes == b"done"));
     }
 
     #[tokio::test]
