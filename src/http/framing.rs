@@ -386,6 +386,7 @@ mod tests {
             "\r\n",
             "Content-Length: 3\r\n\r\nabc",
             "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n",
         ] {
             let message = format!("POST / HTTP/1.1\r\n{HOST}{body}");
             let head = message.find("\r\n\r\n").unwrap() + 4;

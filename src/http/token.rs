@@ -2140,6 +2140,10 @@ mod tests {
                 with(rsa.clone(), "n", encode([0xff; 1025]).into()),
                 "8200 bits",
             ),
+            (
+                with(rsa.clone(), "n", encode([0x7f; 256]).into()),
+                "its modulus has 2047 bits",
+            ),
             (with(rsa.clone(), "n", "".into()), "its modulus has 0 bits"),
             (with(rsa.clone(), "e", "AQ".into()), "exponent"),
             (with(rsa.clone(), "e", "Ag".into()), "exponent"),
