@@ -627,7 +627,8 @@ mod tests {
         let kept = kept_for_at_once(&scarce);
         let _others_too = Admission::admit(&scarce, BODIES_BYTES_MAX - kept + 1).unwrap();
         let headers = HeaderMap::new();
-        let read = whole_body(&headers, stall(2_000), &scarce, endless);
+        let silent = Slow::of([None, None, None], false);
+        let read = whole_body(&headers, silent, &scarce, endless);
         let ended = tokio::time::timeout(Duration::from_secs(30), read).await;
         assert_eq!(ended.unwrap().err(), Some(BodyError::Broken));
         // One that holds little may go on; so may every one while there is enough.
