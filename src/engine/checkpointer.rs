@@ -611,7 +611,7 @@ impl Shared {
         let archive = policy.archive.as_deref();
         let compacted = self
             .journal
-            .compact_gently(archive, &mut || self.unless_stopped())?;
+            .compact_throttled(archive, &mut || self.unless_stopped())?;
         let mut figures = self.checkpointer.figures.lock();
         figures.compacted_segments += compacted.segments;
         figures.compacted_bytes += compacted.bytes;
@@ -684,7 +684,9 @@ impl Shared {
         )?;
         let upto = bite.into_inner().upto.max(covers);
         let mut breathe = || pace.breathe();
-        let info = self.journal.install_gently(snapshot, upto, &mut breathe)?;
+        let info = self
+            .journal
+            .install_throttled(snapshot, upto, &mut breathe)?;
         Ok((info, summary.tally))
     }
 

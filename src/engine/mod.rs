@@ -38,7 +38,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use uuid::Uuid;
-use wal::{Appender, Log};
+use wal::{Appender, OpenLog};
 
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -221,7 +221,7 @@ impl Engine {
     /// # Errors
     /// When the log's threads cannot be started.
     pub fn start(
-        log: Log,
+        log: impl OpenLog,
         mut recovered: Recovered,
         lanes: usize,
         limits: Limits,

@@ -344,7 +344,7 @@ impl Job {
         }
         let position = match sequence.push_owned(record) {
             Ok(position) => position,
-            Err(wal::Failed::TooLarge { bytes }) => {
+            Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
                 return self.unless_changed(basis, |position| Self::too_large(bytes, position));
             }

@@ -111,15 +111,15 @@ impl Error {
     }
 }
 
-/// Why an upkeep of the log (a snapshot installed, segments removed) did not happen.
-pub(crate) enum UpkeepError {
-    /// Nothing has changed: the log goes on, and the upkeep can be tried again.
+/// Why a change of the manifest (a snapshot installed, segments removed) did not happen.
+pub(crate) enum MaintenanceError {
+    /// Nothing has changed: the log goes on, and it can be tried again.
     Passing(Error),
     /// Nobody can say which manifest is in force: the log must not go on.
     Final(Error),
 }
 
-impl UpkeepError {
+impl MaintenanceError {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Passing(_))
     }

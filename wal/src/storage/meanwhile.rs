@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::directory::{File, Locked, Storage};
 use super::sim::SimDisk;
-use super::{File, Locked, Storage};
 
 /// A simulated disk for somebody who only reads, to which something is done
 /// before one of the calls of the reader: everything that can happen while a log
