@@ -23,7 +23,7 @@ compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
 
 ## Operations
 
-A *key* is the key of idempotency: in the header `Idempotency-Key`, or in the body. A status stands
+A *key* is the idempotency key: in the header `Idempotency-Key`, or in the body. A status stands
 with the codes of its problems; the operation's own stand in the order in which they are tested.
 ";
 

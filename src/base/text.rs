@@ -160,7 +160,7 @@ texts! {
     BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`" }
 }
 
-/// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
+/// An idempotency key in a body: as [`Ident`]. It is no part of a command's facts, so it is
 /// written into their canonical form as null.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]

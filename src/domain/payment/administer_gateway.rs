@@ -40,7 +40,7 @@ members! {
         pub operation_action: OperationAction = "operationAction",
         /// Why, in the actor's words.
         pub reason: Text = "reason",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
         pub expected_revision: AtLeast<0> = "expectedRevision",

@@ -14,7 +14,7 @@ use crate::domain::operation::{
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Kind, Name, View};
 
-crate::words! {
+crate::wire_enum! {
     /// What came of a fact that came in.
     pub enum FactResult {
         /// It stands now.

@@ -49,7 +49,7 @@ members! {
     pub struct Body {
         /// The branch.
         pub branch_profile_id: Ident = "branchProfileId",
-        /// The charge's own identifier: the key of idempotency.
+        /// The charge's own identifier: the idempotency key.
         pub finalized_charge_snapshot_id: BodyKey = "finalizedChargeSnapshotId",
         /// The day on which the charge was captured.
         pub captured_on: Date = "capturedOn",

@@ -10,9 +10,9 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Resource};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// How far the finances of a booking are.
     pub enum FinancialStage {
         /// Its charge is finalized.

@@ -13,9 +13,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a request stands.
     pub enum DataRoomStatus {
         /// Nothing is there to fetch yet.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Commands that move a request.
     pub enum DataRoomAction {
         /// Opens it.

@@ -4,7 +4,7 @@
 /// (`not_allowed` for another word) and writing into JSON as the word, into records as one byte,
 /// the value's number in the order of declaration. So new values go at the end.
 #[macro_export]
-macro_rules! words {
+macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident {
@@ -87,7 +87,7 @@ macro_rules! words {
 mod tests {
     use crate::base::codec;
 
-    words! {
+    wire_enum! {
         /// For the test.
         enum Colour {
             /// r
