@@ -7,6 +7,7 @@ pub mod address;
 pub mod codec;
 pub mod digest;
 pub mod json;
+pub mod panics;
 pub mod revision;
 pub mod text;
 pub mod time;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::base::panics::unless_it_panics;
 use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 
 /// How often the file is looked at again, at most.
@@ -97,7 +98,9 @@ pub(super) fn keep_fresh(
                     _ = hang_up.recv() => {}
                     () = tokio::time::sleep(interval) => {}
                 }
-                reload(&verifier, &file);
+                if unless_it_panics(|| reload(&verifier, &file)).is_none() {
+                    tracing::error!("reading the key set has panicked: it is read again later");
+                }
             }
         });
     })?;

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
+use crate::base::panics::unless_it_panics;
 use crate::engine::Engine;
 use crate::http::tls::Tls;
 
@@ -125,12 +126,15 @@ pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
                     _ = hang_up.recv() => {}
                     () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
                 }
-                match tls.reload() {
-                    Ok(false) => {}
-                    Ok(true) => tracing::info!("the certificate was replaced"),
-                    Err(error) => tracing::warn!(
+                match unless_it_panics(|| tls.reload()) {
+                    Some(Ok(false)) => {}
+                    Some(Ok(true)) => tracing::info!("the certificate was replaced"),
+                    Some(Err(error)) => tracing::warn!(
                         %error,
                         "the certificate cannot be read again: the last good one stays"
+                    ),
+                    None => tracing::error!(
+                        "reading the certificate has panicked: the last good one stays"
                     ),
                 }
             }

@@ -66,6 +66,13 @@ pub trait Resource:
         Vec::new()
     }
 
+    /// The lists in which it has a rank, each once, with that rank: the one that ranks highest is
+    /// found with [`View::last_ranked`], whatever else stands there. A list is of this sort or of
+    /// the other one.
+    fn ranked(&self) -> Vec<(Name, Rank)> {
+        Vec::new()
+    }
+
     /// Whether the state is one that can be; checked after each apply in debug builds, and by
     /// recovery and `verify`.
     ///
@@ -111,7 +118,7 @@ crate::words! {
         GatewaySearchKey = "gateway search key",
         /// A list: the regional benefit policies for one type of service in one region.
         RegionalBenefitPolicies = "regional benefit policies",
-        /// A list: the payment-change adjustments of one booking.
+        /// A list with ranks: the payment-change adjustments of one booking.
         BookingAdjustments = "payment-change adjustments of a booking",
         /// A list: the branches whose creation is not completed in other systems.
         BranchInRepair = "branch in repair",
@@ -132,6 +139,21 @@ impl Name {
     }
 }
 
+/// Where a resource stands among those of a list: a time, and what tells those of one time apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(Box<[u8]>);
+
+impl Rank {
+    /// The rank of what is as of `at`; of several at one time, the one whose `id` is the largest
+    /// ranks highest.
+    #[must_use]
+    pub fn new(at: Instant, id: &str) -> Self {
+        // As bytes, which are compared from the first on, negative numbers come first.
+        let time = (at.millis() ^ i64::MIN).to_be_bytes();
+        Self([time.as_slice(), id.as_bytes()].concat().into())
+    }
+}
+
 /// Where committed state is read from.
 pub trait Source {
     /// Hands the state's bytes to `read` and returns the position of the resource's last commit;
@@ -148,6 +170,9 @@ pub trait Source {
     /// The keys of the resources that stand in `list`, in ascending order, each once. When the list
     /// is touched meanwhile, those that joined or left by that may or may not be among them.
     fn listed(&self, list: Name) -> Vec<Digest>;
+
+    /// The key of the resource that ranks highest in `list`, which is one with ranks.
+    fn last_ranked(&self, list: Name) -> Option<Digest>;
 }
 
 /// A read-only view of committed state that remembers what was read from it, so that an answer
@@ -245,14 +270,33 @@ impl<'a> View<'a> {
     /// their keys. They are not remembered one by one: a list is touched when one of them changes.
     #[must_use]
     pub fn all_listed<R: Resource>(&self, list: Name) -> Vec<R> {
+        let all = self.all_listed_with_positions(list).into_iter();
+        all.map(|(state, _)| state).collect()
+    }
+
+    /// As [`View::all_listed`], each with the position of its last commit.
+    #[must_use]
+    pub fn all_listed_with_positions<R: Resource>(&self, list: Name) -> Vec<(R, u64)> {
         self.listed(list)
             .into_iter()
             .filter_map(|key| {
                 let (state, position) = self.state(key);
                 self.in_lists.borrow_mut().push((key, position));
-                state
+                Some((state?, position))
             })
             .collect()
+    }
+
+    /// The resource that ranks highest in `list`, which is one with ranks. That costs the same
+    /// however many stand there.
+    #[must_use]
+    pub fn last_ranked<R: Resource>(&self, list: Name) -> Option<R> {
+        let touched = self.source.list_touched(list);
+        self.lists_seen.borrow_mut().push((list, touched));
+        let key = self.source.last_ranked(list)?;
+        let (state, position) = self.state(key);
+        self.in_lists.borrow_mut().push((key, position));
+        state
     }
 
     /// Whether anything was read.
@@ -291,6 +335,8 @@ pub struct Entries {
     pub names: Vec<Name>,
     /// The lists that it stands in.
     pub lists: Vec<Name>,
+    /// The lists in which it has a rank.
+    pub ranks: Vec<(Name, Rank)>,
 }
 
 /// The name of an event, without what is in it: what a fault says of it ends up where personal data
@@ -398,6 +444,7 @@ impl<R: Resource> AnyResource for Registered<R> {
             key: state.key(),
             names: state.names(),
             lists: state.listed(),
+            ranks: state.ranked(),
         })
     }
 
@@ -489,6 +536,10 @@ mod tests {
             keys.sort();
             keys
         }
+
+        fn last_ranked(&self, _: Name) -> Option<Digest> {
+            None
+        }
     }
 
     #[test]
@@ -515,6 +566,23 @@ mod tests {
         assert_eq!(view.lists_seen(), [(list("b"), 0), (list("a"), 2)]);
         assert_eq!(view.seen(), [], "the list tells of those that stand in it");
         assert_eq!(view.names_seen(), [], "a list is no name");
+    }
+
+    #[test]
+    fn what_is_later_ranks_higher_and_of_one_time_the_larger_identifier() {
+        let rank = |millis, id| Rank::new(Instant::from_millis(millis), id);
+        let ascending = [
+            rank(i64::MIN, "z"),
+            rank(-2, "a"),
+            rank(-1, ""),
+            rank(0, "z"),
+            rank(1, "a"),
+            rank(1, "aa"),
+            rank(1, "b"),
+            rank(256, "a"),
+            rank(i64::MAX, ""),
+        ];
+        assert!(ascending.is_sorted_by(|one, next| one < next));
     }
 
     #[test]

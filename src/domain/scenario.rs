@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::operation::{AnyOperation, Context, Disposition, Mint, OutboxMessage, Outcome, Parts};
+use super::operation::{
+    AnyOperation, Context, Disposition, Mint, OutboxMessage, Outcome, Parts, RankChange,
+};
 use super::read::{Found, ReadRequest};
 use super::reference::put::read_fact;
 use super::rejection::{Class, Rejection};
-use super::resource::{Name, Resource, Source, View};
+use super::resource::{Name, Rank, Resource, Source, View};
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
@@ -28,6 +30,7 @@ struct Memory {
     states: BTreeMap<Digest, (Vec<u8>, u64)>,
     names: BTreeMap<Name, Digest>,
     lists: BTreeMap<Name, BTreeSet<Digest>>,
+    ranks: BTreeMap<Name, BTreeSet<(Rank, Digest)>>,
     position: u64,
 }
 
@@ -44,7 +47,8 @@ impl Source for Memory {
 
     fn list_touched(&self, list: Name) -> u64 {
         // Nothing is validated here: as many as stand in it will do.
-        self.lists.get(&list).map_or(0, |list| list.len() as u64)
+        let ranked = self.ranks.get(&list).map_or(0, BTreeSet::len);
+        self.lists.get(&list).map_or(ranked, BTreeSet::len) as u64
     }
 
     fn listed(&self, list: Name) -> Vec<Digest> {
@@ -54,6 +58,39 @@ impl Source for Memory {
             .flatten()
             .copied()
             .collect()
+    }
+
+    fn last_ranked(&self, list: Name) -> Option<Digest> {
+        self.ranks.get(&list)?.last().map(|(_, key)| *key)
+    }
+}
+
+/// A source that counts how many states are read from it.
+struct Counting<'a> {
+    source: &'a Memory,
+    reads: Cell<usize>,
+}
+
+impl Source for Counting<'_> {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        self.reads.set(self.reads.get() + 1);
+        self.source.read(key, read)
+    }
+
+    fn holder(&self, name: Name) -> Option<Digest> {
+        self.source.holder(name)
+    }
+
+    fn list_touched(&self, list: Name) -> u64 {
+        self.source.list_touched(list)
+    }
+
+    fn listed(&self, list: Name) -> Vec<Digest> {
+        self.source.listed(list)
+    }
+
+    fn last_ranked(&self, list: Name) -> Option<Digest> {
+        self.source.last_ranked(list)
     }
 }
 
@@ -239,6 +276,10 @@ impl Scenario {
                 .or_default()
                 .insert(state.key());
         }
+        for (list, rank) in state.ranked() {
+            let ranks = self.memory.ranks.entry(list).or_default();
+            ranks.insert((rank, state.key()));
+        }
         self
     }
 
@@ -362,6 +403,26 @@ impl Scenario {
                 moved(&holds.lists, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
             );
+            let had = held.map_or_else(Vec::new, |held| held.ranks.clone());
+            assert_eq!(
+                RankChange::all(had, holds.ranks),
+                change.ranks,
+                "a commit changes the ranks that the states differ in"
+            );
+            for RankChange {
+                list,
+                before,
+                after,
+            } in change.ranks
+            {
+                let ranks = self.memory.ranks.entry(list).or_default();
+                if let Some(rank) = before {
+                    assert!(ranks.remove(&(rank, change.key)), "a rank before was had");
+                }
+                if let Some(rank) = after {
+                    assert!(ranks.insert((rank, change.key)), "a rank is had once");
+                }
+            }
             for name in &change.names_taken {
                 assert!(
                     names.contains(name) || before.is_none(),
@@ -406,6 +467,16 @@ impl Scenario {
     /// What `look` finds in a view of the committed state.
     pub fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         look(&View::new(&self.memory))
+    }
+
+    /// As [`Scenario::view`], with how many states were read for it.
+    pub fn counted_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> (T, usize) {
+        let counting = Counting {
+            source: &self.memory,
+            reads: Cell::new(0),
+        };
+        let found = look(&View::new(&counting));
+        (found, counting.reads.get())
     }
 
     /// A view of the committed state, for a decision by hand.

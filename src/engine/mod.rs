@@ -30,12 +30,8 @@ pub mod relay;
 mod resource;
 mod room;
 
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,6 +42,7 @@ use wal::{Appender, Log};
 
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
+use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::{AnyCommand, Context, Disposition};
@@ -412,7 +409,9 @@ impl Engine {
     /// Carries a command out. The permit is held until the answer is there.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
         let answer = self.shared.execute(call, Some(permit));
-        unless_it_panics(answer).await.unwrap_or(Reply::Fault)
+        unless_its_future_panics(answer)
+            .await
+            .unwrap_or(Reply::Fault)
     }
 
     /// Whether the actor may act at all.
@@ -420,7 +419,7 @@ impl Engine {
     /// # Errors
     /// The refusal of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
-        let judged = unless_it_panics(self.shared.may_act(&actor.subject)).await;
+        let judged = unless_its_future_panics(self.shared.may_act(&actor.subject)).await;
         judged.unwrap_or(Err(Reply::Fault)).map(drop)
     }
 
@@ -448,7 +447,9 @@ impl Engine {
             header_key: None,
         };
         let answer = self.shared.execute(call, Some(permit.command));
-        unless_it_panics(answer).await.unwrap_or(Reply::Fault)
+        unless_its_future_panics(answer)
+            .await
+            .unwrap_or(Reply::Fault)
     }
 
     /// The lanes, for the runtimes that are to be them.
@@ -470,7 +471,7 @@ impl Engine {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        let found = unless_it_panics(self.shared.read(read, actor, path)).await;
+        let found = unless_its_future_panics(self.shared.read(read, actor, path)).await;
         found.unwrap_or(Err(Reply::Fault))
     }
 
@@ -523,17 +524,6 @@ pub struct Figures {
     pub has_room: bool,
     /// How far the time of the last commit lies ahead of the system's clock.
     pub commits_ahead: Duration,
-}
-
-/// What `work` comes to; `None` when it panics. That is then the fault of one command or read: what
-/// it held is let go of, and nobody else hears of it.
-async fn unless_it_panics<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
-    })
-    .await
 }
 
 /// That an actor may act, and since when: what is decided and told for it rests on that.

@@ -34,6 +34,7 @@ use super::lane::LogFailed;
 use super::{Call, Order, Reply, Shared, Stored};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
+use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::branch::complete_side_effects::CompleteSideEffects;
 use crate::domain::branch::deliveries::{BranchDeliveries, branches_in_repair};
@@ -127,7 +128,12 @@ impl Relay {
             return false;
         };
         let id = self.births.message_id(message.number);
-        match outside.directory.deliver(id, message).await {
+        let attempt = async { outside.directory.deliver(id, message).await };
+        let fault = || Err("it panicked".to_owned());
+        match unless_its_future_panics(attempt)
+            .await
+            .unwrap_or_else(fault)
+        {
             Ok(()) => {
                 self.deliveries.fetch_add(1, Ordering::Relaxed);
                 true
@@ -185,7 +191,9 @@ pub(crate) struct Created {
 pub(crate) fn tell(shared: Arc<Shared>, created: Created) {
     tokio::spawn(async move {
         let deliveries = created.deliveries;
-        if shared.first_attempt(created).await.is_ok() {
+        let first = unless_its_future_panics(shared.first_attempt(created)).await;
+        // What a panic has left is delivered later, as what was not taken.
+        if first.is_none_or(|first| first.is_ok()) {
             shared.deliver_the_rest(deliveries, true).await;
         }
     });
@@ -257,7 +265,7 @@ impl Shared {
             order.instead_of = Some(position);
             // What the directory has taken is noted whoever had it created.
             order.may_act = None;
-            Some(self.decide(order).await)
+            unless_its_future_panics(self.decide(order)).await
         };
         match settled {
             Some(reply @ (Reply::Done { .. } | Reply::OutcomeUnknown)) => tell(reply),
@@ -285,8 +293,14 @@ impl Shared {
         };
         let mut must_pause = pause_first;
         loop {
-            let Ok(messages) = self.pending_messages(deliveries).await else {
-                return;
+            let pending = unless_its_future_panics(self.pending_messages(deliveries));
+            let messages = match pending.await {
+                Some(Ok(messages)) => messages,
+                Some(Err(LogFailed)) => return,
+                None => {
+                    sleep(pauses.next()).await;
+                    continue;
+                }
             };
             let Some(message) = messages.first() else {
                 return;
@@ -331,7 +345,7 @@ impl Shared {
             deliveries,
             outbox_message_ids: vec![number],
         };
-        self.decide(Order {
+        let order = Order {
             key: Box::default(),
             scope: Box::default(),
             key_digest: None,
@@ -347,8 +361,9 @@ impl Shared {
                 command: Box::new(command),
                 header_key: None,
             },
-        })
-        .await
+        };
+        let completed = unless_its_future_panics(self.decide(order)).await;
+        completed.unwrap_or(Reply::Fault)
     }
 
     /// What is to be delivered of the branch, once that is durable.

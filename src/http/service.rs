@@ -21,10 +21,11 @@ use super::response::{self, Answer, Manner, at_position, json, tagged};
 use super::route::{Asked, Found as RouteFound, Offer, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
+use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::read::Found;
 use crate::engine::admission::Admission;
-use crate::engine::{Call, Engine};
+use crate::engine::{Call, Engine, Reply};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -137,16 +138,17 @@ impl Service {
         let (head, mut body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
         let mut series = self.metrics.elsewhere();
-        let mut answer = self
-            .routed(
-                caller,
-                &head.method,
-                head.uri.path(),
-                &head.headers,
-                &mut body,
-                &mut series,
-            )
-            .await;
+        let routed = self.routed(
+            caller,
+            &head.method,
+            head.uri.path(),
+            &head.headers,
+            &mut body,
+            &mut series,
+        );
+        // The connection may have other requests on their way.
+        let answer = unless_its_future_panics(routed).await;
+        let mut answer = answer.unwrap_or_else(|| self.fault(head.uri.path()));
         self.metrics
             .count(series, answer.status(), started.elapsed());
         // Who waits for 100 (Continue) has not sent the body yet, and need not.
@@ -172,6 +174,13 @@ impl Service {
             answer.headers_mut().insert(CONNECTION, close);
         }
         answer
+    }
+
+    /// The 500 of a request for this path.
+    fn fault(&self, path: &str) -> Answer {
+        let found = self.routes.find(path);
+        let manner = found.map_or(Manner::PLAIN, |found| found.place.manner());
+        manner.reply(Reply::Fault, Success::Ok)
     }
 
     /// The caller's own id of the request, or a new one.
@@ -272,7 +281,15 @@ impl Service {
                         token_is_good: &|| self.verified(headers).is_ok(),
                         bodies: &self.bodies,
                     };
-                    facts::put(sender, headers, body).await
+                    let put = unless_its_future_panics(facts::put(sender, headers, body)).await;
+                    put.unwrap_or_else(|| {
+                        Manner::PLAIN.trouble(
+                            StatusCode::INTERNAL_SERVER_ERROR,
+                            "internal_error",
+                            "A fault of the service. Facts that were applied before it stay so; \
+                             sending all again is safe.",
+                        )
+                    })
                 }
                 Err(answer) => *answer,
             },

@@ -22,7 +22,9 @@ use carebook::base::json::{Json, Reader};
 use carebook::base::time::Instant;
 use carebook::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 use carebook::cli::open::Replaying;
-use carebook::domain::operation::{AnyCommand, Change, Context, Disposition, Mint, Outcome, Parts};
+use carebook::domain::operation::{
+    AnyCommand, Change, Context, Disposition, Mint, Outcome, Parts, RankChange,
+};
 use carebook::domain::read::ReadRequest;
 use carebook::domain::reference::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::reference::intake::Incoming;
@@ -696,10 +698,10 @@ impl<'a> Checking<'a> {
                 .replay(before.as_deref(), change.event.0, record.at, &mut state)
                 .unwrap_or_else(|why| panic!("position {position}: {why}"));
             assert_eq!(key, change.key, "position {position}");
-            let none = || (Vec::new(), Vec::new());
+            let none = || (Vec::new(), Vec::new(), Vec::new());
             let held = before.map_or_else(none, |before| {
                 let entries = resource.entries(&before).unwrap();
-                (entries.names, entries.lists)
+                (entries.names, entries.lists, entries.ranks)
             });
             let holds = resource.entries(&state).unwrap();
             for name in without(&holds.names, &held.0) {
@@ -719,6 +721,7 @@ impl<'a> Checking<'a> {
                     lists_left: without(&held.1, &holds.lists),
                     lists_joined: without(&holds.lists, &held.1),
                     lists_kept: Vec::new(),
+                    ranks: RankChange::all(held.2, holds.ranks),
                 },
             );
         }

@@ -1,23 +1,36 @@
 //! A fault of ours, wherever it happens: one command's or read's 500, and nobody else's. The next
 //! request finds everything as it was.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::Reader;
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
+use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::example::Example;
-use carebook::domain::operation::{AnyCommand, AnyOperation, Parts};
+use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::rejection::{Class, Rejection};
+use carebook::engine::relay::{Delivery, ExternalDirectory};
 use carebook::engine::{Engine, Reply};
+use carebook::http::service::Service;
+use carebook::http::token::TokenVerifier;
+use http_body_util::{BodyExt as _, Either, Full};
+use hyper::body::{Body, Frame};
 use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, carry_out, engine};
+use crate::operations::branch::external_directory::creation;
 use crate::support::command::{Around, Asked, Wrapped};
-use crate::support::{World, actor};
+use crate::support::{AUDIENCE, ISSUER, World, actor};
 
 /// A command that panics once, when it is asked something.
 struct Panicking {
@@ -153,5 +166,126 @@ fn a_panic_in_a_read_is_that_of_its_request_alone() {
         assert!(!matches!(found, Err(Reply::Fault)), "{found:?}");
     })
     .unwrap();
+    engine.shut_down().unwrap();
+}
+
+/// A directory that panics when it is told of the first message, once, and takes all others.
+#[derive(Default)]
+struct PanicsAtFirst {
+    done: AtomicBool,
+}
+
+impl ExternalDirectory for PanicsAtFirst {
+    fn deliver<'a>(&'a self, _: String, _: &'a DirectoryMessage) -> Delivery<'a> {
+        if !self.done.swap(true, Ordering::SeqCst) {
+            panic!("in a directory, as it was told to");
+        }
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
+    let (engine, _) = engine(&SimDisk::new()).unwrap();
+    engine.deliver_to(Arc::new(PanicsAtFirst::default()), Duration::from_millis(1));
+    let administrator = Actor {
+        permissions: vec!["branch:create".into()],
+        ..headquarters()
+    };
+    on_lane(&engine, async {
+        let call = call_of(
+            &engine,
+            "create_branch",
+            administrator,
+            Some("key-1"),
+            &creation(),
+        );
+        let created = engine.execute(call, engine.admit().unwrap()).await;
+        let accepted = matches!(
+            created,
+            Reply::Done {
+                disposition: Disposition::Accepted,
+                ..
+            }
+        );
+        assert!(accepted, "{created:?}");
+        let delivered = async {
+            while engine.figures().branches_in_repair > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let in_the_end = tokio::time::timeout(Duration::from_secs(30), delivered).await;
+        assert!(in_the_end.is_ok(), "the message was not tried again");
+    })
+    .unwrap();
+    let figures = engine.figures();
+    assert_eq!((figures.relay_deliveries, figures.relay_failures), (3, 1));
+    engine.shut_down().unwrap();
+}
+
+/// A body that panics when it is asked for.
+struct PanickingBody;
+
+impl Body for PanickingBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("in a body, as it was told to")
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Nobody wants the rest of it.
+        true
+    }
+}
+
+#[test]
+fn a_panic_beside_the_engine_is_answered_500_and_the_next_request_as_ever() {
+    let world = World::new();
+    let (engine, _) = engine(&SimDisk::new()).unwrap();
+    let engine = Arc::new(engine);
+    let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE).unwrap();
+    let service = Service::new(Arc::clone(&engine), Arc::new(verifier));
+    let caller = service.caller([127, 0, 0, 1].into(), false);
+    let send = async |path: &str, kind: &str, body| {
+        let request = hyper::Request::post(path)
+            .header("content-type", kind)
+            .header("authorization", format!("Bearer {}", world.workflow()));
+        let answer = service.handle(&caller, request.body(body).unwrap()).await;
+        let status = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        (status, body)
+    };
+    let (charge, facts) = (
+        "/reservation-financial-lifecycles/b-1/regional-benefit-charge-finalizations",
+        "/reference-facts",
+    );
+    on_lane(&engine, async {
+        for (path, kind) in [
+            (charge, "application/json"),
+            ("/branch/manager-invitations/accept", "application/json"),
+            (facts, "application/json"),
+            (facts, "application/x-ndjson"),
+        ] {
+            let (status, body) = send(path, kind, Either::Left(PanickingBody)).await;
+            assert_eq!((status, &body["code"]), (500, &"internal_error".into()));
+            let is_short = path.starts_with("/branch");
+            assert_eq!(body.get("fieldErrors").is_none(), is_short, "{body}");
+        }
+        let good = Either::Right(Full::new(Bytes::from_static(b"{}")));
+        let (status, _) = send(charge, "application/json", good).await;
+        assert_eq!(status, 422);
+        let good = Either::Right(Full::new(Bytes::new()));
+        let (status, _) = send(facts, "application/x-ndjson", good).await;
+        assert_eq!(status, 200);
+    })
+    .unwrap();
+    assert_eq!(engine.figures().commands_in_flight, 0);
+    drop(service);
     engine.shut_down().unwrap();
 }

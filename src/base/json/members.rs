@@ -102,6 +102,23 @@ impl<T: Member> Member for NonEmpty<T> {
     }
 }
 
+/// An array of at most so many items: of what is looked up, or kept up, for each of them while others
+/// wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AtMost<T, const MOST: usize>(pub Vec<T>);
+
+impl<T: Member, const MOST: usize> Member for AtMost<T, MOST> {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        if let Json::Array(items) = value
+            && items.len() > MOST
+        {
+            return at.fault(FaultCode::TooLong);
+        }
+        Vec::read(value, at).map(Self)
+    }
+}
+
 /// Notes `not_unique` at each item of the member `name` that equals an earlier one.
 pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) {
     let mut seen = std::collections::BTreeSet::new();

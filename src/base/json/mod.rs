@@ -15,6 +15,6 @@ mod value;
 
 pub use canonical::{AnyObject, canonical_text};
 pub use fault::{Fault, FaultCode};
-pub use members::{AtLeast, NonEmpty, Nullable, refuse_repeats};
+pub use members::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, Member, Reader, member};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

@@ -57,12 +57,13 @@ fn invited(context: &Context<'_>) -> Option<Digest> {
     let pending = context.view.holder(pending_invitation(email));
     pending.or_else(|| {
         let list = accepted_invitations(email, &context.actor.subject);
-        let accepted = context.view.all_listed::<Branch>(list);
-        let last = accepted.iter().max_by_key(|branch| {
+        let accepted = context.view.all_listed_with_positions::<Branch>(list);
+        let last = accepted.iter().max_by_key(|(branch, position)| {
+            // Recorded times never fall, but stand still where the clock was set back.
             let accepted_at = branch.manager.as_ref().map(|manager| manager.accepted_at);
-            (accepted_at, branch.founding.branch_id)
+            (accepted_at, *position)
         });
-        last.map(Resource::key)
+        last.map(|(branch, _)| branch.key())
     })
 }
 
@@ -354,6 +355,21 @@ mod tests {
         let accepted = accept(&mut scenario, invitee(), 2);
         assert_eq!(accepted.code(), "activation_conflict");
         assert_eq!(accept(&mut scenario, invitee(), 1).code(), "revision_stale");
+    }
+
+    #[test]
+    fn of_two_accepted_at_one_time_the_one_that_was_committed_last_counts() {
+        // Recorded times stand still while the system's clock is behind the last of them, and the
+        // identifiers of branches go by that clock.
+        let (mut scenario, first) = created();
+        accept(&mut scenario, invitee(), 1).committed();
+        let mut second = branch_of(&scenario, &first);
+        second.founding.branch_id = Uuid::nil();
+        second.revision = Revision::new(7);
+        scenario.given(&second);
+        let then = accept(&mut scenario, invitee(), 7);
+        assert_eq!(then.code(), "activation_conflict");
+        assert_eq!(accept(&mut scenario, invitee(), 2).code(), "revision_stale");
     }
 
     #[test]

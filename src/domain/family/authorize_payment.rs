@@ -266,6 +266,25 @@ mod tests {
     }
 
     #[test]
+    fn a_later_delegation_is_the_one_that_counts_when_the_clock_is_set_back() {
+        let (mut service, _) = granted();
+        service.at("2026-12-01T00:00:00Z").acting(mother());
+        let next = with(payment(), "expiresAt", json!("2027-01-01T00:00:00Z"));
+        let next = with(next, "maximumAuthorizedAmountKrw", json!(7));
+        let second = service.when("grant_payment_authority", &[], &next);
+        let second = second.committed();
+        // By this clock the first one, which allowed more, is not over yet.
+        service.at("2026-11-21T00:00:00Z");
+        let again = service.when("grant_payment_authority", &[], &next);
+        assert_eq!(again.code(), "delegation_overlap");
+        service.acting(payer());
+        let then = authorize(&mut service, &with(body(), "amountKrw", json!(7)));
+        assert_eq!(then.answered(), second);
+        let then = authorize(&mut service, &with(body(), "amountKrw", json!(8)));
+        assert_eq!(then.code(), "payment_grant_missing_or_out_of_scope");
+    }
+
+    #[test]
     fn every_member_is_required_and_has_its_shape() {
         let (mut service, _) = granted();
         for name in [

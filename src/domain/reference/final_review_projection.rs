@@ -2,7 +2,7 @@
 //! last. The fact's revision is the review's.
 
 use super::FactKind;
-use crate::base::json::{AnyObject, AtLeast, NonEmpty, Reader, refuse_repeats};
+use crate::base::json::{AnyObject, AtLeast, AtMost, NonEmpty, Reader, refuse_repeats};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
@@ -43,6 +43,9 @@ fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<PaymentMethod>>) 
     }
 }
 
+/// What a review can rest on, at most. Each of these is looked at again when it is confirmed.
+pub const DEPENDENCIES_MAX: usize = 100;
+
 members! {
     /// What is known of a final review.
     pub struct FinalReviewProjectionFact {
@@ -55,7 +58,7 @@ members! {
         /// The revision of the owner's eligibility catalog that was reviewed.
         pub extension_catalog_revision: Option<i64> = "extensionCatalogRevision",
         /// What the review rests on.
-        pub dependencies: Vec<ReviewDependency> = "dependencies",
+        pub dependencies: AtMost<ReviewDependency, DEPENDENCIES_MAX> = "dependencies",
         /// The payment reviewed.
         pub payment: ReviewedPayment = "payment",
     }

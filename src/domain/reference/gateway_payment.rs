@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::FactKind;
-use crate::base::json::AtLeast;
+use crate::base::json::{AtLeast, AtMost};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::resource::{Kind, Name, Space};
@@ -18,6 +18,9 @@ words! {
         Closed = "closed",
     }
 }
+
+/// What a payment can be found by, at most. For each of these one more list changes with it.
+pub const SEARCH_KEYS_MAX: usize = 100;
 
 members! {
     /// What the gateway knows of a payment.
@@ -35,7 +38,7 @@ members! {
         /// How much of it was charged back, in won.
         pub charged_back_krw: AtLeast<0> = "chargedBackKrw",
         /// What it is found by.
-        pub search_keys: Vec<Ident> = "searchKeys",
+        pub search_keys: AtMost<Ident, SEARCH_KEYS_MAX> = "searchKeys",
     }
 }
 
@@ -55,7 +58,7 @@ impl FactKind for GatewayPayment {
 
     fn listed(&self, _: &str) -> Vec<Name> {
         // A key given twice is one list.
-        let keys: BTreeSet<_> = self.search_keys.iter().collect();
+        let keys: BTreeSet<_> = self.search_keys.0.iter().collect();
         keys.into_iter().map(|key| Self::found_by(key)).collect()
     }
 }
@@ -139,6 +142,23 @@ mod tests {
         later["searchKeys"] = json!(["order-2", "order-1", "order-2"]);
         scenario.fact("gateway-payment", "payment-1", 2, later);
         assert_eq!(found(&scenario), [2, 1, 1]);
+    }
+
+    #[test]
+    fn a_payment_is_found_by_a_hundred_keys_at_most() {
+        let keys = |count: usize| {
+            let keys: Vec<String> = (0..count).map(|number| format!("key-{number}")).collect();
+            json!(keys)
+        };
+        assert!(taken_with::<GatewayPayment>(
+            &sample(),
+            "searchKeys",
+            keys(100)
+        ));
+        assert_eq!(
+            faults_with::<GatewayPayment>(&sample(), "searchKeys", keys(101)),
+            [("facts.searchKeys".to_owned(), "too_long")]
+        );
     }
 
     #[test]

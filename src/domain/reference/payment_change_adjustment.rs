@@ -60,13 +60,10 @@ impl FactKind for PaymentChangeAdjustmentFact {
         tag: 15,
         name: "payment-change-adjustment",
     };
-
-    fn listed(&self, _: &str) -> Vec<Name> {
-        vec![adjustments_of(&self.reservation_booking_id)]
-    }
 }
 
-/// The list of a booking's adjustments.
+/// The list of a booking's adjustments, which have ranks there: by the time of their request, and of
+/// several at one time by their identifiers.
 #[must_use]
 pub fn adjustments_of(reservation_booking_id: &str) -> Name {
     Name::new(Space::BookingAdjustments, &[reservation_booking_id])

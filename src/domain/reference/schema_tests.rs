@@ -451,6 +451,15 @@ fn a_review_rests_on_facts_and_shows_any_object() {
         []
     );
     assert_eq!(put("dependencies", json!([])), []);
+    let rest_on = |count: usize| {
+        let dependency = json!({"kind": "actor", "id": "a", "revision": 1, "fieldPath": "a"});
+        put("dependencies", json!(vec![dependency; count]))
+    };
+    assert_eq!(rest_on(100), []);
+    assert_eq!(
+        rest_on(101),
+        [("facts.dependencies".to_owned(), "too_long")]
+    );
     assert_eq!(
         put(
             "dependencies",

@@ -13,7 +13,7 @@ use crate::domain::reference::payment_change_adjustment::{
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Resource, View};
+use crate::domain::resource::{Kind, Name, Rank, Resource, View};
 use crate::words;
 
 words! {
@@ -160,8 +160,9 @@ impl Resource for PaymentChangeAdjustment {
         self.fact.names(&self.id)
     }
 
-    fn listed(&self) -> Vec<Name> {
-        self.fact.listed(&self.id)
+    fn ranked(&self) -> Vec<(Name, Rank)> {
+        let list = adjustments_of(&self.fact.reservation_booking_id);
+        vec![(list, Rank::new(self.fact.requested_at, &self.id))]
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -204,12 +205,7 @@ impl PaymentChangeAdjustment {
     /// one with the largest identifier.
     #[must_use]
     pub fn latest_of(view: &View<'_>, reservation_booking_id: &str) -> Option<Self> {
-        view.all_listed::<Self>(adjustments_of(reservation_booking_id))
-            .into_iter()
-            .max_by(|one, other| {
-                let when = one.fact.requested_at.cmp(&other.fact.requested_at);
-                when.then_with(|| one.id.cmp(&other.id))
-            })
+        view.last_ranked(adjustments_of(reservation_booking_id))
     }
 }
 
@@ -486,6 +482,19 @@ mod tests {
         assert_eq!(latest(&service), "adjustment-2");
         let none = service.view(|view| PaymentChangeAdjustment::latest_of(view, "booking-3"));
         assert_eq!(none, None);
+    }
+
+    #[test]
+    fn the_latest_of_many_is_found_by_reading_one() {
+        let mut service = service();
+        for number in 0..300 {
+            let when = format!("2026-11-17T00:00:00.{number:03}Z");
+            let asked = with(&adjustment(), &[("requestedAt", json!(when))]);
+            service.fact(KIND, &format!("other-{number}"), 1, asked);
+        }
+        let (latest, read) =
+            service.counted_view(|view| PaymentChangeAdjustment::latest_of(view, "booking-1"));
+        assert_eq!((&*latest.unwrap().id, read), ("adjustment-1", 1));
     }
 
     #[test]

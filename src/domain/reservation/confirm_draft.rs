@@ -177,7 +177,7 @@ fn changed_dependencies(
     context: &Context<'_>,
 ) -> Vec<Cow<'static, str>> {
     let mut paths: Vec<Cow<'static, str>> = Vec::new();
-    for dependency in &review.dependencies {
+    for dependency in &review.dependencies.0 {
         let reviewed = Revision::new(dependency.revision);
         let path = dependency.field_path.as_str();
         let stands = (context.fact_revision)(&context.view, &dependency.kind, &dependency.id);

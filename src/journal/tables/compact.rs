@@ -4,9 +4,7 @@
 //! Entries have numbers without gaps, in chunks of one size: growing neither copies them nor leaves
 //! what was outgrown to the allocator. The index has numbers of four bytes.
 
-use hashbrown::hash_table::Entry;
-
-use super::index::Index;
+use super::index::{Entry, Index};
 use crate::base::digest::Digest;
 
 /// Entries of a chunk.
@@ -49,9 +47,20 @@ impl<V: Copy> CompactMap<V> {
 
     /// The value of this key.
     pub(super) fn get(&self, key: Digest) -> Option<V> {
-        let key_of = |number| at(&self.chunks, number).0;
+        let key_of = |number: &u32| at(&self.chunks, *number).0;
         let number = self.index.find(key, key_of)?;
-        Some(at(&self.chunks, number).1)
+        Some(at(&self.chunks, *number).1)
+    }
+
+    /// The entries of these numbers, as far as there are any. One that is taken out leaves its number
+    /// to the last one, and no other has a new one.
+    pub(super) fn range(
+        &self,
+        numbers: std::ops::Range<usize>,
+    ) -> impl Iterator<Item = (Digest, V)> {
+        let end = numbers.end.min(self.len());
+        let numbers = numbers.start.min(end)..end;
+        numbers.map(|number| self.chunks[number / CHUNK][number % CHUNK])
     }
 
     /// All entries, in no order that means anything.
@@ -81,7 +90,7 @@ impl<V: Copy> CompactMap<V> {
         may: impl FnOnce(Option<V>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chunks = &mut self.chunks;
-        match self.index.entry(key, |number| at(chunks, number).0) {
+        match self.index.entry(key, |number| at(chunks, *number).0) {
             Entry::Occupied(entry) => {
                 let (_, place) = at_mut(chunks, *entry.get());
                 may(Some(*place))?;
@@ -106,7 +115,7 @@ impl<V: Copy> CompactMap<V> {
     /// Takes this key out; its value. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
-        let number = self.index.remove(key, |number| at(chunks, number).0)?;
+        let number = self.index.remove(key, |number| at(chunks, *number).0)?;
         let (_, value) = *at(chunks, number);
         let last = self.len - 1;
         if number != last {

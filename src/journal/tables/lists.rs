@@ -3,11 +3,47 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use super::index::{Entry, Index};
 use crate::base::digest::Digest;
+use crate::domain::resource::Rank;
 
 /// Up to so many members stand side by side, which takes the least memory; more are a tree, so that
 /// joining costs the same however many there are.
 const FEW: usize = 64;
+
+/// The lists of a shard, by their names.
+#[derive(Default)]
+pub(super) struct Lists(Index<(Digest, List)>);
+
+fn name_of((name, _): &(Digest, List)) -> Digest {
+    *name
+}
+
+impl Lists {
+    /// The list of this name.
+    pub(super) fn get(&self, name: Digest) -> Option<&List> {
+        self.0.find(name, name_of).map(|(_, list)| list)
+    }
+
+    /// The list of this name, from here on if there is none.
+    pub(super) fn get_mut(&mut self, name: Digest) -> &mut List {
+        let (_, list) = match self.0.entry(name, name_of) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert((name, List::default())),
+        };
+        list
+    }
+
+    /// All of them with their names, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, &List)> {
+        self.0.iter().map(|(name, list)| (*name, list))
+    }
+
+    /// All of them, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut List> {
+        self.0.iter_mut().map(|(_, list)| list)
+    }
+}
 
 /// A list.
 #[derive(Default)]
@@ -23,6 +59,8 @@ enum Members {
     /// In ascending order, but while tables are built.
     Few(Vec<Digest>),
     Many(BTreeSet<Digest>),
+    /// By their ranks: what stands in a list with ranks has one.
+    Ranked(BTreeSet<(Rank, Digest)>),
 }
 
 impl Default for Members {
@@ -36,14 +74,43 @@ impl List {
         match &self.members {
             Members::Few(members) => members.len(),
             Members::Many(members) => members.len(),
+            Members::Ranked(members) => members.len(),
         }
     }
 
-    /// The members in ascending order.
+    /// The members in ascending order, of their ranks where they have some.
     pub(super) fn iter(&self) -> Box<dyn Iterator<Item = Digest> + '_> {
         match &self.members {
             Members::Few(members) => Box::new(members.iter().copied()),
             Members::Many(members) => Box::new(members.iter().copied()),
+            Members::Ranked(members) => Box::new(members.iter().map(|(_, key)| *key)),
+        }
+    }
+
+    /// A member has this rank from here on, or none any more, in the place of the one before.
+    pub(super) fn rank(&mut self, key: Digest, before: Option<&Rank>, after: Option<&Rank>) {
+        if before == after {
+            return;
+        }
+        if !matches!(self.members, Members::Ranked(_)) {
+            self.members = Members::Ranked(BTreeSet::new());
+        }
+        let Members::Ranked(members) = &mut self.members else {
+            return;
+        };
+        if let Some(rank) = before {
+            members.remove(&(rank.clone(), key));
+        }
+        if let Some(rank) = after {
+            members.insert((rank.clone(), key));
+        }
+    }
+
+    /// The member that ranks highest, where they have ranks.
+    pub(super) fn last_ranked(&self) -> Option<Digest> {
+        match &self.members {
+            Members::Ranked(members) => members.last().map(|(_, key)| *key),
+            Members::Few(_) | Members::Many(_) => None,
         }
     }
 
@@ -59,6 +126,7 @@ impl List {
             Members::Many(members) => {
                 members.insert(key);
             }
+            Members::Ranked(_) => {}
         }
     }
 
@@ -72,6 +140,7 @@ impl List {
             Members::Many(members) => {
                 members.remove(&key);
             }
+            Members::Ranked(_) => {}
         }
     }
 
@@ -82,6 +151,7 @@ impl List {
             Members::Many(members) => {
                 members.insert(key);
             }
+            Members::Ranked(_) => {}
         }
     }
 
@@ -116,6 +186,8 @@ impl List {
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
                 into.extend(members.range((from, Bound::Unbounded)).take(most));
             }
+            // Nobody goes through such a list.
+            Members::Ranked(_) => {}
         }
         into.len() - before == most
     }

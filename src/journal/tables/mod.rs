@@ -6,8 +6,8 @@
 //!
 //! All of them are kept small, since they are most of what a server keeps in memory. States stand
 //! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`).
-//! Names and keys stand side by side in chunks, with an index of the same kind (`compact`). Lists
-//! are few and in an ordinary map.
+//! Names and keys stand side by side in chunks, with an index of the same kind (`compact`); lists
+//! stand in an index themselves.
 //!
 //! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
 //! it never was. What is left of it in the table is swept away afterwards.
@@ -20,17 +20,17 @@ mod standing;
 mod states;
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
 use self::compact::CompactMap;
-use self::lists::List;
+use self::lists::{List, Lists};
 use self::slab::Alone;
 pub use self::standing::Standing;
 use self::states::{Look, States};
-use crate::base::digest::{Digest, DigestBuild};
+use crate::base::digest::Digest;
 use crate::domain::operation::Change;
 use crate::domain::resource::{Entries, Name, Source};
 
@@ -74,12 +74,12 @@ pub struct Tables {
     publishing: AtomicU64,
     states: Shards<States>,
     names: Shards<CompactMap<Digest>>,
-    lists: Shards<HashMap<Digest, List, DigestBuild>>,
+    lists: Shards<Lists>,
     keys: Shards<CompactMap<u64>>,
     /// Keys taken at this position or before are forgotten.
     forgotten: AtomicU64,
     /// The commits whose answer a second key leads to, each with the last position of such a key.
-    firsts: Mutex<HashMap<u64, u64>>,
+    firsts: Mutex<BTreeMap<u64, u64>>,
     /// Held by whoever goes through the places of states.
     going_through: Mutex<()>,
 }
@@ -162,10 +162,16 @@ impl Tables {
         ] {
             for list in lists {
                 let mut shard = self.lists.shard(list.0).write();
-                let list = shard.entry(list.0).or_default();
+                let list = shard.get_mut(list.0);
                 happens(list, change.key);
                 list.touched = position;
             }
+        }
+        for ranked in &change.ranks {
+            let mut shard = self.lists.shard(ranked.list.0).write();
+            let list = shard.get_mut(ranked.list.0);
+            list.rank(change.key, ranked.before.as_ref(), ranked.after.as_ref());
+            list.touched = position;
         }
         let mut page = page.take();
         if let Some(page) = &mut page {
@@ -222,7 +228,8 @@ impl Tables {
     }
 
     /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how
-    /// many there were.
+    /// many there were. A shard is held only while some of its keys are looked at, and again while
+    /// what is forgotten of them is taken out.
     ///
     /// # Errors
     /// That of `pause`, which ends it.
@@ -230,27 +237,63 @@ impl Tables {
         let through = self.forgotten();
         let mut swept = 0;
         for shard in &self.keys.0 {
-            let gone: Vec<Digest> = {
-                let shard = shard.read();
-                let gone = shard.iter().filter(|(_, position)| *position <= through);
-                gone.map(|(key, _)| key).collect()
-            };
-            for bite in gone.chunks(BITE) {
-                {
+            let mut end = shard.read().len();
+            while end > 0 {
+                // From the last one on: what takes the place of one that is taken out comes from
+                // behind, and was looked at, or taken, before.
+                let begin = end.saturating_sub(BITE);
+                let gone: Vec<Digest> = {
+                    let shard = shard.read();
+                    let bite = shard.range(begin..end);
+                    let gone = bite.filter(|(_, position)| *position <= through);
+                    gone.map(|(key, _)| key).collect()
+                };
+                if !gone.is_empty() {
                     let mut shard = shard.write();
-                    for key in bite {
+                    for key in gone {
                         // It may have been taken again meanwhile.
-                        if shard.get(*key).is_some_and(|position| position <= through) {
-                            shard.remove(*key);
+                        if shard.get(key).is_some_and(|position| position <= through) {
+                            shard.remove(key);
                             swept += 1;
                         }
                     }
                 }
+                end = begin;
                 pause()?;
             }
         }
-        self.firsts.lock().retain(|_, second| *second > through);
+        self.sweep_firsts(through, pause)?;
         Ok(swept)
+    }
+
+    /// Lets go of the first answers to which no key leads that is not forgotten.
+    fn sweep_firsts<E>(
+        &self,
+        through: u64,
+        mut pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut next = 0;
+        loop {
+            {
+                let mut firsts = self.firsts.lock();
+                let mut gone = Vec::new();
+                let mut last = None;
+                for (first, second) in firsts.range(next..).take(BITE) {
+                    last = Some(*first);
+                    if *second <= through {
+                        gone.push(*first);
+                    }
+                }
+                for first in gone {
+                    firsts.remove(&first);
+                }
+                let Some(last) = last else {
+                    return Ok(());
+                };
+                next = last + 1;
+            }
+            pause()?;
+        }
     }
 
     /// Notes that the key taken at `second` leads to the answer of the commit at `first`.
@@ -323,7 +366,7 @@ impl Tables {
                 // A list that everybody left is as one that nobody ever joined.
                 if list.len() > 0 {
                     let members: Vec<u8> = list.iter().flat_map(|member| member.0).collect();
-                    add(3, *name, &[&members]);
+                    add(3, name, &[&members]);
                 }
             }
         }
@@ -460,14 +503,18 @@ impl Tables {
         }
         for list in &entries.lists {
             let mut shard = self.lists.shard(list.0).write();
-            shard.entry(list.0).or_default().push(entries.key);
+            shard.get_mut(list.0).push(entries.key);
+        }
+        for (list, rank) in &entries.ranks {
+            let mut shard = self.lists.shard(list.0).write();
+            shard.get_mut(list.0).rank(entries.key, None, Some(rank));
         }
         Ok(())
     }
 
     /// Puts the lists of one shard in order, as their readers expect them.
     pub(super) fn order_lists(&self, shard: usize) {
-        for list in self.lists.0[shard].write().values_mut() {
+        for list in self.lists.0[shard].write().iter_mut() {
             list.order();
         }
     }
@@ -512,7 +559,7 @@ impl Source for Tables {
 
     fn list_touched(&self, name: Name) -> u64 {
         let shard = self.lists.shard(name.0).read();
-        shard.get(&name.0).map_or(0, |list| list.touched)
+        shard.get(name.0).map_or(0, |list| list.touched)
     }
 
     fn listed(&self, name: Name) -> Vec<Digest> {
@@ -520,17 +567,25 @@ impl Source for Tables {
         loop {
             keys.reserve(LIST_BITE);
             let shard = self.lists.shard(name.0).read();
-            let list = shard.get(&name.0);
+            let list = shard.get(name.0);
             if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
                 return keys;
             }
         }
+    }
+
+    fn last_ranked(&self, name: Name) -> Option<Digest> {
+        let shard = self.lists.shard(name.0).read();
+        shard.get(name.0)?.last_ranked()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::Instant;
+    use crate::domain::operation::RankChange;
+    use crate::domain::resource::Rank;
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
@@ -543,7 +598,106 @@ mod tests {
             lists_joined: Vec::new(),
             lists_left: Vec::new(),
             lists_kept: Vec::new(),
+            ranks: Vec::new(),
         }
+    }
+
+    /// Different keys, all of one shard.
+    fn of_one_shard(number: u64) -> Digest {
+        let mut key = Digest::of(1, &[number.to_string()]);
+        key.0[..2].fill(0);
+        key
+    }
+
+    #[test]
+    fn the_one_that_ranks_highest_is_the_last_and_a_change_of_rank_touches_the_list() {
+        let tables = Tables::default();
+        let list = Name(Digest([7; 16]));
+        let rank = |millis| Rank::new(Instant::from_millis(millis), "");
+        let step = |position, key, before: Option<i64>, after: Option<i64>| {
+            let ranks = vec![RankChange {
+                list,
+                before: before.map(rank),
+                after: after.map(rank),
+            }];
+            let changed = Change {
+                ranks,
+                ..change(key, b"state")
+            };
+            tables.publish(position, changed);
+            let last = tables.last_ranked(list).map(|key| key.0[0]);
+            (tables.list_touched(list), last)
+        };
+        assert_eq!(tables.last_ranked(list), None);
+        assert_eq!(step(1, 1, None, Some(10)), (1, Some(1)));
+        assert_eq!(step(2, 2, None, Some(20)), (2, Some(2)));
+        assert_eq!(step(3, 3, None, Some(15)), (3, Some(2)));
+        assert_eq!(step(4, 2, Some(20), Some(12)), (4, Some(3)));
+        assert_eq!(step(5, 3, Some(15), Some(15)), (5, Some(3)));
+        let other = Tables::default();
+        for (key, millis) in [(3, 15), (1, 10), (2, 12)] {
+            let entries = Entries {
+                key: Digest([key; 16]),
+                names: Vec::new(),
+                lists: Vec::new(),
+                ranks: vec![(list, rank(millis))],
+            };
+            assert_eq!(other.index(&entries), Ok(()));
+        }
+        (0..SHARDS).for_each(|shard| other.order_lists(shard));
+        assert_eq!(other.last_ranked(list), Some(Digest([3; 16])));
+        assert_eq!(step(6, 3, Some(15), None), (6, Some(2)));
+        assert_eq!(step(7, 2, Some(12), None), (7, Some(1)));
+        assert_eq!(step(8, 1, Some(10), None), (8, None));
+    }
+
+    #[test]
+    fn keys_are_swept_with_pauses_however_few_of_them_are_forgotten() {
+        let tables = Tables::default();
+        for number in 0..10_000 {
+            // Old ones among later ones.
+            let position = if number % 100 == 7 { 1 } else { 2 };
+            tables.take_key(of_one_shard(number), position);
+            tables.note_first(number, position);
+        }
+        tables.forget(1);
+        let pauses = Cell::new(0);
+        let swept = tables.sweep(|| {
+            pauses.set(pauses.get() + 1);
+            Ok::<_, ()>(())
+        });
+        assert_eq!((swept, tables.keys()), (Ok(100), 9_900));
+        assert_eq!(tables.firsts.lock().len(), 9_900);
+        for number in 0..10_000 {
+            let kept = (number % 100 != 7).then_some(2);
+            assert_eq!(tables.key(of_one_shard(number)), kept);
+            assert_eq!(tables.is_first(number), kept.is_some());
+        }
+        let bites = 2 * (10_000 / BITE);
+        assert!(pauses.get() >= bites, "{} of {bites}", pauses.get());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_swept_while_keys_are_taken() {
+        let tables = Tables::default();
+        let mut number = 0;
+        let mut take = |count: u64, position| {
+            for _ in 0..count {
+                tables.take_key(of_one_shard(number), position);
+                number += 1;
+            }
+        };
+        take(2_000, 1);
+        take(100, 2);
+        take(2_000, 1);
+        tables.forget(1);
+        let swept = tables.sweep(|| {
+            take(5, 2);
+            Ok::<_, ()>(())
+        });
+        assert_eq!(swept, Ok(4_000));
+        let taken = tables.keys();
+        assert!(taken > 100 && u64::try_from(taken).unwrap_or(0) == number - 4_000);
     }
 
     #[test]

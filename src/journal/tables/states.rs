@@ -1,8 +1,6 @@
 //! A shard of the table of states: where they stand, and an index of their keys.
 
-use hashbrown::hash_table::Entry;
-
-use super::index::Index;
+use super::index::{Entry, Index};
 use super::slab::{Alone, Place, Slab};
 use super::standing::Standing;
 use crate::base::digest::Digest;
@@ -33,13 +31,13 @@ impl States {
 
     /// The state with this key.
     pub(super) fn get(&self, key: Digest) -> Option<Standing<'_>> {
-        let place = self.index.find(key, |place| self.slab.key(place))?;
+        let place = *self.index.find(key, |place| self.slab.key(*place))?;
         Some(self.slab.get(place))
     }
 
     /// The state with this key, as it is to be had without holding the shard for long.
     pub(super) fn look(&self, key: Digest) -> Option<Look<'_>> {
-        let place = self.index.find(key, |place| self.slab.key(place))?;
+        let place = *self.index.find(key, |place| self.slab.key(*place))?;
         Some(match self.slab.page_of(place) {
             Some(page) => Look::Large(Alone::clone(page)),
             None => Look::Small(self.slab.get(place)),
@@ -80,7 +78,7 @@ impl States {
             Some(page) => slab.add_page(page),
             None => slab.add(state),
         };
-        match self.index.entry(state.key, |place| slab.key(place)) {
+        match self.index.entry(state.key, |place| slab.key(*place)) {
             Entry::Vacant(entry) => {
                 entry.insert(add(slab, page));
                 note(&mut self.moved, state.key);
@@ -132,7 +130,7 @@ impl States {
             position,
             bytes,
         };
-        match self.index.entry(key, |place| slab.key(place)) {
+        match self.index.entry(key, |place| slab.key(*place)) {
             Entry::Vacant(entry) => {
                 if let Some(bytes) = change(None)? {
                     entry.insert(slab.add(with(bytes)));

@@ -1,0 +1,49 @@
+//! Panics: a fault of ours is that of one piece of work. What it held is let go of, and nobody else
+//! hears of it; the hook for panics has told of it by then.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// What `work` comes to; `None` when it panics.
+pub fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// What the future `work` comes to; `None` when it panics.
+pub async fn unless_its_future_panics<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(
+        |context| match unless_it_panics(|| work.as_mut().poll(context)) {
+            Some(polled) => polled.map(Some),
+            None => Poll::Ready(None),
+        },
+    )
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_panics_comes_to_nothing_and_what_does_not_to_what_it_is() {
+        assert_eq!(unless_it_panics(|| 1), Some(1));
+        assert_eq!(unless_it_panics(|| panic!("as it was told to")), None::<u8>);
+    }
+
+    #[tokio::test]
+    async fn a_future_may_panic_after_it_has_waited() {
+        let works = async {
+            tokio::task::yield_now().await;
+            1
+        };
+        assert_eq!(unless_its_future_panics(works).await, Some(1));
+        let panics = async {
+            tokio::task::yield_now().await;
+            panic!("as it was told to")
+        };
+        assert_eq!(unless_its_future_panics::<u8>(panics).await, None);
+    }
+}
