@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use carebook::base::json::{Presence, Shape};
 use carebook::catalogue::{
     FACTS, KeySource, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
 };
@@ -22,7 +23,7 @@ compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
 
 ## Operations
 
-A *key* is the key of idempotency: in the header `Idempotency-Key`, or in the body. A status stands
+A *key* is the idempotency key: in the header `Idempotency-Key`, or in the body. A status stands
 with the codes of its problems; the operation's own stand in the order in which they are tested.
 ";
 
@@ -78,6 +79,22 @@ three without a token. With `--internal-listen`, `/metrics` and the operations w
 that listener alone.
 ";
 
+const REQUESTS_INTRODUCTION: &str = "
+## What requests hold
+
+Every member of each operation's body, in the order in which they are declared, and a body that is
+carried out in the world of the samples (`carebook serve --demo`). A member that is not in the
+table is a fault, and so is one that is given twice. *Optional*: absent and null mean the same.
+`a.b` is the member `b` of `a`, `a[].b` that of each item. Texts are counted in characters. Where an
+example goes on with the answer of another operation, `$member` stands for that member of it.
+";
+
+const FACTS_INTRODUCTION: &str = "
+## What facts hold
+
+The member `facts` of each kind, beside `kind`, `id` and `revision`.
+";
+
 const KINDS_INTRODUCTION: &str = "\
 ## Kinds of resources
 
@@ -128,10 +145,110 @@ pub fn page() -> String {
     for resource in RESOURCES {
         let kind = resource.kind();
         let holds_facts = FACTS.iter().any(|fact| fact.kind() == kind);
-        let facts = if holds_facts { "yes" } else { "" };
-        let _ = writeln!(page, "| {} | `{}` | {facts} |", kind.tag, kind.name);
+        let has_facts = if holds_facts { "yes" } else { "" };
+        let _ = writeln!(page, "| {} | `{}` | {has_facts} |", kind.tag, kind.name);
     }
+    requests(&mut page);
+    facts(&mut page);
     page
+}
+
+/// What each operation's request holds: parameters, members and an example.
+fn requests(page: &mut String) {
+    page.push_str(REQUESTS_INTRODUCTION);
+    for row in OPERATIONS {
+        let example = row.operation.example();
+        let _ = writeln!(page, "\n### {}. `{}`\n", row.tag, row.name);
+        let _ = writeln!(page, "| member | value | what |\n|---|---|---|");
+        members(page, "", &row.operation.shape());
+        let _ = writeln!(page, "\n```json\n{}\n```", example.body);
+    }
+}
+
+/// What each kind of facts holds.
+fn facts(page: &mut String) {
+    page.push_str(FACTS_INTRODUCTION);
+    for kind in FACTS {
+        let _ = writeln!(page, "\n### `{}`\n", kind.kind().name);
+        let _ = writeln!(page, "| member | value | what |\n|---|---|---|");
+        members(page, "", &kind.shape());
+    }
+}
+
+/// A line for each member, and for each within it.
+fn members(page: &mut String, within: &str, shape: &Shape) {
+    match shape {
+        Shape::Object(fields) => {
+            for field in fields {
+                let place = format!("{within}{}", field.name);
+                let presence = match field.presence {
+                    Presence::Required => "",
+                    Presence::Nullable => "; or null",
+                    Presence::Optional => "; optional",
+                };
+                let value = value(&field.shape);
+                let says = field.says.trim().trim_end_matches('.');
+                let _ = writeln!(page, "| `{place}` | {value}{presence} | {says} |");
+                members(page, &format!("{place}."), &field.shape);
+            }
+        }
+        Shape::List { of, .. } => {
+            let within = within.trim_end_matches('.');
+            members(page, &format!("{within}[]."), of);
+        }
+        Shape::Map { of } => {
+            let within = within.trim_end_matches('.');
+            members(page, &format!("{within}.*."), of);
+        }
+        _ => {}
+    }
+}
+
+/// What a value may be, in words.
+fn value(shape: &Shape) -> String {
+    match shape {
+        Shape::Flag => "true or false".to_owned(),
+        Shape::Integer { least, most } => match (*least, *most) {
+            (i64::MIN, i64::MAX) => "integer".to_owned(),
+            (least, i64::MAX) => format!("integer, at least {least}"),
+            (least, most) => format!("integer, {least} to {most}"),
+        },
+        Shape::Text {
+            longest,
+            blank,
+            form,
+        } => {
+            let blank = if *blank { "" } else { ", not blank" };
+            let most = format!("text of 1 to {longest} characters{blank}");
+            match (*form, *longest) {
+                ("", _) => most,
+                // The form says how long it may be.
+                (form, 4_000) => format!("text: {form}"),
+                (form, _) => format!("{most}: {form}"),
+            }
+        }
+        Shape::Words(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+            words.join(", ")
+        }
+        Shape::Time => "time with an offset".to_owned(),
+        Shape::Date => "date".to_owned(),
+        Shape::List {
+            of,
+            shortest,
+            longest,
+        } => {
+            let count = match (shortest, longest) {
+                (0, None) => String::new(),
+                (shortest, None) => format!(" of at least {shortest}"),
+                (shortest, Some(longest)) => format!(" of {shortest} to {longest}"),
+            };
+            format!("list{count}: {}", value(of))
+        }
+        Shape::Map { of } => format!("object with names of your choice: {}", value(of)),
+        Shape::Any => "any object".to_owned(),
+        Shape::Object(_) => "object".to_owned(),
+    }
 }
 
 fn key(row: &Row) -> &'static str {

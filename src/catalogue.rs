@@ -1,6 +1,8 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+mod row;
+
 use std::sync::LazyLock;
 
 use crate::domain::branch::account_snapshot::AccountSnapshot;
@@ -11,12 +13,11 @@ use crate::domain::branch::state::Branch;
 use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHistoryGrant};
 use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
-use crate::domain::operation::{AnyOperation, Erased};
+use crate::domain::operation::Erased;
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
-use crate::domain::read::Read;
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
@@ -33,172 +34,8 @@ use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};
 
+pub use self::row::{Invalid, KeySource, Method, ProblemShape, ReadRow, Row, Success};
 pub use crate::domain::fact_kinds::FACTS;
-
-/// The method of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// `POST`
-    Post,
-    /// `PATCH`
-    Patch,
-}
-
-/// Where a command's key of idempotency is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// In the header `Idempotency-Key`.
-    Header,
-    /// In the body, scoped to operation and subject.
-    Body,
-    /// In the body, scoped to the operation alone, with a conflict code of its own.
-    BodyOfAll {
-        /// The code of a key with other facts.
-        reused: &'static str,
-    },
-    /// It only reads: there is none.
-    None,
-}
-
-/// What a success is answered with: what was brought into being is Created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Success {
-    /// 200, always.
-    Ok,
-    /// 201, always.
-    Created,
-    /// 201 the first time, 200 for a replay.
-    CreatedOnce,
-}
-
-/// What an invalid request is answered with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
-    /// 400
-    BadRequest,
-    /// 422
-    Unprocessable,
-}
-
-/// The shape of a problem's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProblemShape {
-    /// `{status, code, message, fieldErrors, conflictingFieldPaths, retryable}`
-    Full,
-    /// `{status, code, retryable}`
-    Profile,
-    /// `{status, code, message, retryable}`
-    Invitation,
-}
-
-/// One operation.
-pub struct Row {
-    /// Its number in the contract; it stands in the log.
-    pub tag: u16,
-    /// Its name; it stands in fingerprints.
-    pub name: &'static str,
-    /// Its method.
-    pub method: Method,
-    /// Its path, with parameters in braces.
-    pub path: &'static str,
-    /// Whether it needs a token.
-    pub bearer: bool,
-    /// Where its key is.
-    pub key: KeySource,
-    /// What a success is answered with.
-    pub success: Success,
-    /// What an invalid request is answered with.
-    pub invalid: Invalid,
-    /// The shape of its problems.
-    pub problem: ProblemShape,
-    /// How it reads and decides.
-    pub operation: &'static dyn AnyOperation,
-}
-
-/// One read.
-pub struct ReadRow {
-    /// Its name.
-    pub name: &'static str,
-    /// Its path, with parameters in braces.
-    pub path: &'static str,
-    /// The shape of its problems.
-    pub problem: ProblemShape,
-    /// How it reads.
-    pub read: Read,
-}
-
-impl Row {
-    /// The usual: POST with a token, no key, 200, 400, the full problem.
-    const fn new(
-        tag: u16,
-        name: &'static str,
-        path: &'static str,
-        operation: &'static dyn AnyOperation,
-    ) -> Self {
-        Self {
-            tag,
-            name,
-            method: Method::Post,
-            path,
-            bearer: true,
-            key: KeySource::None,
-            success: Success::Ok,
-            invalid: Invalid::BadRequest,
-            problem: ProblemShape::Full,
-            operation,
-        }
-    }
-
-    /// With its key there.
-    const fn keyed(self, key: KeySource) -> Self {
-        Self { key, ..self }
-    }
-
-    /// With this success.
-    const fn gives(self, success: Success) -> Self {
-        Self { success, ..self }
-    }
-
-    /// Without a token: none is looked at.
-    const fn open(self) -> Self {
-        Self {
-            bearer: false,
-            ..self
-        }
-    }
-
-    /// With 422 in the place of 400.
-    const fn unprocessable(self) -> Self {
-        Self {
-            invalid: Invalid::Unprocessable,
-            ..self
-        }
-    }
-
-    /// With PATCH.
-    const fn patch(self) -> Self {
-        Self {
-            method: Method::Patch,
-            ..self
-        }
-    }
-
-    /// With this shape of problems.
-    const fn problems(self, problem: ProblemShape) -> Self {
-        Self { problem, ..self }
-    }
-}
-
-impl ReadRow {
-    const fn new(name: &'static str, path: &'static str, read: Read) -> Self {
-        Self {
-            name,
-            path,
-            problem: ProblemShape::Full,
-            read,
-        }
-    }
-}
 
 /// The operations, by their numbers.
 pub static OPERATIONS: &[Row] = &[

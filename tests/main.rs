@@ -21,6 +21,7 @@ mod model;
 mod operations;
 mod raw_http;
 mod service;
+mod shapes;
 mod streams;
 mod support;
 mod tls;

@@ -115,6 +115,23 @@ fn heading(report: &Value) -> String {
     )
 }
 
+/// The columns of the table of speeds.
+const SPEED_HEADS: [&str; 13] = [
+    "",
+    "per second",
+    "least–most",
+    "ratio",
+    "p50",
+    "p99",
+    "p99.9",
+    "max",
+    "shed",
+    "server, user + system",
+    "CPUs server / driver",
+    "MB/s",
+    "syncs/s",
+];
+
 /// The table of the medians, and the plots.
 fn speed(medians: &[Value]) -> String {
     let highest = medians
@@ -172,22 +189,7 @@ fn speed(medians: &[Value]) -> String {
             100.0 * rate / highest
         );
     }
-    let heads = [
-        "",
-        "per second",
-        "least–most",
-        "ratio",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "shed",
-        "server, user + system",
-        "CPUs server / driver",
-        "MB/s",
-        "syncs/s",
-    ];
-    let heads = heads
+    let heads = SPEED_HEADS
         .map(|head| format!("<th scope=\"col\">{head}</th>"))
         .concat();
     format!(

@@ -67,80 +67,14 @@ impl Plot {
             .filter(|y| *y > 0.0)
             .fold(f64::INFINITY, f64::min);
         let axis = Axis::over(self.scale, lowest, highest);
-        let place_x = |x: f64| {
-            let share = if to > from {
-                (x - from) / (to - from)
-            } else {
-                0.5
-            };
-            LEFT + share * (WIDTH - LEFT - RIGHT)
-        };
-        let place_y = |y: f64| HEIGHT - BOTTOM - axis.share(y) * (HEIGHT - TOP - BOTTOM);
+        let places = Places { from, to, axis };
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
             escaped(&self.title)
         );
-        for mark in axis.marks() {
-            let y = place_y(mark);
-            let shown = (self.shown)(mark);
-            let (end, label) = (WIDTH - RIGHT, LEFT - 8.0);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{end}\" y2=\"{y:.1}\"/>\
-                 <text class=\"mark\" x=\"{label}\" y=\"{:.1}\" text-anchor=\"end\">{shown}</text>",
-                y + 4.0
-            );
-        }
-        let marks = match self.marks.as_slice() {
-            [] => steps(from, to, 6)
-                .into_iter()
-                .map(|x| (x, number(x)))
-                .collect(),
-            marks => marks.to_vec(),
-        };
-        for (x, shown) in marks {
-            let (at, bottom) = (place_x(x), HEIGHT - BOTTOM);
-            let _ = write!(
-                svg,
-                "<line class=\"tick\" x1=\"{at:.1}\" y1=\"{bottom}\" x2=\"{at:.1}\" y2=\"{}\"/>\
-                 <text class=\"mark\" x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{shown}</text>",
-                bottom + 4.0,
-                bottom + 18.0
-            );
-        }
-        let (middle, foot) = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - 8.0);
-        let _ = write!(
-            svg,
-            "<text class=\"axis\" x=\"{middle}\" y=\"{foot}\" text-anchor=\"middle\">{}</text>\
-             <text class=\"axis\" transform=\"translate(14 {}) rotate(-90)\" \
-             text-anchor=\"middle\">{}</text>",
-            escaped(&self.x),
-            TOP + (HEIGHT - TOP - BOTTOM) / 2.0,
-            escaped(&self.y)
-        );
+        self.draw_axes(&places, &mut svg);
         for line in &self.lines {
-            let mut path = String::new();
-            for (index, (x, y)) in line.points.iter().enumerate() {
-                let letter = if index == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{letter}{:.1} {:.1}", place_x(*x), place_y(*y));
-            }
-            let dashed = if line.dashed { " dashed" } else { "" };
-            let colour = line.colour % COLOURS;
-            let _ = write!(svg, "<path class=\"line c{colour}{dashed}\" d=\"{path}\"/>");
-            if line.marked {
-                for (x, y) in &line.points {
-                    let shown = (self.shown)(*y);
-                    let _ = write!(
-                        svg,
-                        "<circle class=\"dot c{colour}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.2\">\
-                         <title>{}: {shown} at {}</title></circle>",
-                        place_x(*x),
-                        place_y(*y),
-                        escaped(&line.name),
-                        number(*x)
-                    );
-                }
-            }
+            self.draw_line(line, &places, &mut svg);
         }
         svg += "</svg>";
         let mut legend = String::new();
@@ -160,6 +94,94 @@ impl Plot {
             escaped(&self.title),
             escaped(&self.note)
         )
+    }
+
+    fn draw_axes(&self, places: &Places, svg: &mut String) {
+        for mark in places.axis.marks() {
+            let y = places.y(mark);
+            let shown = (self.shown)(mark);
+            let (end, label) = (WIDTH - RIGHT, LEFT - 8.0);
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{end}\" y2=\"{y:.1}\"/>\
+                 <text class=\"mark\" x=\"{label}\" y=\"{:.1}\" text-anchor=\"end\">{shown}</text>",
+                y + 4.0
+            );
+        }
+        let marks = match self.marks.as_slice() {
+            [] => steps(places.from, places.to, 6)
+                .into_iter()
+                .map(|x| (x, number(x)))
+                .collect(),
+            marks => marks.to_vec(),
+        };
+        for (x, shown) in marks {
+            let (at, bottom) = (places.x(x), HEIGHT - BOTTOM);
+            let _ = write!(
+                svg,
+                "<line class=\"tick\" x1=\"{at:.1}\" y1=\"{bottom}\" x2=\"{at:.1}\" y2=\"{}\"/>\
+                 <text class=\"mark\" x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{shown}</text>",
+                bottom + 4.0,
+                bottom + 18.0
+            );
+        }
+        let (middle, foot) = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - 8.0);
+        let _ = write!(
+            svg,
+            "<text class=\"axis\" x=\"{middle}\" y=\"{foot}\" text-anchor=\"middle\">{}</text>\
+             <text class=\"axis\" transform=\"translate(14 {}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            escaped(&self.x),
+            TOP + (HEIGHT - TOP - BOTTOM) / 2.0,
+            escaped(&self.y)
+        );
+    }
+
+    fn draw_line(&self, line: &Line, places: &Places, svg: &mut String) {
+        let mut path = String::new();
+        for (index, (x, y)) in line.points.iter().enumerate() {
+            let letter = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{:.1} {:.1}", places.x(*x), places.y(*y));
+        }
+        let dashed = if line.dashed { " dashed" } else { "" };
+        let colour = line.colour % COLOURS;
+        let _ = write!(svg, "<path class=\"line c{colour}{dashed}\" d=\"{path}\"/>");
+        if line.marked {
+            for (x, y) in &line.points {
+                let shown = (self.shown)(*y);
+                let _ = write!(
+                    svg,
+                    "<circle class=\"dot c{colour}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.2\">\
+                     <title>{}: {shown} at {}</title></circle>",
+                    places.x(*x),
+                    places.y(*y),
+                    escaped(&line.name),
+                    number(*x)
+                );
+            }
+        }
+    }
+}
+
+/// Where numbers stand on the plot.
+struct Places {
+    from: f64,
+    to: f64,
+    axis: Axis,
+}
+
+impl Places {
+    fn x(&self, x: f64) -> f64 {
+        let share = if self.to > self.from {
+            (x - self.from) / (self.to - self.from)
+        } else {
+            0.5
+        };
+        LEFT + share * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - self.axis.share(y) * (HEIGHT - TOP - BOTTOM)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-crate::words! {
+crate::wire_enum! {
     /// The seven kinds of actor. The words are those of the `actor_kind` claim and of `actorKind`
     /// in bodies.
     pub enum ActorKind {

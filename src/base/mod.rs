@@ -11,4 +11,4 @@ pub mod panics;
 pub mod revision;
 pub mod text;
 pub mod time;
-pub mod words;
+pub mod wire_enum;

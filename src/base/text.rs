@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{FaultCode, Json, Member, Reader};
+use super::json::{FaultCode, Json, Member, Reader, Shape};
 
 /// Checks length (in characters) and blankness, in the order in which faults are told: too short,
 /// too long, blank.
@@ -37,7 +37,9 @@ fn is_padded(text: &str) -> bool {
 /// Declares a string type: its longest length in characters, whether it may be blank, and the
 /// form it has.
 macro_rules! texts {
-    ($( $(#[$meta:meta])* $name:ident { max: $max:expr, blank: $blank:expr, form: $form:expr } )+) => { $(
+    ($( $(#[$meta:meta])* $name:ident {
+        max: $max:expr, blank: $blank:expr, form: $form:expr, says: $says:literal $(,)?
+    } )+) => { $(
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -103,54 +105,62 @@ macro_rules! texts {
                 }
                 Some(Self(text.into()))
             }
+
+            fn shape() -> Shape {
+                Shape::Text {
+                    longest: $max,
+                    blank: $blank,
+                    form: $says,
+                }
+            }
         }
     )+ };
 }
 
 texts! {
     /// An opaque identifier, key, code or reference: 1 to 512 characters, not blank.
-    Ident { max: 512, blank: false, form: |_| true }
+    Ident { max: 512, blank: false, form: |_| true, says: "" }
     /// The name of an object in a store: 1 to 1,024 characters, not blank.
-    ObjectKey { max: 1_024, blank: false, form: |_| true }
+    ObjectKey { max: 1_024, blank: false, form: |_| true, says: "" }
     /// A string without a length of its own: 1 to 4,000 characters.
-    Text { max: 4_000, blank: true, form: |_| true }
+    Text { max: 4_000, blank: true, form: |_| true, says: "" }
     /// As [`Text`], not blank.
-    Sentence { max: 4_000, blank: false, form: |_| true }
+    Sentence { max: 4_000, blank: false, form: |_| true, says: "" }
     /// A person's name: 1 to 100 characters, not blank.
-    FullName { max: 100, blank: false, form: |_| true }
+    FullName { max: 100, blank: false, form: |_| true, says: "" }
     /// One line of an address: 1 to 300 characters, not blank.
-    AddressLine { max: 300, blank: false, form: |_| true }
+    AddressLine { max: 300, blank: false, form: |_| true, says: "" }
     /// Exactly five digits.
     PostalCode { max: 4_000, blank: true, form: |text| {
         text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit())
-    } }
+    }, says: "five digits" }
     /// A plus sign and 8 to 15 digits, the first of them not zero.
-    PhoneNumber { max: 4_000, blank: true, form: is_phone_number }
+    PhoneNumber { max: 4_000, blank: true, form: is_phone_number, says: "`+` and 8 to 15 digits, the first not 0" }
     /// An e-mail address of at most 254 characters.
-    Email { max: 254, blank: true, form: is_email }
+    Email { max: 254, blank: true, form: is_email, says: "an e-mail address" }
     /// The identifier of an account, a profile or a receipt: 1 to 255 characters, no white space
     /// at its ends.
-    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text) }
+    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends" }
     /// A consent policy's key: 1 to 120 characters; a lower-case letter, then those, digits and
     /// `_.:-`.
-    PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase) }
+    PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase), says: "a lower-case letter, then those, digits and `_.:-`" }
     /// A consent version's label: 1 to 120 characters; a lower-case letter or digit, then those
     /// and `_.:-`.
     VersionLabel { max: 120, blank: true, form: |text| {
         is_label(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    } }
+    }, says: "a lower-case letter or digit, then those and `_.:-`" }
     /// The name of a collection of records: 1 to 64 characters; a lower-case letter, then those,
     /// digits and `_`.
-    CollectionName { max: 4_000, blank: true, form: is_collection_name }
+    CollectionName { max: 4_000, blank: true, form: is_collection_name, says: "at most 64 characters: a lower-case letter, then those, digits and `_`" }
     /// 64 lower-case hexadecimal digits.
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    } }
+    }, says: "64 lower-case hexadecimal digits" }
     /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
-    BranchCode { max: 4_000, blank: true, form: is_branch_code }
+    BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`" }
 }
 
-/// A key of idempotency in a body: as [`Ident`]. It is no part of a command's facts, so it is
+/// An idempotency key in a body: as [`Ident`]. It is no part of a command's facts, so it is
 /// written into their canonical form as null.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -173,6 +183,10 @@ impl Serialize for BodyKey {
 impl Member for BodyKey {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         Ident::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        Ident::shape()
     }
 }
 

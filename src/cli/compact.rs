@@ -24,7 +24,7 @@ Examples:
   carebook compact --data /srv/carebook --json | jq .bytesRemoved
 
 The server must be stopped; a running one does the same by itself, as its log grows. Every read,
-and every command sent again, is answered as before. Keys of idempotency are kept: only `serve
+and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
 A snapshot comes first, on the same disk. Where there is no space for it, nothing is removed: copy

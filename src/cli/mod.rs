@@ -5,6 +5,7 @@ pub mod compact;
 pub mod demo;
 pub mod descriptors;
 pub mod exit;
+mod export;
 pub mod facts;
 pub mod inspect;
 mod key_set;

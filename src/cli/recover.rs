@@ -2,19 +2,17 @@
 //! would cost, and takes the one that it is told to take.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
 use wal::{Salvage, WayOut};
 
 use super::exit::Failure;
+use super::export::export;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
-use super::inspect::records::{changes_of, record_json};
+use super::inspect::records::changes_of;
 use super::open::{Replaying, log_name};
 use super::output::{existing, kind_name, operation_name, print_pairs};
 use crate::base::digest::{Digest, hex};
@@ -36,7 +34,7 @@ Examples:
   carebook recover --data /srv/carebook --give-up-after 120394
 
 Without --give-up-after it only looks, and writes nothing: what is damaged, which positions can
-still be had, and what is lost with each: positions, resources, keys of idempotency. What was
+still be had, and what is lost with each: positions, resources, idempotency keys. What was
 acknowledged to people is among that, so it is a decision of people: a backup that reaches farther
 may cost less (carebook restore). What lies behind the damage and can be read is written to a file,
 one JSON object on a line, with --export: whoever does it anew sees there what it was.
@@ -449,54 +447,4 @@ impl LostNames<'_> {
             .read(key, &mut |bytes| state = Some(bytes.to_vec()));
         catalogue::resource(kind)?.id(&state?).ok()
     }
-}
-
-/// Writes each readable record after a position to a new file that only its owner can read; how
-/// many there were.
-fn export(salvage: &Salvage, position: u64, file: &Path, mask: Mask) -> Result<u64, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::other(format!("{} cannot be written: {error}", file.display()))
-    };
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file);
-    let mut out = BufWriter::new(made.map_err(failed)?);
-    let (mut ids, mut exported, mut broken) = (Ids::default(), 0, None);
-    let walked = salvage.records_after(position, &mut |found| {
-        let line = exported_json(&mut ids, mask, found.position, found.payload);
-        if let Err(error) = writeln!(out, "{line}") {
-            let sentence = error.to_string();
-            broken = Some(error);
-            return Err(sentence.into());
-        }
-        exported += 1;
-        Ok(())
-    });
-    if let Some(error) = broken {
-        return Err(failed(error));
-    }
-    walked.map_err(|error| Failure::of_log(&error))?;
-    out.flush()
-        .and_then(|()| out.get_ref().sync_all())
-        .map_err(failed)?;
-    Ok(exported)
-}
-
-/// A record as `inspect records --json` shows it; one that is not understood as its bytes.
-fn exported_json(ids: &mut Ids, mask: Mask, position: u64, payload: &[u8]) -> Value {
-    let shown = Record::decode(payload)
-        .map_err(wal::BoxError::from)
-        .and_then(|record| {
-            let changes = changes_of(ids, &record)?;
-            Ok(record_json(mask, position, &record, changes))
-        });
-    shown.unwrap_or_else(|error| {
-        json!({
-            "position": position,
-            "error": error.to_string(),
-            "record": mask.reveal.then(|| hex(payload)),
-        })
-    })
 }

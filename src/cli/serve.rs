@@ -130,7 +130,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DURATION", default_value = "1h",
         value_parser = humantime::parse_duration)]
     snapshot_interval: Duration,
-    /// How long keys of idempotency are kept, such as 30d; without it for ever. They are
+    /// How long idempotency keys are kept, such as 30d; without it for ever. They are
     /// forgotten when a snapshot is taken, so up to a snapshot's interval later.
     #[arg(long, value_name = "DURATION", value_parser = retention)]
     idempotency_retention: Option<Duration>,

@@ -1,15 +1,18 @@
 //! `carebook verify`: reads the whole log and the snapshots, checks every frame, block and chain,
 //! replays, and says what it found. Writes nothing.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use wal::Report;
 
 use super::exit::Failure;
 use super::open::{Replaying, log_name};
 use super::output::{existing, kind_name, operation_name, print_pairs};
 use crate::base::digest::hex;
+use crate::journal::replay::Recovered;
 
 /// Arguments of `carebook verify`.
 #[derive(Args)]
@@ -48,70 +51,107 @@ impl VerifyArgs {
             wal::Error::Held { .. } => Failure::Busy(error.to_string()),
             other => Failure::of_log(&other),
         })?;
-        let recovered = replaying.finish();
-        let tally = &recovered.tally;
-        let mut kinds = std::collections::BTreeMap::<u16, u64>::new();
-        recovered
-            .tables
-            .each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
-        let records = report.last_position + 1 - report.first_position;
+        let verified = Verified {
+            report,
+            recovered: replaying.finish(),
+        };
         if self.json {
-            let snapshots: Vec<_> = report
-                .snapshots
-                .iter()
-                .map(|held| {
-                    json!({
-                        "number": held.number,
-                        "covers": held.covers,
-                        "upto": held.upto,
-                        "bytes": held.bytes,
-                    })
-                })
-                .collect();
-            let torn: Vec<_> = report
-                .torn
-                .iter()
-                .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
-                .collect();
-            let operations: serde_json::Map<_, _> = tally
-                .operations
-                .iter()
-                .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
-                .collect();
-            let resources: serde_json::Map<_, _> = kinds
-                .iter()
-                .map(|(tag, count)| (kind_name(*tag).to_owned(), json!(count)))
-                .collect();
-            let ancestors: Vec<_> = report
-                .ancestors
-                .iter()
-                .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
-                .collect();
-            let found = json!({
-                "logId": log_name(&report),
-                "restoredFrom": ancestors,
-                "starts": report.epoch,
-                "segments": report.segments,
-                "bytes": report.bytes,
-                "records": records,
-                "firstPosition": report.first_position,
-                "lastPosition": report.last_position,
-                "durableMark": report.durable_mark,
-                "snapshots": snapshots,
-                "keysForgottenThrough": recovered.tables.forgotten(),
-                "lastCommitAt": tally.last_at.map(|at| at.to_string()),
-                "keys": recovered.tables.keys(),
-                "outboxMessages": tally.outbox_messages,
-                "operations": operations,
-                "resources": resources,
-                "tornTails": torn,
-            });
-            println!("{found:#}");
-            return Ok(());
+            println!("{:#}", verified.json());
+        } else {
+            print_pairs(verified.rows());
+            for torn in &verified.report.torn {
+                println!(
+                    "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
+                    torn.file, torn.offset, torn.bytes
+                );
+            }
+            println!("every byte is as it was written");
         }
+        Ok(())
+    }
+}
+
+/// What a directory that is in order holds.
+struct Verified {
+    report: Report,
+    recovered: Recovered,
+}
+
+impl Verified {
+    /// How many resources there are of each kind.
+    fn kinds(&self) -> BTreeMap<u16, u64> {
+        let mut kinds = BTreeMap::new();
+        let tables = &self.recovered.tables;
+        tables.each(|kind, _, _, _| *kinds.entry(kind).or_default() += 1);
+        kinds
+    }
+
+    fn records(&self) -> u64 {
+        self.report.last_position + 1 - self.report.first_position
+    }
+
+    fn json(&self) -> Value {
+        let Self { report, recovered } = self;
+        let tally = &recovered.tally;
+        let snapshots: Vec<_> = report
+            .snapshots
+            .iter()
+            .map(|held| {
+                json!({
+                    "number": held.number,
+                    "covers": held.covers,
+                    "upto": held.upto,
+                    "bytes": held.bytes,
+                })
+            })
+            .collect();
+        let torn: Vec<_> = report
+            .torn
+            .iter()
+            .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
+            .collect();
+        let operations: serde_json::Map<_, _> = tally
+            .operations
+            .iter()
+            .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
+            .collect();
+        let resources: serde_json::Map<_, _> = self
+            .kinds()
+            .iter()
+            .map(|(tag, count)| (kind_name(*tag).to_owned(), json!(count)))
+            .collect();
+        let ancestors: Vec<_> = report
+            .ancestors
+            .iter()
+            .map(|one| json!({"logId": hex(&one.log_id), "lastPosition": one.upto}))
+            .collect();
+        json!({
+            "logId": log_name(report),
+            "restoredFrom": ancestors,
+            "starts": report.epoch,
+            "segments": report.segments,
+            "bytes": report.bytes,
+            "records": self.records(),
+            "firstPosition": report.first_position,
+            "lastPosition": report.last_position,
+            "durableMark": report.durable_mark,
+            "snapshots": snapshots,
+            "keysForgottenThrough": recovered.tables.forgotten(),
+            "lastCommitAt": tally.last_at.map(|at| at.to_string()),
+            "keys": recovered.tables.keys(),
+            "outboxMessages": tally.outbox_messages,
+            "operations": operations,
+            "resources": resources,
+            "tornTails": torn,
+        })
+    }
+
+    fn rows(&self) -> Vec<(String, String)> {
+        let Self { report, recovered } = self;
+        let tally = &recovered.tally;
         let mut rows = Vec::new();
         let mut row = |name: String, value: String| rows.push((name, value));
-        row("log".to_owned(), log_name(&report));
+        row("log".to_owned(), log_name(report));
         for one in &report.ancestors {
             row(
                 format!("up to position {}, log", one.upto),
@@ -121,7 +161,7 @@ impl VerifyArgs {
         row("starts".to_owned(), report.epoch.to_string());
         row("segments".to_owned(), report.segments.to_string());
         row("bytes".to_owned(), report.bytes.to_string());
-        row("records".to_owned(), records.to_string());
+        row("records".to_owned(), self.records().to_string());
         row("last position".to_owned(), report.last_position.to_string());
         for held in &report.snapshots {
             row(
@@ -143,17 +183,9 @@ impl VerifyArgs {
                 count.to_string(),
             );
         }
-        for (tag, count) in &kinds {
+        for (tag, count) in &self.kinds() {
             row(format!("resources: {}", kind_name(*tag)), count.to_string());
         }
-        print_pairs(rows);
-        for torn in &report.torn {
-            println!(
-                "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
-                torn.file, torn.offset, torn.bytes
-            );
-        }
-        println!("every byte is as it was written");
-        Ok(())
+        rows
     }
 }

@@ -1,22 +1,22 @@
 //! The contract of an operation: what it reads from a request, on which resource it is decided,
 //! and what a decision can be.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 
 use serde::Serialize;
 use uuid::Uuid;
 
+pub use super::erased::{AnyCommand, AnyOperation, Decided, Erased, Outcome, Slot};
+pub(crate) use super::erased::{erase, own_state};
 use super::example::Example;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Rank, Resource, View};
 use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Json, Member, Reader};
+use crate::base::json::{Json, Member, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -44,12 +44,19 @@ impl Parts<'_> {
 pub trait Request: Serialize + Send + Sync + Sized + 'static {
     /// Reads the command; `None` after at least one fault was noted.
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self>;
+
+    /// What its body may be.
+    fn shape() -> Shape;
 }
 
 /// A command without parameters in its path is its body.
 impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
+    }
+
+    fn shape() -> Shape {
+        T::shape()
     }
 }
 
@@ -95,6 +102,10 @@ macro_rules! at_path {
                 let body = <$body as $crate::base::json::Member>::read(parts.body, at);
                 Some(Self { $field: $field?, body: body? })
             }
+
+            fn shape() -> $crate::base::json::Shape {
+                <$body as $crate::base::json::Member>::shape()
+            }
         }
     };
 }
@@ -116,7 +127,7 @@ pub struct Context<'a> {
     /// The time that a commit is recorded with: `now`, or later where the clock was set back, since
     /// the times of commits never fall.
     pub at: Instant,
-    /// The key of idempotency as sent; empty where the operation has none.
+    /// The idempotency key as sent; empty where the operation has none.
     pub key: &'a str,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,
@@ -152,7 +163,7 @@ pub trait Operation: Send + Sync + 'static {
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
     fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
 
-    /// The key of idempotency, where it is a member of the body.
+    /// The idempotency key, where it is a member of the body.
     fn key(_command: &Self::Command) -> Option<&str> {
         None
     }
@@ -349,14 +360,14 @@ impl Change {
 
 /// A commit in the making: the resource's own event, what else it changes, messages, answer.
 pub struct Commit<R: Resource> {
-    event: R::Event,
+    pub(super) event: R::Event,
     /// The resource's state after the commit.
     pub next: R,
     at: Instant,
-    further: Vec<Change>,
-    outbox: Vec<OutboxMessage>,
-    answer: Vec<u8>,
-    disposition: Disposition,
+    pub(super) further: Vec<Change>,
+    pub(super) outbox: Vec<OutboxMessage>,
+    pub(super) answer: Vec<u8>,
+    pub(super) disposition: Disposition,
 }
 
 /// The state after `event`; in debug builds the state validates itself.
@@ -466,203 +477,6 @@ pub fn mark_replayed(mut body: Vec<u8>) -> Vec<u8> {
     body.truncate(body.len() - b"false}".len());
     body.extend_from_slice(b"true}");
     body
-}
-
-// ---------------------------------------------------------------------------------------------
-// The same, with the types erased: what the engine handles.
-
-/// The state that an actor has at hand between two commands.
-pub type Slot = Option<Box<dyn Any + Send>>;
-
-/// A decided commit with its types erased, ready for the log.
-pub struct Decided {
-    /// The changes, the deciding resource's first.
-    pub changes: Vec<Change>,
-    /// Messages to other systems.
-    pub outbox: Vec<OutboxMessage>,
-    /// The answer's body.
-    pub answer: Vec<u8>,
-    /// How far it went.
-    pub disposition: Disposition,
-    /// The deciding resource's state after the commit, for its actor to keep.
-    pub next: Box<dyn Any + Send>,
-}
-
-/// What a command came to, with its types erased.
-pub enum Outcome {
-    /// A commit.
-    Commit(Box<Decided>),
-    /// See [`Decision::ReplayOf`].
-    ReplayOf(Box<str>),
-    /// See [`Decision::Answer`].
-    Answer(Vec<u8>),
-}
-
-/// A command with its types erased.
-pub trait AnyCommand: Send + Sync {
-    /// See [`Operation::key`].
-    fn key(&self) -> Option<&str>;
-    /// The fingerprint of the command's facts.
-    fn fingerprint(&self) -> Fingerprint;
-    /// See [`Operation::key_reused`].
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>>;
-    /// See [`Operation::target`].
-    fn target(&self, context: &Context<'_>) -> Option<Digest>;
-    /// See [`Operation::names`].
-    fn names(&self, context: &Context<'_>) -> Vec<Name>;
-    /// Decides on the state in `slot`, which is read from the context's view when it is empty.
-    ///
-    /// # Errors
-    /// The first rejection that applies.
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut Slot,
-        context: &Context<'_>,
-    ) -> Result<Outcome, Rejection>;
-}
-
-/// An operation with its types erased.
-pub trait AnyOperation: Send + Sync {
-    /// Reads a command; `None` after at least one fault was noted.
-    fn read(
-        &self,
-        name: &'static str,
-        parts: &Parts<'_>,
-        at: &mut Reader,
-    ) -> Option<Box<dyn AnyCommand>>;
-    /// See [`Operation::replayed`].
-    fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
-    /// See [`Operation::REJECTIONS`].
-    fn rejections(&self) -> &'static [(Class, &'static str)];
-    /// See [`Operation::EXAMPLE`].
-    fn example(&self) -> &'static Example;
-}
-
-/// Erases the types of the operation `O`.
-pub struct Erased<O>(PhantomData<O>);
-
-impl<O> Erased<O> {
-    /// The one value.
-    pub const NEW: Self = Self(PhantomData);
-}
-
-impl<O: Operation> Erased<O> {
-    /// Erases the types of a command that was read already: for an operation on resources of
-    /// several kinds, which hands its command on to the decider of the kind that is meant.
-    #[must_use]
-    pub fn command(name: &'static str, command: O::Command) -> Box<dyn AnyCommand> {
-        Box::new(ErasedCommand::<O> {
-            operation: name,
-            command,
-        })
-    }
-}
-
-struct ErasedCommand<O: Operation> {
-    operation: &'static str,
-    command: O::Command,
-}
-
-impl<O: Operation> AnyOperation for Erased<O> {
-    fn read(
-        &self,
-        name: &'static str,
-        parts: &Parts<'_>,
-        at: &mut Reader,
-    ) -> Option<Box<dyn AnyCommand>> {
-        let command = <O::Command as Request>::read(parts, at)?;
-        Some(Self::command(name, command))
-    }
-
-    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
-        O::replayed(body)
-    }
-
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
-        O::REJECTIONS
-    }
-
-    fn example(&self) -> &'static Example {
-        &O::EXAMPLE
-    }
-}
-
-impl<O: Operation> AnyCommand for ErasedCommand<O> {
-    fn key(&self) -> Option<&str> {
-        O::key(&self.command)
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        fingerprint(self.operation, &self.command)
-    }
-
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
-        O::key_reused(&self.command, actor, view)
-    }
-
-    fn target(&self, context: &Context<'_>) -> Option<Digest> {
-        O::target(&self.command, context)
-    }
-
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        O::names(&self.command, context)
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut Slot,
-        context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
-        let state = own_state::<O::Resource>(target, slot, context);
-        let decision = O::decide(state, &self.command, context)?;
-        Ok(erase(state, decision, target))
-    }
-}
-
-/// The deciding resource's state: the one at hand, or as it was committed.
-pub(crate) fn own_state<'s, R: Resource>(
-    target: Option<Digest>,
-    slot: &'s mut Slot,
-    context: &Context<'_>,
-) -> Option<&'s R> {
-    if slot.is_none()
-        && let Some(state) = target.and_then(|key| context.view.at::<R>(key))
-    {
-        *slot = Some(Box::new(state));
-    }
-    slot.as_ref().and_then(|state| state.downcast_ref())
-}
-
-/// A decision with its types erased.
-pub(crate) fn erase<R: Resource>(
-    state: Option<&R>,
-    decision: Decision<R>,
-    target: Option<Digest>,
-) -> Outcome {
-    match decision {
-        Decision::ReplayOf(key) => Outcome::ReplayOf(key),
-        Decision::Answer(body) => Outcome::Answer(body),
-        Decision::Commit(commit) => {
-            let own = Change::of(state, &commit.event, &commit.next);
-            assert_eq!(
-                Some(own.key),
-                target,
-                "a commit is on the resource that decides"
-            );
-            let mut changes = Vec::with_capacity(1 + commit.further.len());
-            changes.push(own);
-            changes.extend(commit.further);
-            Outcome::Commit(Box::new(Decided {
-                changes,
-                outbox: commit.outbox,
-                answer: commit.answer,
-                disposition: commit.disposition,
-                next: Box::new(commit.next),
-            }))
-        }
-    }
 }
 
 /// SHA-256 over the canonical form of a command's facts: the operation's name, a line feed, and

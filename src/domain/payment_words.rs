@@ -1,9 +1,9 @@
 //! The vocabulary of payments: what the product plans, the obligations and the operations on them
 //! have in common. New values go at the end, for the number of a value stands in records.
 
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// How a payment is made.
     pub enum PaymentMethod {
         /// By card.
@@ -15,7 +15,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a reservation's payment is for.
     pub enum PaymentPurpose {
         /// The customer's share, in advance.
@@ -29,7 +29,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What an obligation is for: a reservation's payment, or one beside it.
     pub enum ObligationPurpose {
         /// The customer's share, in advance.
@@ -58,7 +58,7 @@ impl From<PaymentPurpose> for ObligationPurpose {
     }
 }
 
-words! {
+wire_enum! {
     /// Whether the customer wants a cash receipt.
     pub enum ReceiptRequestState {
         /// No.
@@ -70,7 +70,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What the customer wants a cash receipt for.
     pub enum RequestedReceiptPurpose {
         /// To deduct from a person's taxable income.
@@ -82,7 +82,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a cash receipt can be issued for.
     pub enum ReceiptPurpose {
         /// To deduct from a person's taxable income.
@@ -104,7 +104,7 @@ impl RequestedReceiptPurpose {
     }
 }
 
-words! {
+wire_enum! {
     /// What is decided of a cash receipt.
     pub enum ReceiptDecision {
         /// None is wanted.
@@ -116,7 +116,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Why a cash receipt may not be issued.
     pub enum ReceiptDenial {
         /// Nobody knows whether one is wanted.
@@ -134,7 +134,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Who sells, before the law.
     pub enum MerchantOfRecord {
         /// The platform.
@@ -146,7 +146,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Who takes the money.
     pub enum CollectionChannel {
         /// The payment provider, for the platform.
@@ -158,7 +158,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Who issues cash receipts.
     pub enum ReceiptIssuer {
         /// The payment provider, for the platform.
@@ -170,7 +170,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// As what a payment takes part in the settlement with the branches.
     pub enum SettlementParticipation {
         /// The customer's charge.
@@ -188,7 +188,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// When the ledger takes notice of a payment.
     pub enum LedgerRecognitionTiming {
         /// At once.
@@ -204,7 +204,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Which amount the provider's fee is reckoned from.
     pub enum FeeRecognitionBasis {
         /// All that the gateway takes.
@@ -222,7 +222,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// The lines of a settlement that a payment goes to.
     pub enum SettlementLineTarget {
         /// The customer's charge.
@@ -240,7 +240,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// In which capacity somebody pre-registers a payment.
     pub enum PaymentActorKind {
         /// The mother who owes.
@@ -254,7 +254,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a request to pre-register a payment came to.
     pub enum PreRegistrationStatus {
         /// It is pre-registered now.
@@ -264,7 +264,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Which of a plan's rates a fee is reckoned by.
     pub enum FeeBucket {
         /// The rate for cards.
@@ -276,7 +276,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What customers read as the name of a method of payment.
     pub enum MethodLabel {
         /// A card.
@@ -288,7 +288,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What an administrator can ask of the payment gateway.
     pub enum OperationAction {
         /// To show a payment.
@@ -306,7 +306,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What an operation at the gateway came to.
     pub enum OperationStatus {
         /// The gateway has done it.

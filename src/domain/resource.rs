@@ -88,7 +88,7 @@ pub trait Resource:
     }
 }
 
-crate::words! {
+crate::wire_enum! {
     /// What names are unique in, and what lists are of. New ones go at the end. A space has names
     /// or lists, never both.
     pub enum Space {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the system's | rules: whether a token or a grant is over, whether something lies ahead, what day it is |
 //! | that of commits | what is recorded: the system's, held up where it was set back |
-//! | the time that the service has run | how old keys of idempotency are |
+//! | the time that the service has run | how old idempotency keys are |
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};

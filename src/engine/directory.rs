@@ -8,13 +8,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef, MessagingErr, SpawnErr};
 
 use super::lane;
-use super::resource::{Job, Slot};
 use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 64;
@@ -22,58 +23,78 @@ const SHARDS: usize = 64;
 /// has nothing to do: an idle actor costs about 7 kB.
 const POOL_MAX: usize = 256;
 
+/// What an actor does for its resource, one piece after the other.
+pub(crate) trait Work: Sized + Send + 'static {
+    /// What an actor keeps at hand between two pieces for the same resource.
+    type Kept: Default + Send + 'static;
+    /// What the work and the directory belong to.
+    type Home: Send + Sync;
+
+    /// The key of the resource.
+    fn target(&self) -> Option<Digest>;
+
+    /// What it belongs to.
+    fn home(&self) -> Arc<Self::Home>;
+
+    /// The directory there.
+    fn directory(home: &Self::Home) -> &Directory<Self>;
+
+    /// Does it.
+    fn run(self, kept: &mut Self::Kept) -> impl Future<Output = ()> + Send;
+}
+
 /// Where the live resources are.
-pub(crate) struct Directory {
-    shards: Box<[Mutex<HashMap<Digest, Live, DigestBuild>>]>,
-    pools: Box<[Mutex<Vec<ActorRef<Job>>>]>,
+pub(crate) struct Directory<W: Work> {
+    shards: Box<[Mutex<HashMap<Digest, Live<W>, DigestBuild>>]>,
+    pools: Box<[Mutex<Vec<ActorRef<W>>>]>,
     live: AtomicUsize,
 }
 
 /// A resource whose actor is awake.
-struct Live {
-    actor: ActorRef<Job>,
+struct Live<W: Work> {
+    actor: ActorRef<W>,
     /// Commands in its mailbox, the present one included.
     pending: usize,
 }
 
 /// The actor that serves one resource at a time.
-struct ResourceActor;
+struct ResourceActor<W>(PhantomData<fn(W)>);
 
 /// What an actor has at hand.
-struct Bound {
-    slot: Slot,
+struct Bound<W: Work> {
+    kept: W::Kept,
     lane: usize,
 }
 
-impl Actor for ResourceActor {
-    type Msg = Job;
-    type State = Bound;
+impl<W: Work> Actor for ResourceActor<W> {
+    type Msg = W;
+    type State = Bound<W>;
     type Arguments = usize;
 
-    async fn pre_start(&self, _: ActorRef<Job>, lane: usize) -> Result<Bound, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<W>, lane: usize) -> Result<Bound<W>, ActorProcessingErr> {
         Ok(Bound {
-            slot: Slot::empty(),
+            kept: W::Kept::default(),
             lane,
         })
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<Job>,
-        job: Job,
-        bound: &mut Bound,
+        myself: ActorRef<W>,
+        work: W,
+        bound: &mut Bound<W>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(target) = job.target else {
+        let Some(target) = work.target() else {
             return Ok(());
         };
-        let shared = job.shared();
-        job.run(&mut bound.slot).await;
-        shared.directory.finished(target, myself, bound);
+        let home = work.home();
+        work.run(&mut bound.kept).await;
+        W::directory(&home).finished(target, myself, bound);
         Ok(())
     }
 }
 
-impl Directory {
+impl<W: Work> Directory<W> {
     pub(crate) fn new(lanes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -88,7 +109,7 @@ impl Directory {
     }
 
     /// Hands the job to the actor of the resource `target`, waking one where none is.
-    pub(crate) async fn dispatch(&self, target: Digest, job: Job) -> Result<(), String> {
+    pub(crate) async fn dispatch(&self, target: Digest, job: W) -> Result<(), String> {
         let lane = lane::here(self.pools.len());
         let mut job = job;
         let mut spare = None;
@@ -103,18 +124,18 @@ impl Directory {
         }
     }
 
-    async fn start(lane: usize) -> Result<ActorRef<Job>, SpawnErr> {
-        let (actor, _) = ractor::Actor::spawn(None, ResourceActor, lane).await?;
+    async fn start(lane: usize) -> Result<ActorRef<W>, SpawnErr> {
+        let (actor, _) = ractor::Actor::spawn(None, ResourceActor::<W>(PhantomData), lane).await?;
         Ok(actor)
     }
 
     fn try_dispatch(
         &self,
         target: Digest,
-        mut job: Job,
+        mut job: W,
         lane: usize,
-        spare: Option<ActorRef<Job>>,
-    ) -> Dispatched {
+        spare: Option<ActorRef<W>>,
+    ) -> Dispatched<W> {
         let mut shard = self.shards[target.shard(SHARDS)].lock();
         if let Entry::Occupied(mut entry) = shard.entry(target) {
             match entry.get().actor.send_message(job) {
@@ -157,7 +178,7 @@ impl Directory {
     }
 
     /// The actor has done one job for `target`; with no other waiting, it goes to rest.
-    fn finished(&self, target: Digest, myself: ActorRef<Job>, bound: &mut Bound) {
+    fn finished(&self, target: Digest, myself: ActorRef<W>, bound: &mut Bound<W>) {
         {
             let mut shard = self.shards[target.shard(SHARDS)].lock();
             // Another one may serve the resource by now, when this one was taken for ended.
@@ -172,7 +193,7 @@ impl Directory {
                 self.live.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        bound.slot = Slot::empty();
+        bound.kept = W::Kept::default();
         let mut pool = self.pools[bound.lane].lock();
         if pool.len() < POOL_MAX {
             pool.push(myself);
@@ -184,9 +205,9 @@ impl Directory {
     }
 }
 
-enum Dispatched {
+enum Dispatched<W> {
     Sent,
-    NeedsActor(Box<Job>),
+    NeedsActor(Box<W>),
     Failed(String),
 }
 
@@ -205,6 +226,7 @@ mod tests {
     use crate::domain::reference::intake::Incoming;
     use crate::domain::resource::Resource as _;
     use crate::engine::clock::SystemClock;
+    use crate::engine::core::Job;
     use crate::engine::{Engine, Limits, Reply};
 
     async fn put_fact(engine: &Engine, revision: u32) -> Reply {
@@ -239,7 +261,7 @@ mod tests {
             let first = put_fact(&engine, 1).await;
             assert!(matches!(first, Reply::Done { .. }), "{first:?}");
             let directory = &engine.shared.directory;
-            let ended = Directory::start(0).await.unwrap();
+            let ended = Directory::<Job>::start(0).await.unwrap();
             ended.stop_and_wait(None, None).await.unwrap();
             let target = Fact::<ActorFact>::KIND.key(&["somebody"]);
             let live = Live {

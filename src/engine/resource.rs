@@ -1,6 +1,5 @@
 //! What a resource's actor does with one command: decide, write, publish, take the next.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant as Tick;
@@ -8,10 +7,11 @@ use std::time::Instant as Tick;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::admission::Permit;
-use super::claims::Held;
-use super::relay::{self, Created};
-use super::{Basis, Order, Repeats, Reply, Shared, Stored};
+use super::core::{Job, Shared, Slot, Stored, Verdict};
+use super::deliveries::{self, Created};
+use super::directory::{Directory, Work};
+use super::read_set::Basis;
+use super::repeats::Repeats;
 use crate::base::codec::Blob;
 use crate::base::codec::TooLarge;
 use crate::base::digest::Digest;
@@ -20,71 +20,11 @@ use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::operation::{Decided, Disposition, Outcome};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource as _, Source as _, View};
+use crate::domain::resource::{Resource as _, Source as _, View};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
 use crate::journal::tables::Ready;
-
-/// The state that an actor has at hand between two commands, and where it was committed.
-pub(crate) struct Slot {
-    state: Option<Box<dyn Any + Send>>,
-    position: u64,
-}
-
-impl Slot {
-    /// Nothing at hand.
-    pub(crate) fn empty() -> Self {
-        Self {
-            state: None,
-            position: 0,
-        }
-    }
-}
-
-/// A command on its way to its resource's actor.
-pub(crate) struct Job {
-    pub(crate) order: Order,
-    pub(crate) target: Option<Digest>,
-    /// Whether the target was found by looking something up, which may have changed since.
-    pub(crate) looked_up: bool,
-    /// The names that are held for the command, and their claims.
-    pub(crate) names: Vec<Name>,
-    pub(crate) name_claims: Vec<Held>,
-    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// What the actor made of a command. None of it may leave the process before its position is
-/// durable.
-pub(crate) enum Verdict {
-    Committed {
-        position: u64,
-        stored: Stored,
-        /// The deliveries of a branch that was created, when an external directory has to be told.
-        to_deliver: Option<Digest>,
-    },
-    /// The directory is being told: the answer comes from there.
-    Delivering(oneshot::Receiver<Reply>),
-    ReplayOf {
-        first: u64,
-        position: u64,
-    },
-    Answered {
-        body: Vec<u8>,
-        position: u64,
-    },
-    Refused {
-        rejection: Rejection,
-        position: u64,
-    },
-    /// Nothing was done: no room on the disk, or the log has ended.
-    Unavailable,
-    /// Nothing was done: a fault of ours.
-    Fault,
-    /// Nothing was done: the command concerns another resource by now.
-    Moved(Box<Order>),
-}
 
 /// What one attempt at a command came to.
 enum Attempt {
@@ -95,11 +35,28 @@ enum Attempt {
     Moved,
 }
 
-impl Job {
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+impl Work for Job {
+    type Kept = Slot;
+    type Home = Shared;
+
+    fn target(&self) -> Option<Digest> {
+        self.target
+    }
+
+    fn home(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
+    fn directory(home: &Shared) -> &Directory<Self> {
+        &home.directory
+    }
+
+    fn run(self, slot: &mut Slot) -> impl Future<Output = ()> + Send {
+        Job::run(self, slot)
+    }
+}
+
+impl Job {
     /// Decides the command and, when it commits, writes and publishes it.
     pub(crate) async fn run(self, slot: &mut Slot) {
         let mut repeats = Repeats::default();
@@ -114,18 +71,18 @@ impl Job {
                 Ok(Attempt::Again) => {}
                 Err(_) => {
                     // The state at hand may be half changed: the next command reads it anew.
-                    *slot = Slot::empty();
+                    *slot = Slot::default();
                     break Some(Verdict::Fault);
                 }
             }
             // The state at hand may be what has changed: it is read anew.
-            *slot = Slot::empty();
+            *slot = Slot::default();
             if repeats.rest().await.is_err() {
                 break Some(Verdict::Unavailable);
             }
         };
         if verdict.is_none() {
-            *slot = Slot::empty();
+            *slot = Slot::default();
         }
         let Self {
             mut order,
@@ -151,7 +108,7 @@ impl Job {
                     stored,
                     answer,
                 };
-                relay::tell(shared, created);
+                deliveries::tell(shared, created);
                 (Verdict::Delivering(receiver), None)
             }
             Some(verdict) => {

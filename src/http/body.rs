@@ -11,7 +11,7 @@ use hyper::header::HeaderMap;
 use tokio::time::{sleep, timeout};
 
 use super::request::{BodyError, Pace, is_media_type, whole_body};
-use super::response::{Answer, Manner};
+use super::response::{Answer, Problems};
 use crate::engine::admission::{Admission, Permit};
 
 /// Of a body that an answer did not need, how much is still taken, in bytes, how long for, and
@@ -24,9 +24,9 @@ const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 /// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
 /// often that little is left for the commands that were admitted.
-pub(super) async fn shed(manner: Manner) -> Answer {
+pub(super) async fn shed(problems: Problems) -> Answer {
     sleep(SHED_PAUSE).await;
-    manner.overloaded()
+    problems.overloaded()
 }
 
 /// The body of a request whose body is JSON, or 415, 413, 400.
@@ -34,24 +34,24 @@ pub(super) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
     budget: &Arc<Admission>,
-    manner: Manner,
+    problems: Problems,
 ) -> Result<(Bytes, Permit), Box<Answer>>
 where
     B: Body<Data = Bytes>,
 {
     if !is_media_type(headers, "application/json") {
-        return Err(Box::new(unsupported_media_type(manner)));
+        return Err(Box::new(unsupported_media_type(problems)));
     }
     let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
     whole.map_err(|error| {
         Box::new(match error {
-            BodyError::Overloaded => manner.overloaded(),
-            BodyError::TooLarge => manner.trouble(
+            BodyError::Overloaded => problems.overloaded(),
+            BodyError::TooLarge => problems.problem(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body_too_large",
                 "The body is larger than 1 MiB.",
             ),
-            BodyError::Broken => manner.trouble(
+            BodyError::Broken => problems.problem(
                 StatusCode::REQUEST_TIMEOUT,
                 "request_invalid",
                 "The body did not arrive whole and in time; nothing was done.",
@@ -61,8 +61,8 @@ where
 }
 
 /// 415.
-pub(super) fn unsupported_media_type(manner: Manner) -> Answer {
-    manner.trouble(
+pub(super) fn unsupported_media_type(problems: Problems) -> Answer {
+    problems.problem(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "unsupported_media_type",
         "The body must be application/json.",

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::body::{json_body, shed, unsupported_media_type};
 use super::request::{Unread, is_media_type, parse_object};
-use super::response::{Answer, Manner, at_position, json};
+use super::response::{Answer, Problems, at_position, json};
 use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};
@@ -69,10 +69,10 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let manner = Manner::PLAIN;
+    let problems = Problems::PLAIN;
     let engine = sender.engine;
     if engine.is_full() {
-        return shed(manner).await;
+        return shed(problems).await;
     }
     if is_media_type(headers, "application/x-ndjson") {
         if let Err(answer) = authorized(engine, &sender.actor).await {
@@ -81,20 +81,20 @@ where
         return stream(&sender, body).await;
     }
     if !is_media_type(headers, "application/json") {
-        return unsupported_media_type(manner);
+        return unsupported_media_type(problems);
     }
-    let (body, mut share) = match json_body(headers, body, sender.bodies, manner).await {
+    let (body, mut share) = match json_body(headers, body, sender.bodies, problems).await {
         Ok(body) => body,
         Err(answer) => return *answer,
     };
     let parsed = match parse_object(&body, &mut share) {
         Ok(parsed) => parsed,
-        Err(Unread::Rejected(rejection)) => return manner.rejected(&rejection),
-        Err(Unread::Overloaded) => return shed(manner).await,
+        Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
+        Err(Unread::Overloaded) => return shed(problems).await,
     };
     let items = match parse_batch(&parsed) {
         Ok(items) => items,
-        Err(rejection) => return manner.rejected(&rejection),
+        Err(rejection) => return problems.rejected(&rejection),
     };
     if let Err(answer) = authorized(engine, &sender.actor).await {
         return *answer;
@@ -104,16 +104,16 @@ where
 
 /// 403 for an actor who may not act, or not put facts in place.
 async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
-    let manner = Manner::PLAIN;
+    let problems = Problems::PLAIN;
     if let Err(reply) = engine.may_act(actor).await {
-        return Err(Box::new(manner.reply(reply, Success::Ok)));
+        return Err(Box::new(problems.reply(reply, Success::Ok)));
     }
     if !may_write(actor) {
         let rejection = Rejection::permission_denied(
             "Only a system workflow with facts:write may put facts in place.",
         );
         return Err(Box::new(at_position(
-            manner.rejected(&rejection),
+            problems.rejected(&rejection),
             engine.durable(),
         )));
     }
@@ -233,13 +233,13 @@ impl<'s> Going<'s> {
 
     /// The answer, when all came that was to come, or when the batch may not go on.
     async fn answer(self, noun: &str) -> Answer {
-        let manner = Manner::PLAIN;
+        let problems = Problems::PLAIN;
         let token_is_bad = self.token_is_bad;
         match self.batch.finish().await {
             Ok((summary, position)) if token_is_bad => {
                 let before = before(summary.applied, noun);
                 let message = format!("The token is no longer good. {before}");
-                at_position(manner.no_longer_authenticated(&message), position)
+                at_position(problems.no_longer_authenticated(&message), position)
             }
             Ok((summary, position)) => {
                 at_position(json(StatusCode::OK, to_json(&summary)), position)
@@ -253,7 +253,7 @@ impl<'s> Going<'s> {
         match self.batch.finish().await {
             Ok((summary, _)) => {
                 let before = before(summary.applied, "lines");
-                Manner::PLAIN.trouble(
+                Problems::PLAIN.problem(
                     StatusCode::REQUEST_TIMEOUT,
                     "request_invalid",
                     &format!("The stream broke off. {before}"),
@@ -269,7 +269,7 @@ fn before(applied: u64, noun: &str) -> String {
 }
 
 fn ended_early(ended: Ended, noun: &str) -> Answer {
-    let manner = Manner::PLAIN;
+    let problems = Problems::PLAIN;
     let Ended { reply, applied } = ended;
     let before = before(applied, noun);
     match reply {
@@ -279,18 +279,18 @@ fn ended_early(ended: Ended, noun: &str) -> Answer {
         } => {
             let message = format!("{} {before}", rejection.message);
             let rejection = Rejection::new(rejection.class, rejection.code, message);
-            at_position(manner.rejected(&rejection), position)
+            at_position(problems.rejected(&rejection), position)
         }
-        Reply::Overloaded => manner.trouble(
+        Reply::Overloaded => problems.problem(
             StatusCode::TOO_MANY_REQUESTS,
             "overloaded",
             &format!("The service is busy. {before}"),
         ),
-        Reply::Unavailable => manner.trouble(
+        Reply::Unavailable => problems.problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "service_unavailable",
             &format!("The service cannot do this at present. {before}"),
         ),
-        reply => manner.reply(reply, Success::Ok),
+        reply => problems.reply(reply, Success::Ok),
     }
 }

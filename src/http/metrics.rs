@@ -218,15 +218,14 @@ fn engine(page: &mut Page, figures: &Figures) {
         queued_bytes,
         log_batches,
         log_batch_time,
-        branches_in_repair,
-        relay_deliveries,
-        relay_failures,
+        branches_in_repair: _,
+        relay_deliveries: _,
+        relay_failures: _,
         checkpoints,
         has_room,
         commits_ahead,
     } = figures;
     let gauge = "gauge";
-    let counter = "counter";
     page.one(
         "carebook_commands_in_flight",
         gauge,
@@ -243,7 +242,7 @@ fn engine(page: &mut Page, figures: &Figures) {
     page.one(
         "carebook_idempotency_keys",
         gauge,
-        "Keys of idempotency held.",
+        "Idempotency keys held.",
         keys,
     );
     page.one(
@@ -266,24 +265,7 @@ fn engine(page: &mut Page, figures: &Figures) {
     );
     page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
     page.sample(&format!("{batch}_count"), "", log_batches);
-    page.one(
-        "carebook_relay_pending_branches",
-        gauge,
-        "Branches whose creation is not completed in other systems.",
-        branches_in_repair,
-    );
-    page.one(
-        "carebook_relay_deliveries_total",
-        counter,
-        "Messages that the external directory has taken.",
-        relay_deliveries,
-    );
-    page.one(
-        "carebook_relay_failures_total",
-        counter,
-        "Attempts at which the external directory has not taken a message.",
-        relay_failures,
-    );
+    relay(page, figures);
     page.one(
         "carebook_log_has_room",
         gauge,
@@ -299,6 +281,30 @@ fn engine(page: &mut Page, figures: &Figures) {
     snapshots(page, checkpoints);
 }
 
+/// What the external directory was told.
+fn relay(page: &mut Page, figures: &Figures) {
+    let gauge = "gauge";
+    let counter = "counter";
+    page.one(
+        "carebook_relay_pending_branches",
+        gauge,
+        "Branches whose creation is not completed in other systems.",
+        figures.branches_in_repair,
+    );
+    page.one(
+        "carebook_relay_deliveries_total",
+        counter,
+        "Messages that the external directory has taken.",
+        figures.relay_deliveries,
+    );
+    page.one(
+        "carebook_relay_failures_total",
+        counter,
+        "Attempts at which the external directory has not taken a message.",
+        figures.relay_failures,
+    );
+}
+
 /// What the checkpointer has done.
 fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     let CheckpointFigures {
@@ -308,9 +314,9 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         bytes,
         took,
         at,
-        compacted_segments,
-        compacted_bytes,
-        forgotten_keys,
+        compacted_segments: _,
+        compacted_bytes: _,
+        forgotten_keys: _,
         without_room,
         estimate,
         looks: _,
@@ -365,23 +371,29 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         "Bytes that the last snapshot was to have at most, by what was known before it began.",
         estimate,
     );
+    compactions(page, figures);
+}
+
+/// What compactions have removed.
+fn compactions(page: &mut Page, figures: &CheckpointFigures) {
+    let counter = "counter";
     page.one(
         "carebook_compacted_segments_total",
         counter,
         "Segments that the log has let go of.",
-        compacted_segments,
+        figures.compacted_segments,
     );
     page.one(
         "carebook_compacted_bytes_total",
         counter,
         "Bytes of the segments that the log has let go of.",
-        compacted_bytes,
+        figures.compacted_bytes,
     );
     page.one(
         "carebook_idempotency_keys_forgotten_total",
         counter,
-        "Keys of idempotency that were forgotten by their age.",
-        forgotten_keys,
+        "Idempotency keys that were forgotten by their age.",
+        figures.forgotten_keys,
     );
 }
 

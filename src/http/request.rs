@@ -49,7 +49,7 @@ pub const VALUE_BYTES: usize = 64;
 const VALUES_FREE: usize = 4_096;
 /// The least room that is made for a body that comes in pieces, in bytes.
 const PIECE_BYTES_MIN: usize = 1_024;
-/// The most characters that a key of idempotency in a header may have.
+/// The most characters that an idempotency key in a header may have.
 const KEY_CHARS_MAX: usize = 255;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

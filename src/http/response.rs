@@ -26,23 +26,23 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Seconds after which to try again, when something passes soon.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// What a route says of its answers.
+/// How a route answers a problem: in which shape, and an invalid request with which status.
 #[derive(Clone, Copy)]
-pub struct Manner {
+pub struct Problems {
     /// The shape of its problems.
     pub problem: ProblemShape,
     /// The status of an invalid request.
     pub invalid: StatusCode,
 }
 
-impl Manner {
-    /// The manner of what is no operation: 400, the full shape.
+impl Problems {
+    /// Those of what is no operation: 400, the full shape.
     pub const PLAIN: Self = Self {
         problem: ProblemShape::Full,
         invalid: StatusCode::BAD_REQUEST,
     };
 
-    /// An operation's manner.
+    /// An operation's.
     #[must_use]
     pub fn of(row: &Row) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Manner {
         if let Some(body) = &rejection.body {
             return json(status, body.clone());
         }
-        self.problem(Problem {
+        self.written(Problem {
             status,
             code: rejection.code,
             message: &rejection.message,
@@ -81,8 +81,8 @@ impl Manner {
 
     /// A problem that is no rejection of the domain's.
     #[must_use]
-    pub fn trouble(self, status: StatusCode, code: &'static str, message: &str) -> Answer {
-        self.problem(Problem {
+    pub fn problem(self, status: StatusCode, code: &'static str, message: &str) -> Answer {
+        self.written(Problem {
             status,
             code,
             message,
@@ -91,7 +91,7 @@ impl Manner {
         })
     }
 
-    fn problem(self, problem: Problem<'_>) -> Answer {
+    fn written(self, problem: Problem<'_>) -> Answer {
         let Problem {
             status,
             code,
@@ -145,7 +145,7 @@ impl Manner {
     }
 
     fn challenging(self, challenge: &'static str, message: &str) -> Answer {
-        let mut answer = self.trouble(StatusCode::UNAUTHORIZED, "authentication_required", message);
+        let mut answer = self.problem(StatusCode::UNAUTHORIZED, "authentication_required", message);
         answer
             .headers_mut()
             .insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
@@ -155,7 +155,7 @@ impl Manner {
     /// 429.
     #[must_use]
     pub fn overloaded(self) -> Answer {
-        self.trouble(
+        self.problem(
             StatusCode::TOO_MANY_REQUESTS,
             "overloaded",
             "The service is busy; nothing was done. Try again soon.",
@@ -165,7 +165,7 @@ impl Manner {
     /// 503, nothing was done.
     #[must_use]
     pub fn unavailable(self) -> Answer {
-        self.trouble(
+        self.problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "service_unavailable",
             "The service cannot do this at present; nothing was done. Try again.",
@@ -189,12 +189,12 @@ impl Manner {
             }
             Reply::Overloaded => self.overloaded(),
             Reply::Unavailable => self.unavailable(),
-            Reply::OutcomeUnknown => self.trouble(
+            Reply::OutcomeUnknown => self.problem(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "outcome_unknown",
                 "The command may or may not have been carried out: send it again under the same key.",
             ),
-            Reply::Fault => self.trouble(
+            Reply::Fault => self.problem(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal_error",
                 "A fault of the service; nothing was done.",
@@ -221,7 +221,7 @@ pub type Codes = Vec<&'static str>;
 /// operation makes such commits is not in its row.
 #[must_use]
 pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
-    let manner = Manner::of(row);
+    let problems = Problems::of(row);
     let mut statuses: BTreeMap<u16, Codes> = BTreeMap::new();
     let mut add = |status: StatusCode, codes: &[&'static str]| {
         let known = statuses.entry(status.as_u16()).or_default();
@@ -234,7 +234,7 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     for replay in [false, true] {
         add(success_status(row.success, Disposition::Done, replay), &[]);
     }
-    add(manner.invalid, &["request_invalid"]);
+    add(problems.invalid, &["request_invalid"]);
     if row.bearer {
         add(StatusCode::UNAUTHORIZED, &["authentication_required"]);
         add(
@@ -256,7 +256,7 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
         KeySource::BodyOfAll { reused } => add(StatusCode::CONFLICT, &[reused]),
     }
     for (class, code) in row.operation.rejections() {
-        add(manner.status(*class), &[code]);
+        add(problems.status(*class), &[code]);
     }
     add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
     add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hyper::Method;
 
-use super::response::Manner;
+use super::response::Problems;
 use crate::catalogue::{self, OPERATIONS, ProblemShape, READS, ReadRow, Row};
 
 /// What stands at a path.
@@ -210,12 +210,12 @@ impl Place {
 
     /// How problems look here that concern the path and not one of its operations.
     #[must_use]
-    pub fn manner(&self) -> Manner {
-        let operation = self.operations.first().map(|(.., row)| Manner::of(row));
-        // What two operations share a path with a read share its shape of problems.
-        operation.unwrap_or(Manner {
+    pub fn problems(&self) -> Problems {
+        let operation = self.operations.first().map(|(.., row)| Problems::of(row));
+        // Where operations share a path with a read, its shape of problems is theirs too.
+        operation.unwrap_or(Problems {
             problem: self.read.map_or(ProblemShape::Full, |(_, row)| row.problem),
-            ..Manner::PLAIN
+            ..Problems::PLAIN
         })
     }
 }

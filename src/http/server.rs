@@ -28,7 +28,7 @@ use super::authority::{Authority, Scheme};
 use super::connections::{Connections, Counted};
 use super::frames::{Frames, Patience};
 use super::portions::Held;
-use super::response::Manner;
+use super::response::Problems;
 use super::service::Service;
 use super::timed_io::{HeadLimit, Stop, TimedIo};
 use super::tls::Tls;
@@ -334,7 +334,7 @@ impl Front {
                 let answer = if has_host(&request) {
                     service.handle(&caller, request).await
                 } else {
-                    Manner::PLAIN.trouble(
+                    Problems::PLAIN.problem(
                         StatusCode::BAD_REQUEST,
                         "request_invalid",
                         "A request names one host, and that once or the same each time.",

@@ -17,7 +17,7 @@ use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
 use super::request::{Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Manner, at_position, json, tagged};
+use super::response::{self, Answer, Problems, at_position, json, tagged};
 use super::route::{Asked, Found as RouteFound, Offer, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
@@ -179,8 +179,8 @@ impl Service {
     /// The 500 of a request for this path.
     fn fault(&self, path: &str) -> Answer {
         let found = self.routes.find(path);
-        let manner = found.map_or(Manner::PLAIN, |found| found.place.manner());
-        manner.reply(Reply::Fault, Success::Ok)
+        let problems = found.map_or(Problems::PLAIN, |found| found.place.problems());
+        problems.reply(Reply::Fault, Success::Ok)
     }
 
     /// The caller's own id of the request, or a new one.
@@ -220,7 +220,7 @@ impl Service {
             );
         }
         let Some(RouteFound { place, parameters }) = self.routes.find(path) else {
-            return Manner::PLAIN.trouble(
+            return Problems::PLAIN.problem(
                 StatusCode::NOT_FOUND,
                 "route_not_found",
                 "There is nothing at this path.",
@@ -230,7 +230,7 @@ impl Service {
             return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
         }
         let Some((own, asked)) = place.asked(method) else {
-            let answer = place.manner().trouble(
+            let answer = place.problems().problem(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "This path does not have that method; Allow names those it has.",
@@ -268,12 +268,12 @@ impl Service {
             Special::Ready if self.engine.is_ready() => {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
-            Special::Ready => Manner::PLAIN.unavailable(),
+            Special::Ready => Problems::PLAIN.unavailable(),
             Special::Metrics => {
                 let page = self.metrics.page(&self.engine.figures(), &self.figures());
                 response::metrics(page)
             }
-            Special::PutFacts => match self.actor(caller, headers, Manner::PLAIN).await {
+            Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
                 Ok(actor) => {
                     let sender = facts::Sender {
                         engine: &self.engine,
@@ -283,7 +283,7 @@ impl Service {
                     };
                     let put = unless_its_future_panics(facts::put(sender, headers, body)).await;
                     put.unwrap_or_else(|| {
-                        Manner::PLAIN.trouble(
+                        Problems::PLAIN.problem(
                             StatusCode::INTERNAL_SERVER_ERROR,
                             "internal_error",
                             "A fault of the service. Facts that were applied before it stay so; \
@@ -311,16 +311,16 @@ impl Service {
         &self,
         caller: &Caller,
         headers: &HeaderMap,
-        manner: Manner,
+        problems: Problems,
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let refused = |refusal: TokenRefusal| {
             tracing::debug!(code = refusal.code(), "a token was refused");
-            Box::new(manner.unauthenticated(challenge(true)))
+            Box::new(problems.unauthenticated(challenge(true)))
         };
         let token = match token(headers) {
             Bearer::Token(token) => token,
-            Bearer::Missing => return Err(Box::new(manner.unauthenticated(challenge(false)))),
-            Bearer::Malformed => return Err(Box::new(manner.unauthenticated(challenge(true)))),
+            Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
+            Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
         };
         let units = match self.verifier.recall(token, self.engine.now().millis()) {
             Recalled::Good(actor) => return Ok(actor),
@@ -332,7 +332,7 @@ impl Service {
             Recalled::Unknown { units } => units,
         };
         let Some(turn) = caller.peer.turn(units).await else {
-            return Err(Box::new(shed(manner).await));
+            return Err(Box::new(shed(problems).await));
         };
         // Time has passed.
         let verified = self.verifier.verify(token, self.engine.now().millis());
@@ -363,9 +363,9 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let manner = Manner::of(row);
+        let problems = Problems::of(row);
         let actor = if row.bearer {
-            match self.actor(caller, headers, manner).await {
+            match self.actor(caller, headers, problems).await {
                 Ok(actor) => actor,
                 Err(answer) => return *answer,
             }
@@ -373,21 +373,21 @@ impl Service {
             Arc::clone(&self.nobody)
         };
         if self.engine.is_full() {
-            return shed(manner).await;
+            return shed(problems).await;
         }
-        let (body, mut share) = match json_body(headers, body, &self.bodies, manner).await {
+        let (body, mut share) = match json_body(headers, body, &self.bodies, problems).await {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
         // The body may have taken its time, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
-            return shed(manner).await;
+            return shed(problems).await;
         };
         let now = self.engine.now();
         let read = match read_command(row, parameters, headers, &body, &mut share, now) {
             Ok(read) => read,
-            Err(Unread::Rejected(rejection)) => return manner.rejected(&rejection),
-            Err(Unread::Overloaded) => return shed(manner).await,
+            Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
+            Err(Unread::Overloaded) => return shed(problems).await,
         };
         let call = Call {
             row: Some(row),
@@ -395,7 +395,7 @@ impl Service {
             command: read.command,
             header_key: read.header_key,
         };
-        manner.reply(self.engine.execute(call, permit).await, row.success)
+        problems.reply(self.engine.execute(call, permit).await, row.success)
     }
 
     async fn read_row(
@@ -405,17 +405,17 @@ impl Service {
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
     ) -> Answer {
-        let manner = Manner {
+        let problems = Problems {
             problem: row.problem,
-            ..Manner::PLAIN
+            ..Problems::PLAIN
         };
-        let actor = match self.actor(caller, headers, manner).await {
+        let actor = match self.actor(caller, headers, problems).await {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
-            Err(reply) => manner.reply(reply, Success::Ok),
+            Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
 }

@@ -31,7 +31,7 @@ use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{Name, Source as _, View};
 use carebook::engine::Reply;
-use carebook::http::response::{self, Manner, tagged};
+use carebook::http::response::{self, Problems, tagged};
 use carebook::journal::record::{Record, RecordOutcome, key_digest};
 use carebook::journal::tables::Tables;
 use http_body_util::BodyExt as _;
@@ -789,7 +789,7 @@ impl<'a> Checking<'a> {
         let Some(asked) = Asked::of(told) else {
             return Err("a command at fault has no position".to_owned());
         };
-        let manner = Manner::of(asked.row);
+        let problems = Problems::of(asked.row);
         let found = (answer.status, &answer.body);
         let first = asked
             .key
@@ -807,7 +807,7 @@ impl<'a> Checking<'a> {
                     "The key was used before with other facts.",
                 );
                 rejection.body = asked.command.key_reused(&asked.actor, &view);
-                let (status, _, body) = whole(manner.rejected(&rejection));
+                let (status, _, body) = whole(problems.rejected(&rejection));
                 return match (status, &body) == found {
                     true => Ok(()),
                     false => Err("the key was used before with other facts".to_owned()),
@@ -826,7 +826,7 @@ impl<'a> Checking<'a> {
                 replay: replayed,
                 position,
             };
-            let (status, _, body) = whole(manner.reply(reply, asked.row.success));
+            let (status, _, body) = whole(problems.reply(reply, asked.row.success));
             *(match replayed {
                 true => &mut self.compared.replays,
                 false => &mut self.compared.commits,
@@ -850,7 +850,7 @@ impl<'a> Checking<'a> {
             let (outcome, _) = self.decide(&asked, Instant::from_millis(wall), None, &given);
             let (status, body) = match outcome {
                 Err(rejection) => {
-                    let (status, _, body) = whole(manner.rejected(&rejection));
+                    let (status, _, body) = whole(problems.rejected(&rejection));
                     (status, body)
                 }
                 Ok(Outcome::Answer(body)) => (if asked.row.tag == 20 { 201 } else { 200 }, body),
@@ -906,9 +906,9 @@ impl<'a> Checking<'a> {
         });
         let row = row.ok_or("no such read")?;
         let actor = ACTORS[command.who.ok_or("a read without a token")?].actor();
-        let manner = Manner {
+        let problems = Problems {
             problem: row.problem,
-            ..Manner::PLAIN
+            ..Problems::PLAIN
         };
         let path = parameters(row.path, &command.params);
         let mut comes_to = Vec::new();
@@ -925,7 +925,7 @@ impl<'a> Checking<'a> {
                     let ok = response::json(hyper::StatusCode::OK, found.body);
                     tagged(ok, &found.tag)
                 }
-                Err(rejection) => manner.rejected(&rejection),
+                Err(rejection) => problems.rejected(&rejection),
             });
             let tag = answer.header("etag").map(str::to_owned);
             if expected == (answer.status, tag, answer.body.clone()) {

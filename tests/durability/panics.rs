@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::json::Reader;
+use carebook::base::json::{Reader, Shape};
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
@@ -116,6 +116,10 @@ impl AnyOperation for NoReplays {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         self.0.rejections()
+    }
+
+    fn shape(&self) -> Shape {
+        self.0.shape()
     }
 
     fn example(&self) -> &'static Example {

@@ -84,3 +84,95 @@ fn told(folder: &str, group: &BTreeSet<String>, arrows: &Arrows) -> String {
     }
     text
 }
+
+/// A crate of these files, read.
+fn crate_of(files: &[(&str, &str)]) -> Source {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    super::source::read(&folder.path().join("lib.rs"))
+}
+
+#[test]
+fn a_circle_of_two_files_is_found_however_they_name_each_other() {
+    for back in [
+        "use crate::one::go;",
+        "use crate::{one::go, two};",
+        "pub fn back() { crate::one::go() }",
+        "pub fn back() { super::one::go() }",
+        "pub fn back() { use super::one; one::go() }",
+        "pub fn back() { assert_eq!((), crate::one::go()) }",
+        "use crate::one; pub fn back() { one::go() }",
+        "use super::*; pub fn back() { go() }",
+        "pub fn back() { super::handed_on() }",
+        "mod within { pub fn back() { super::super::one::go() } }",
+        "macro_rules! back { () => { $crate::one::go() } }",
+        "pub struct Back(crate::one::Kind);",
+        "impl super::one::Trait for () {}",
+    ] {
+        let source = crate_of(&[
+            (
+                "lib.rs",
+                "mod one; mod two; use one::go; pub use one::go as handed_on;",
+            ),
+            (
+                "one.rs",
+                "pub fn go() {} pub struct Kind; pub trait Trait {} fn there() { crate::two::x() }",
+            ),
+            ("two.rs", &format!("pub fn x() {{}} {back}")),
+        ]);
+        let found = circles(&source);
+        assert_eq!(found.len(), 1, "{back}: {found:?}");
+        assert!(
+            found[0].contains("one.rs, two.rs use each other"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_circle_of_folders_is_found_where_no_files_make_one() {
+    let source = crate_of(&[
+        ("lib.rs", "mod a; mod b;"),
+        ("a/mod.rs", "pub mod high; pub mod low;"),
+        ("a/high.rs", "use crate::b::middle;"),
+        ("a/low.rs", "pub fn go() {}"),
+        ("b/mod.rs", "pub mod middle;"),
+        ("b/middle.rs", "pub fn go() { crate::a::low::go() }"),
+    ]);
+    assert_eq!(circles(&source), Vec::<String>::new(), "a module is no use");
+    let source = crate_of(&[
+        ("lib.rs", "mod a; mod b;"),
+        ("a/mod.rs", "pub mod high; pub mod low;"),
+        ("a/high.rs", "use crate::b::middle::go;"),
+        ("a/low.rs", "pub fn go() {}"),
+        ("b/mod.rs", "pub mod middle;"),
+        ("b/middle.rs", "pub fn go() { crate::a::low::go() }"),
+    ]);
+    let found = circles(&source);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("in : a, b use each other"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn handing_a_name_on_and_what_tests_alone_use_make_no_circle() {
+    let source = crate_of(&[
+        ("lib.rs", "mod a;"),
+        (
+            "a/mod.rs",
+            "mod one; mod two; pub use one::One; pub use two::two;",
+        ),
+        ("a/one.rs", "pub struct One; fn there() { super::two() }"),
+        (
+            "a/two.rs",
+            "pub fn two() {} #[cfg(test)] mod tests { use super::super::one::One; }",
+        ),
+    ]);
+    assert_eq!(circles(&source), Vec::<String>::new());
+}

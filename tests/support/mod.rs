@@ -362,7 +362,7 @@ impl Client {
         self.send_json("POST", path, token, &[], body)
     }
 
-    /// POST with a key of idempotency in the header.
+    /// POST with an idempotency key in the header.
     pub fn post_keyed(&mut self, path: &str, token: &str, key: &str, body: &Value) -> Answer {
         self.send_json("POST", path, token, &[("Idempotency-Key", key)], body)
     }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::fault::FaultCode;
 use super::reader::{Member, Reader};
+use super::shape::Shape;
 use super::value::Json;
 use crate::base::time::Instant;
 
@@ -44,6 +45,10 @@ impl Member for AnyObject {
         canonical
             .write(value, at, &mut text)
             .then(|| Self(text.into()))
+    }
+
+    fn shape() -> Shape {
+        Shape::Any
     }
 }
 

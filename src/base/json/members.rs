@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::FaultCode;
 use super::reader::{Member, Reader};
+use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
 
@@ -19,6 +20,10 @@ impl Member for bool {
             _ => at.fault(FaultCode::WrongType),
         }
     }
+
+    fn shape() -> Shape {
+        Shape::Flag
+    }
 }
 
 impl Member for i64 {
@@ -30,6 +35,13 @@ impl Member for i64 {
             // is outside.
             Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
             _ => at.fault(FaultCode::WrongType),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Integer {
+            least: i64::MIN,
+            most: i64::MAX,
         }
     }
 }
@@ -47,6 +59,13 @@ impl<const MIN: i64> Member for AtLeast<MIN> {
         }
         Some(Self(number))
     }
+
+    fn shape() -> Shape {
+        Shape::Integer {
+            least: MIN,
+            most: i64::MAX,
+        }
+    }
 }
 
 /// An optional member: absent and null mean the same.
@@ -61,6 +80,14 @@ impl<T: Member> Member for Option<T> {
     fn absent(_: &mut Reader) -> Option<Self> {
         Some(None)
     }
+
+    fn shape() -> Shape {
+        T::shape()
+    }
+
+    fn presence() -> Presence {
+        Presence::Optional
+    }
 }
 
 /// A member that must be there and may be null.
@@ -71,6 +98,14 @@ pub struct Nullable<T>(pub Option<T>);
 impl<T: Member> Member for Nullable<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         Option::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        T::shape()
+    }
+
+    fn presence() -> Presence {
+        Presence::Nullable
     }
 }
 
@@ -84,6 +119,14 @@ impl<T: Member> Member for Vec<T> {
             values.extend(at.item(index, |at| T::read(item, at)));
         }
         (values.len() == items.len()).then_some(values)
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(T::shape()),
+            shortest: 0,
+            longest: None,
+        }
     }
 }
 
@@ -99,6 +142,14 @@ impl<T: Member> Member for NonEmpty<T> {
             return at.fault(FaultCode::TooShort);
         }
         Some(Self(items))
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(T::shape()),
+            shortest: 1,
+            longest: None,
+        }
     }
 }
 
@@ -116,6 +167,14 @@ impl<T: Member, const MOST: usize> Member for AtMost<T, MOST> {
             return at.fault(FaultCode::TooLong);
         }
         Vec::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(T::shape()),
+            shortest: 0,
+            longest: Some(MOST),
+        }
     }
 }
 
@@ -161,6 +220,12 @@ impl<T: Member> Member for BTreeMap<Box<str>, T> {
         }
         (faulty.is_empty() && !repeats).then_some(map)
     }
+
+    fn shape() -> Shape {
+        Shape::Map {
+            of: Box::new(T::shape()),
+        }
+    }
 }
 
 impl Member for Instant {
@@ -171,6 +236,10 @@ impl Member for Instant {
             None => at.fault(FaultCode::Pattern),
         }
     }
+
+    fn shape() -> Shape {
+        Shape::Time
+    }
 }
 
 impl Member for Date {
@@ -180,6 +249,10 @@ impl Member for Date {
             Some(date) => Some(date),
             None => at.fault(FaultCode::Pattern),
         }
+    }
+
+    fn shape() -> Shape {
+        Shape::Date
     }
 }
 

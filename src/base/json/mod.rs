@@ -11,10 +11,12 @@ mod canonical;
 mod fault;
 mod members;
 mod reader;
+mod shape;
 mod value;
 
 pub use canonical::{AnyObject, canonical_text};
 pub use fault::{Fault, FaultCode};
 pub use members::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, Member, Reader, member};
+pub use shape::{Field, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

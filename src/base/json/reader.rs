@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::fault::{Fault, FaultCode};
+use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::Instant;
 
@@ -171,6 +172,14 @@ pub trait Member: Sized {
     fn absent(at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::Required)
     }
+
+    /// What a value that can be read is.
+    fn shape() -> Shape;
+
+    /// Whether the member may be absent, or null: by default, neither.
+    fn presence() -> Presence {
+        Presence::Required
+    }
 }
 
 /// A member's value, or what its absence stands for.
@@ -209,14 +218,14 @@ macro_rules! members {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
-            $( $(#[$field_meta:meta])* $field_vis:vis $field:ident : $type:ty = $json:literal ),+ $(,)?
+            $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal ),+ $(,)?
         }
         $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
         $vis struct $name {
-            $( $(#[$field_meta])* #[serde(rename = $json)] $field_vis $field: $type ),+
+            $( $(#[doc = $says])* #[serde(rename = $json)] $field_vis $field: $type ),+
         }
 
         impl $crate::base::json::Member for $name {
@@ -232,6 +241,17 @@ macro_rules! members {
                 )+
                 $( $rules(at, $($arg.as_ref()),+); )?
                 Some(Self { $($field: $field?),+ })
+            }
+
+            fn shape() -> $crate::base::json::Shape {
+                $crate::base::json::Shape::Object(vec![
+                    $( $crate::base::json::Field {
+                        name: $json,
+                        says: concat!($($says),*),
+                        presence: <$type as $crate::base::json::Member>::presence(),
+                        shape: <$type as $crate::base::json::Member>::shape(),
+                    } ),+
+                ])
             }
         }
     };

@@ -418,6 +418,15 @@ fn tables(
     commits.print(out)?;
     out.line("")?;
 
+    listed(out, (segments, snapshots), files)
+}
+
+/// The files, and what is in each.
+fn listed(
+    out: &mut Output,
+    (segments, snapshots): (&[SegmentFile], &[SnapshotInfo]),
+    files: &BTreeMap<String, u64>,
+) -> Result<(), Failure> {
     let mut listed = Growing::new(FILES);
     for (name, bytes) in files {
         let segment = segments.iter().find(|segment| {

@@ -1,4 +1,4 @@
-//! `carebook inspect keys`: the keys of idempotency, and what is answered under them.
+//! `carebook inspect keys`: the idempotency keys, and what is answered under them.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

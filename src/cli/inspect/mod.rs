@@ -49,7 +49,7 @@ enum InspectCommand {
     Records(Box<records::RecordsArgs>),
     /// Tells a resource's whole history: each revision, and how it differs from the one before.
     Resource(resource::ResourceArgs),
-    /// Lists keys of idempotency, and what is answered under them.
+    /// Lists idempotency keys, and what is answered under them.
     Keys(keys::KeysArgs),
     /// Counts what is in the log: resources, commits, bytes, files.
     Counts(counts::CountsArgs),

@@ -41,7 +41,7 @@ pub struct SnapshotTaken {
     pub effective_until: Option<Date>,
     /// Who took it: the token's subject.
     pub subject: Box<str>,
-    /// The key of idempotency that it was first taken under.
+    /// The idempotency key that it was first taken under.
     pub idempotency_key: Box<str>,
     /// The fingerprint of the command's facts.
     pub fingerprint: Fingerprint,

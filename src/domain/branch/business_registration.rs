@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::json::{FaultCode, Json, Member, Reader};
+use crate::base::json::{FaultCode, Json, Member, Reader, Shape};
 use crate::base::text::Text;
 
 /// A Korean business registration number: ten digits, the last of which checks the others.
@@ -70,6 +70,14 @@ impl Member for BusinessRegistrationNumber {
         match Self::parse(&text) {
             Some(number) => Some(number),
             None => at.fault(FaultCode::Pattern),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Text {
+            longest: 4_000,
+            blank: true,
+            form: "ten digits, the last of which checks the others; or with dashes, `000-00-00000`",
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::base::time::Instant;
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// Which facts of a branch office a revision is of.
     pub enum FactGroup {
         /// How it presents itself.

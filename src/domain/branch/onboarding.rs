@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use crate::base::time::Instant;
 use crate::domain::operation::Disposition;
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// What is to happen in another system; in the order in which they are told.
     pub enum SideEffectKind {
         /// The branch's operator gets an identity.
@@ -35,7 +35,7 @@ impl SideEffectKind {
     }
 }
 
-words! {
+wire_enum! {
     /// How far a side effect is.
     pub enum SideEffectStatus {
         /// On its way.
@@ -45,7 +45,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// How far the creation of a branch is.
     pub enum OutcomeStatus {
         /// Nothing is missing.
@@ -55,7 +55,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// How far relationships are on their way to the authorization system.
     pub enum AuthorizationRelationshipStatus {
         /// Not in place yet.

@@ -34,7 +34,7 @@ members! {
         pub settlement_account_id: Ident = "settlementAccountId",
         /// The account's revision as the actor saw it.
         pub expected_settlement_account_revision: i64 = "expectedSettlementAccountRevision",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
     }
 }

@@ -11,12 +11,12 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
 /// The permission to create branches.
 pub const BRANCH_CREATE: &str = "branch:create";
 
-words! {
+wire_enum! {
     /// Whose register a business stands in.
     pub enum Jurisdiction {
         /// Korea.
@@ -24,7 +24,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where a branch stands when it is created.
     pub enum LifecycleStatus {
         /// Not open yet.
@@ -34,7 +34,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// The currency of a fee.
     pub enum Currency {
         /// Korean won.

@@ -22,7 +22,7 @@ use crate::{members, rejections};
 members! {
     /// The body of the request.
     pub struct Command {
-        /// The key of idempotency.
+        /// The idempotency key.
         pub command_id: BodyKey = "commandId",
         /// The new revision's identifier.
         pub revision_id: Ident = "revisionId",

@@ -11,9 +11,9 @@ use super::state::{Branch, LifecycleStatus, RelationshipTuple};
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Ident, Sentence};
 use crate::base::time::Instant;
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// Where the invitation of the first manager stands.
     pub enum InvitationStatus {
         /// Nobody has accepted it.
@@ -23,7 +23,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where the membership of the first manager stands.
     pub enum MembershipStatus {
         /// The manager is a member.
@@ -31,7 +31,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where the policy of a membership fee stands.
     pub enum FeePolicyStatus {
         /// It is written down.
@@ -39,7 +39,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What became of the operator's identity.
     pub enum IdentityDisposition {
         /// It came into being with the branch.
@@ -47,7 +47,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What comes next for a branch.
     pub enum NextAction {
         /// The invited manager accepts.

@@ -15,9 +15,9 @@ use crate::domain::reference::mother_profile::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Name, Resource};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// Whether a profile has all that a reservation needs.
     pub enum ProfileCompleteness {
         /// A contact is not verified, or a required consent is missing.
@@ -27,7 +27,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a mother may, or must, do next; in the order in which they are told.
     pub enum NextAction {
         /// Verify a contact.
@@ -45,7 +45,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// How a consent came about.
     pub enum CaptureSource {
         /// The mother accepted it herself.
@@ -53,7 +53,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Who verified a contact.
     pub enum VerificationAuthority {
         /// The identity provider.

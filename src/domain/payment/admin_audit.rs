@@ -23,7 +23,7 @@ pub struct AdminAudit {
     pub actor_user_id: Box<str>,
     /// Why, in the actor's words.
     pub reason: Text,
-    /// The key of idempotency.
+    /// The idempotency key.
     pub idempotency_key: Box<str>,
     /// The revision of what was operated on, before the operation.
     pub expected_revision: i64,

@@ -15,7 +15,7 @@ use super::gateway_subject::{
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Reader};
+use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::domain::example::Example;
@@ -40,7 +40,7 @@ members! {
         pub operation_action: OperationAction = "operationAction",
         /// Why, in the actor's words.
         pub reason: Text = "reason",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
         pub expected_revision: AtLeast<0> = "expectedRevision",
@@ -169,6 +169,10 @@ impl AnyOperation for AdministerGateway {
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
         Refusal::TABLE
+    }
+
+    fn shape(&self) -> Shape {
+        Command::shape()
     }
 
     fn example(&self) -> &'static Example {

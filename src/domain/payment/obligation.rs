@@ -88,7 +88,7 @@ pub struct PaymentActorSnapshot {
     pub maximum_authorized_amount_krw: Option<i64>,
     /// What the authority rested on, each once, as `kind/id@revision`.
     pub authority_evidence: Vec<Box<str>>,
-    /// The key of idempotency.
+    /// The idempotency key.
     pub idempotency_key: Box<str>,
     /// When.
     pub authorized_at: Instant,

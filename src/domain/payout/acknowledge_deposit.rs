@@ -18,7 +18,7 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
-use crate::{members, rejections, words};
+use crate::{members, rejections, wire_enum};
 
 members! {
     /// The body of the request.
@@ -37,7 +37,7 @@ members! {
         pub caregiver_id: Option<Ident> = "caregiverId",
         /// When the deposit was made.
         pub occurred_at: Instant = "occurredAt",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// What the branch notes.
         pub memo: Option<Text> = "memo",
@@ -80,7 +80,7 @@ rejections! {
     }
 }
 
-words! {
+wire_enum! {
     /// What is acknowledged.
     enum AcknowledgementKind {
         /// A branch's deposit.

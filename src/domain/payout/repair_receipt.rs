@@ -37,7 +37,7 @@ members! {
         pub caregiver_id: Option<Ident> = "caregiverId",
         /// When it happened.
         pub occurred_at: Instant = "occurredAt",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The receipt state's revision as the actor saw it; 0 when there was none.
         pub expected_revision: AtLeast<0> = "expectedRevision",

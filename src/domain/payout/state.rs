@@ -7,9 +7,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, Resource};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// What is known of the receipt. Before anything is, it is `unrecorded`, which nobody reads.
     pub enum ReceiptState {
         /// An exception was repaired.
@@ -19,7 +19,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What became of the last command.
     pub enum ReceiptStatus {
         /// A repair was recorded.

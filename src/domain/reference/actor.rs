@@ -2,9 +2,9 @@
 
 use super::FactKind;
 use crate::domain::resource::Kind;
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where an actor stands.
     pub enum ActorLifecycle {
         /// May act.

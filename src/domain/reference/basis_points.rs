@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::json::{FaultCode, Json, Member, Reader};
+use crate::base::json::{FaultCode, Json, Member, Reader, Shape};
 
 /// A share or a rate in basis points, 0 to 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,6 +26,13 @@ impl Member for BasisPoints {
         match u16::try_from(number) {
             Ok(points) if number <= Self::WHOLE => Some(Self(points)),
             _ => at.fault(FaultCode::OutOfRange),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Integer {
+            least: 0,
+            most: Self::WHOLE,
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::base::json::{AtLeast, AtMost};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a virtual account stands.
     pub enum VirtualAccountState {
         /// It takes money.

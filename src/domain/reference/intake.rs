@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::put::{AnyFactKind, FactResult, read_fact};
-use crate::base::json::{Fault, FaultCode, Json, Member, Reader, member};
+use crate::base::json::{Fault, FaultCode, Json, Member, Reader, Shape, member};
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
@@ -208,6 +208,14 @@ struct NoArray;
 impl Member for NoArray {
     fn read(_: &Json<'_>, at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::WrongType)
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(Shape::Any),
+            shortest: 0,
+            longest: None,
+        }
     }
 }
 

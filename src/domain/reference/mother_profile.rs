@@ -9,9 +9,9 @@ use crate::base::address::Address;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a mother's account stands.
     pub enum AccountLifecycle {
         /// In use.
@@ -23,7 +23,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where the relationship stands that makes the profile its owner's.
     pub enum OwnershipState {
         /// On its way.

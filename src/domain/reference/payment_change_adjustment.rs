@@ -5,9 +5,9 @@ use super::FactKind;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where an adjustment stands in its own system.
     pub enum RequestedAdjustmentStatus {
         /// Asked for.

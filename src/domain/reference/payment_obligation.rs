@@ -6,9 +6,9 @@ use crate::base::json::AtLeast;
 use crate::base::text::Ident;
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where an obligation stands.
     pub enum ObligationState {
         /// It is to be paid.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::{FactHolder, FactKind};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{AtLeast, Json, Reader};
+use crate::base::json::{AtLeast, Json, Member, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::operation::{
@@ -14,7 +14,7 @@ use crate::domain::operation::{
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Kind, Name, View};
 
-crate::words! {
+crate::wire_enum! {
     /// What came of a fact that came in.
     pub enum FactResult {
         /// It stands now.
@@ -54,6 +54,8 @@ pub trait AnyFactKind: Send + Sync {
     fn kind(&self) -> Kind;
     /// See [`FactKind::id_has_form`].
     fn id_has_form(&self, id: &str) -> bool;
+    /// What the member `facts` may be.
+    fn shape(&self) -> Shape;
     /// Reads the member `facts` and makes the command that puts the fact in place.
     fn read(
         &self,
@@ -79,6 +81,10 @@ impl<H> FactsOf<H> {
 impl<H: FactHolder> AnyFactKind for FactsOf<H> {
     fn kind(&self) -> Kind {
         <H::Facts as FactKind>::KIND
+    }
+
+    fn shape(&self) -> Shape {
+        H::Facts::shape()
     }
 
     fn id_has_form(&self, id: &str) -> bool {

@@ -8,9 +8,9 @@
 use super::FactKind;
 use crate::base::text::Text;
 use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a relationship stands.
     pub enum RelationshipState {
         /// It holds.

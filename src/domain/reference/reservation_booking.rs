@@ -3,9 +3,9 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a booking stands.
     pub enum BookingState {
         /// The care is to come, or under way.

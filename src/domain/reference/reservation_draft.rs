@@ -6,9 +6,9 @@ use crate::base::json::{Reader, refuse_repeats};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// What comes into being when a draft is confirmed.
     pub enum ReservationIntent {
         /// A talk, and no booking.

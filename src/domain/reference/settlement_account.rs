@@ -5,9 +5,9 @@ use super::FactKind;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
 use crate::domain::resource::Kind;
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Whether the account is known to be the branch's.
     pub enum VerificationState {
         /// Not yet.

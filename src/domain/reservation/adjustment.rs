@@ -14,9 +14,9 @@ use crate::domain::reference::payment_change_adjustment::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Name, Rank, Resource, View};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// Where an adjustment stands.
     pub enum AdjustmentStatus {
         /// It is asked for.
@@ -30,7 +30,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// How far the settlement's continuation is.
     pub enum ContinuationStatus {
         /// It waits for its workflow.

@@ -8,9 +8,10 @@
 //! decisions as may be were taken together with it (409).
 
 use super::roster::{
-    Assignment, AssignmentDecision, AssignmentResultView, CareTeamRoster, CaregiverAssigned,
-    DECISIONS_TOGETHER_MAX, RosterDecision, Standing, assigned, is_filled, may_assign, slot,
+    Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,
+    RosterDecision, Standing, assigned, is_filled, may_assign, slot,
 };
+use super::roster_view::AssignmentResultView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -56,7 +57,7 @@ members! {
         pub schedule_proof_id: Ident = "scheduleProofId",
         /// Why.
         pub reason_code: Ident = "reasonCode",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The slot whose decision is replaced.
         pub replacement_of_assignment_key: Option<Ident> = "replacementOfAssignmentKey",

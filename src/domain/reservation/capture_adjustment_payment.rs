@@ -41,7 +41,7 @@ members! {
     pub struct Body {
         /// The mother, as a user.
         pub mother_user_id: Ident = "motherUserId",
-        /// The payment: the key of idempotency.
+        /// The payment: the idempotency key.
         pub payment_id: BodyKey = "paymentId",
         /// Who collected it.
         pub provider_name: Ident = "providerName",

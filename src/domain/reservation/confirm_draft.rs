@@ -35,14 +35,14 @@ use crate::domain::reference::reservation_booking::{BookingState, ReservationBoo
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{Name, Resource, View};
-use crate::{at_path, members, rejections, words};
+use crate::{at_path, members, rejections, wire_enum};
 
 /// The code of a key that was used with other facts.
 const KEY_REUSED: &str = "idempotency_key_reused";
 /// Why a draft that was confirmed cannot be confirmed.
 const ALREADY_CONFIRMED: &str = "draft_already_confirmed";
 
-words! {
+wire_enum! {
     /// Why a booking cannot be extended.
     pub enum ExtensionFault {
         /// It is not among what the owner may extend, as was reviewed; or none was chosen.

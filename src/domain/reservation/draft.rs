@@ -12,9 +12,9 @@ use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Name, Resource, Space};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// The currency of a handed-over payment.
     pub enum HandoffCurrency {
         /// South Korean won.
@@ -22,7 +22,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where a handed-over payment stands.
     pub enum HandoffState {
         /// The payment is still to be prepared.

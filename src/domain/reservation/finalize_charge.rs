@@ -21,7 +21,7 @@ use super::lifecycle::{
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
@@ -49,7 +49,7 @@ members! {
     pub struct Body {
         /// The branch.
         pub branch_profile_id: Ident = "branchProfileId",
-        /// The charge's own identifier: the key of idempotency.
+        /// The charge's own identifier: the idempotency key.
         pub finalized_charge_snapshot_id: BodyKey = "finalizedChargeSnapshotId",
         /// The day on which the charge was captured.
         pub captured_on: Date = "capturedOn",
@@ -133,6 +133,10 @@ impl Member for EnabledFlags {
             }
         }
         Member::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        BTreeMap::<Box<str>, bool>::shape()
     }
 }
 

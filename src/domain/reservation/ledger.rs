@@ -20,7 +20,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::reference::basis_points::BasisPoints;
-use crate::words;
+use crate::wire_enum;
 
 /// What is charged, in won. Every amount is at least 0, but for the change of the user's fee; the
 /// own price is at most the service's.
@@ -66,7 +66,7 @@ pub enum Grant {
     Part(BasisPoints),
 }
 
-words! {
+wire_enum! {
     /// Where the wons of a line come from, or go to.
     pub enum Account {
         /// Debit: the mother pays.
@@ -96,7 +96,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// A side of the ledger.
     pub enum Side {
         /// Where wons come from.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
-use crate::base::json::{AtLeast, Json, Member, Reader};
+use crate::base::json::{AtLeast, Json, Member, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Resource};
-use crate::words;
+use crate::wire_enum;
 
-words! {
+wire_enum! {
     /// How far the finances of a booking are.
     pub enum FinancialStage {
         /// Its charge is finalized.
@@ -36,6 +36,10 @@ impl Member for ComponentAmounts {
             }
         }
         Member::read(value, at).map(Self)
+    }
+
+    fn shape() -> Shape {
+        BTreeMap::<Box<str>, AtLeast<0>>::shape()
     }
 }
 

@@ -2,7 +2,8 @@
 //! branch see what came of its latest decision, as that was answered, at the roster's revision:
 //! the decisions of its rosterDecisionId, and no earlier ones.
 
-use super::roster::{AssignmentResultView, CareTeamRoster, RosterDecision, may_assign};
+use super::roster::{CareTeamRoster, RosterDecision, may_assign};
+use super::roster_view::AssignmentResultView;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;

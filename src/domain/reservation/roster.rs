@@ -1,5 +1,5 @@
 //! The care-team roster of a booking, the decisions that it consists of, what was decided together,
-//! and the slots that they fill; their states, their events, and how they look from outside.
+//! and the slots that they fill; their states and their events.
 //!
 //! Each is a resource of its own, so that no commit carries the history with it: a roster says how
 //! many decisions there were and under which identifier the latest one was taken, a slot whether
@@ -14,28 +14,9 @@ use crate::base::time::Instant;
 use crate::domain::operation::Commit;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, Resource, View};
-use crate::words;
 
 /// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
-
-words! {
-    /// What a decision does.
-    pub enum DecisionKind {
-        /// Fills an empty slot.
-        Assign = "assign",
-        /// Fills a slot in the place of a decision that stood.
-        Replace = "replace",
-    }
-}
-
-words! {
-    /// What became of a command.
-    pub enum AssignmentStatus {
-        /// Its decision is in the roster.
-        Recorded = "recorded",
-    }
-}
 
 /// A caregiver is assigned to a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -422,95 +403,6 @@ impl RosterDecision {
 #[must_use]
 pub fn may_assign(actor: &Actor, booking: &ReservationBooking) -> bool {
     actor.is_headquarters() || actor.manages_branch(&booking.branch_profile_id)
-}
-
-/// What came of an assignment, as its readers see it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AssignmentResultView<'a> {
-    roster_decision_id: &'a Ident,
-    reservation_booking_id: &'a Ident,
-    expected_roster_revision: Revision,
-    evidence_key: String,
-    assignment_decisions: Vec<DecisionView<'a>>,
-    status: AssignmentStatus,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DecisionView<'a> {
-    assignment_decision_id: &'a Ident,
-    reservation_booking_id: &'a Ident,
-    decision_kind: DecisionKind,
-    role: &'a Ident,
-    handoff_order: i64,
-    target_assignment_key: &'a Ident,
-    expected_reservation_revision: Revision,
-    expected_roster_revision: Revision,
-    actor_id: &'a str,
-    reason_code: &'a Ident,
-    idempotency_key: &'a str,
-    evidence_key: String,
-    previous_assignment_key: Option<&'a Ident>,
-    selected_candidate_snapshot_id: &'a Ident,
-    schedule_proof_id: &'a Ident,
-    replacement_of_assignment_key: Option<&'a Ident>,
-    other_area_service: bool,
-}
-
-impl<'a> AssignmentResultView<'a> {
-    /// What came of the last of `decisions`, which were taken together: all of them, oldest first.
-    /// `None` where there is none.
-    #[must_use]
-    pub fn new(decisions: &'a [AssignmentDecision]) -> Option<Self> {
-        let AssignmentDecision {
-            reservation_booking_id,
-            assignment: latest,
-            ..
-        } = decisions.last()?;
-        Some(Self {
-            roster_decision_id: &latest.roster_decision_id,
-            reservation_booking_id,
-            expected_roster_revision: latest.expected_roster_revision,
-            evidence_key: evidence_key(latest),
-            assignment_decisions: decisions.iter().map(DecisionView::new).collect(),
-            status: AssignmentStatus::Recorded,
-        })
-    }
-}
-
-impl<'a> DecisionView<'a> {
-    fn new(decision: &'a AssignmentDecision) -> Self {
-        let assignment = &decision.assignment;
-        let replaced = assignment.replacement_of_assignment_key.as_ref();
-        Self {
-            assignment_decision_id: &assignment.assignment_decision_id,
-            reservation_booking_id: &decision.reservation_booking_id,
-            decision_kind: if replaced.is_some() {
-                DecisionKind::Replace
-            } else {
-                DecisionKind::Assign
-            },
-            role: &assignment.role,
-            handoff_order: assignment.handoff_order,
-            target_assignment_key: &assignment.target_assignment_key,
-            expected_reservation_revision: assignment.reservation_revision,
-            expected_roster_revision: assignment.expected_roster_revision,
-            actor_id: &assignment.actor_id,
-            reason_code: &assignment.reason_code,
-            idempotency_key: &assignment.idempotency_key,
-            evidence_key: evidence_key(assignment),
-            previous_assignment_key: replaced,
-            selected_candidate_snapshot_id: &assignment.selected_candidate_snapshot_id,
-            schedule_proof_id: &assignment.schedule_proof_id,
-            replacement_of_assignment_key: replaced,
-            other_area_service: assignment.other_area_service,
-        }
-    }
-}
-
-fn evidence_key(assignment: &Assignment) -> String {
-    format!("care-team-assignment/{}", assignment.assignment_decision_id)
 }
 
 #[cfg(test)]

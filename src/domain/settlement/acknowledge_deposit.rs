@@ -12,11 +12,12 @@ use serde::Serialize;
 
 use super::state::{
     AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
-    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus, StatementView,
+    OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus,
 };
+use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
@@ -42,7 +43,7 @@ members! {
         pub actor_kind: OnlyBranchManager = "actorKind",
         /// The actor's profile.
         pub actor_profile_id: Ident = "actorProfileId",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The statement's revision as the branch saw it.
         pub expected_revision: AtLeast<1> = "expectedRevision",
@@ -61,6 +62,10 @@ impl Request for Command {
         lines_consistent(parts.body, at);
         inter_office_consistent(parts.body, at);
         body.map(Self)
+    }
+
+    fn shape() -> Shape {
+        <Body as Member>::shape()
     }
 }
 

@@ -8,14 +8,14 @@ use uuid::Uuid;
 use super::state::may_request;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, Nullable, Reader};
+use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// Where a request stands.
     pub enum DataRoomStatus {
         /// Nothing is there to fetch yet.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Commands that move a request.
     pub enum DataRoomAction {
         /// Opens it.
@@ -61,6 +61,10 @@ impl Member for EvidenceKeys {
             }));
         }
         (keys.len() == items.len()).then_some(Self(keys))
+    }
+
+    fn shape() -> Shape {
+        NonEmpty::<Ident>::shape()
     }
 }
 

@@ -27,7 +27,7 @@ members! {
         pub actor_kind: SettlementActorKind = "actorKind",
         /// The actor's profile.
         pub actor_profile_id: Ident = "actorProfileId",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The request's revision as the workflow saw it.
         pub expected_revision: i64 = "expectedRevision",

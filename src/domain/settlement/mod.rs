@@ -27,3 +27,4 @@ pub mod request_deposit;
 #[cfg(test)]
 mod samples;
 pub mod state;
+pub mod view;

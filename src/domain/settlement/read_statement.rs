@@ -1,7 +1,8 @@
 //! Reading a settlement statement: headquarters and workflows see all of it, a manager of its
 //! branch all but the head office's private memo.
 
-use super::state::{Statement, StatementView, may_request};
+use super::state::{Statement, may_request};
+use super::view::StatementView;
 use crate::domain::read::{Found, ReadRequest};
 use crate::domain::rejection::Rejection;
 

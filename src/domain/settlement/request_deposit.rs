@@ -7,8 +7,9 @@
 
 use super::state::{
     DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
-    StatementKind, StatementView, may_request,
+    StatementKind, may_request,
 };
+use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{FaultCode, Nullable, Reader};
@@ -39,7 +40,7 @@ members! {
         pub actor_kind: SettlementActorKind = "actorKind",
         /// The actor's profile.
         pub actor_profile_id: Ident = "actorProfileId",
-        /// The key of idempotency.
+        /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// For the branch to read.
         pub message_to_branch: Nullable<Text> = "messageToBranch",

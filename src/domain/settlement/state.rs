@@ -1,4 +1,4 @@
-//! The settlement statement: its state, its events, and how it looks from outside.
+//! The settlement statement: its state and its events.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -11,9 +11,9 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, words};
+use crate::{members, wire_enum};
 
-words! {
+wire_enum! {
     /// What a statement settles.
     pub enum StatementKind {
         /// The head office with a branch.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// Where a statement stands.
     pub enum StatementStatus {
         /// The branch is asked to deposit.
@@ -41,7 +41,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// What a line of a statement is about.
     pub enum SettlementLineKind {
         /// Membership fee due.
@@ -67,7 +67,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// The kinds of actor that settlement commands name in their bodies.
     pub enum SettlementActorKind {
         /// The head office.
@@ -88,7 +88,7 @@ impl SettlementActorKind {
     }
 }
 
-words! {
+wire_enum! {
     /// Commands that move a statement.
     pub enum TransitionCommand {
         /// Opens it.
@@ -98,7 +98,7 @@ words! {
     }
 }
 
-words! {
+wire_enum! {
     /// On which side of a handoff between branches the acknowledging branch stands.
     pub enum AcknowledgementSide {
         /// The branch that delivered the service.
@@ -174,7 +174,7 @@ members! {
     }
 }
 
-words! {
+wire_enum! {
     /// The only kind of actor that acknowledges.
     pub enum OnlyBranchManager {
         /// A branch manager.
@@ -432,112 +432,6 @@ impl Statement {
         self.status = StatementStatus::AwaitingConfirmation;
         self.revision = committed;
         self.updated_at = at;
-    }
-}
-
-/// A statement as its readers see it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StatementView<'a> {
-    statement_id: Uuid,
-    statement_code: &'a Ident,
-    statement_kind: StatementKind,
-    branch_profile_id: &'a Ident,
-    settlement_period_start: Date,
-    settlement_period_end: Date,
-    status: StatementStatus,
-    revision: Revision,
-    remittance_account_snapshot: &'a RemittanceAccountSnapshot,
-    requested_by_actor_profile_id: &'a str,
-    created_at: Instant,
-    updated_at: Instant,
-    message_to_branch: Option<&'a Text>,
-    head_office_private_memo: Option<&'a Text>,
-    transition_audits: Vec<AuditView<'a>>,
-    line_acknowledgements: &'a [LineAcknowledgement],
-    /// Rows added by hand are the work of a system outside this service.
-    manual_rows: [(); 0],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AuditView<'a> {
-    audit_id: Uuid,
-    command_kind: TransitionCommand,
-    actor_kind: ActorKind,
-    actor_profile_id: &'a str,
-    idempotency_key: &'a str,
-    expected_revision: Revision,
-    committed_revision: Revision,
-    before_status: StatementStatus,
-    after_status: StatementStatus,
-    recorded_at: Instant,
-    reason: Option<&'a Text>,
-    /// No command leaves a message of its own.
-    result_message: Option<&'a str>,
-    metadata: Metadata<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Metadata<'a> {
-    InterOffice(&'a InterOfficeAcknowledgement),
-    Nothing {},
-}
-
-impl<'a> StatementView<'a> {
-    /// The statement as `actor` may see it: the head office's private memo is for the head
-    /// office and its workflows.
-    #[must_use]
-    pub fn new(statement: &'a Statement, actor: &Actor) -> Self {
-        let opening = &statement.opening;
-        let memo = opening.head_office_private_memo.as_ref();
-        Self {
-            statement_id: opening.statement_id,
-            statement_code: &opening.statement_code,
-            statement_kind: opening.statement_kind,
-            branch_profile_id: &opening.branch_profile_id,
-            settlement_period_start: opening.settlement_period_start,
-            settlement_period_end: opening.settlement_period_end,
-            status: statement.status,
-            revision: statement.revision,
-            remittance_account_snapshot: &opening.remittance_account_snapshot,
-            requested_by_actor_profile_id: &opening.actor_profile_id,
-            created_at: statement.created_at,
-            updated_at: statement.updated_at,
-            message_to_branch: opening.message_to_branch.as_ref(),
-            head_office_private_memo: memo.filter(|_| may_request(actor)),
-            transition_audits: statement
-                .transition_audits
-                .iter()
-                .map(AuditView::new)
-                .collect(),
-            line_acknowledgements: &statement.line_acknowledgements,
-            manual_rows: [],
-        }
-    }
-}
-
-impl<'a> AuditView<'a> {
-    fn new(audit: &'a TransitionAudit) -> Self {
-        Self {
-            audit_id: audit.audit_id,
-            command_kind: audit.command_kind,
-            actor_kind: audit.actor_kind,
-            actor_profile_id: &audit.actor_profile_id,
-            idempotency_key: &audit.idempotency_key,
-            expected_revision: audit.expected_revision,
-            committed_revision: audit.committed_revision,
-            before_status: audit.before_status,
-            after_status: audit.after_status,
-            recorded_at: audit.recorded_at,
-            reason: audit.reason.as_ref(),
-            result_message: None,
-            metadata: match &audit.inter_office {
-                Some(facts) => Metadata::InterOffice(facts),
-                None => Metadata::Nothing {},
-            },
-        }
     }
 }
 

@@ -16,10 +16,11 @@ mod compact;
 mod index;
 mod lists;
 mod slab;
+mod source;
 mod standing;
 mod states;
+mod sweep;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +33,7 @@ pub use self::standing::Standing;
 use self::states::{Look, States};
 use crate::base::digest::Digest;
 use crate::domain::operation::Change;
-use crate::domain::resource::{Entries, Name, Source};
+use crate::domain::resource::Entries;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -225,75 +226,6 @@ impl Tables {
     /// Forgets the keys that were taken at `through` or before. [`Tables::sweep`] frees them.
     pub fn forget(&self, through: u64) {
         self.forgotten.fetch_max(through, Ordering::AcqRel);
-    }
-
-    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how
-    /// many there were. A shard is held only while some of its keys are looked at, and again while
-    /// what is forgotten of them is taken out.
-    ///
-    /// # Errors
-    /// That of `pause`, which ends it.
-    pub fn sweep<E>(&self, mut pause: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
-        let through = self.forgotten();
-        let mut swept = 0;
-        for shard in &self.keys.0 {
-            let mut end = shard.read().len();
-            while end > 0 {
-                // From the last one on: what takes the place of one that is taken out comes from
-                // behind, and was looked at, or taken, before.
-                let begin = end.saturating_sub(BITE);
-                let gone: Vec<Digest> = {
-                    let shard = shard.read();
-                    let bite = shard.range(begin..end);
-                    let gone = bite.filter(|(_, position)| *position <= through);
-                    gone.map(|(key, _)| key).collect()
-                };
-                if !gone.is_empty() {
-                    let mut shard = shard.write();
-                    for key in gone {
-                        // It may have been taken again meanwhile.
-                        if shard.get(key).is_some_and(|position| position <= through) {
-                            shard.remove(key);
-                            swept += 1;
-                        }
-                    }
-                }
-                end = begin;
-                pause()?;
-            }
-        }
-        self.sweep_firsts(through, pause)?;
-        Ok(swept)
-    }
-
-    /// Lets go of the first answers to which no key leads that is not forgotten.
-    fn sweep_firsts<E>(
-        &self,
-        through: u64,
-        mut pause: impl FnMut() -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut next = 0;
-        loop {
-            {
-                let mut firsts = self.firsts.lock();
-                let mut gone = Vec::new();
-                let mut last = None;
-                for (first, second) in firsts.range(next..).take(BITE) {
-                    last = Some(*first);
-                    if *second <= through {
-                        gone.push(*first);
-                    }
-                }
-                for first in gone {
-                    firsts.remove(&first);
-                }
-                let Some(last) = last else {
-                    return Ok(());
-                };
-                next = last + 1;
-            }
-            pause()?;
-        }
     }
 
     /// Notes that the key taken at `second` leads to the answer of the commit at `first`.
@@ -526,66 +458,14 @@ impl Tables {
     }
 }
 
-impl Source for Tables {
-    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
-        thread_local! {
-            /// What small states are copied to, so that nobody waits while one is read.
-            static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-        }
-        let shard = self.states.shard(key).read();
-        match shard.look(key)? {
-            Look::Small(state) => {
-                let position = state.position;
-                let mut copy = COPY.take();
-                copy.clear();
-                copy.extend_from_slice(state.bytes);
-                drop(shard);
-                read(&copy);
-                COPY.set(copy);
-                Some(position)
-            }
-            Look::Large(page) => {
-                drop(shard);
-                let state = slab::state_of(&page);
-                read(state.bytes);
-                Some(state.position)
-            }
-        }
-    }
-
-    fn holder(&self, name: Name) -> Option<Digest> {
-        self.names.shard(name.0).read().get(name.0)
-    }
-
-    fn list_touched(&self, name: Name) -> u64 {
-        let shard = self.lists.shard(name.0).read();
-        shard.get(name.0).map_or(0, |list| list.touched)
-    }
-
-    fn listed(&self, name: Name) -> Vec<Digest> {
-        let mut keys = Vec::new();
-        loop {
-            keys.reserve(LIST_BITE);
-            let shard = self.lists.shard(name.0).read();
-            let list = shard.get(name.0);
-            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
-                return keys;
-            }
-        }
-    }
-
-    fn last_ranked(&self, name: Name) -> Option<Digest> {
-        let shard = self.lists.shard(name.0).read();
-        shard.get(name.0)?.last_ranked()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
-    use crate::domain::resource::Rank;
+    use crate::domain::resource::{Name, Rank, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {

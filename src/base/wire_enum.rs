@@ -4,7 +4,7 @@
 /// (`not_allowed` for another word) and writing into JSON as the word, into records as one byte,
 /// the value's number in the order of declaration. So new values go at the end.
 #[macro_export]
-macro_rules! words {
+macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident {
@@ -46,6 +46,10 @@ macro_rules! words {
                     None => at.fault($crate::base::json::FaultCode::NotAllowed),
                 }
             }
+
+            fn shape() -> $crate::base::json::Shape {
+                $crate::base::json::Shape::Words(vec![$($word),+])
+            }
         }
 
         impl ::serde::Serialize for $name {
@@ -83,7 +87,7 @@ macro_rules! words {
 mod tests {
     use crate::base::codec;
 
-    words! {
+    wire_enum! {
         /// For the test.
         enum Colour {
             /// r

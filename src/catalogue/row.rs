@@ -1,0 +1,169 @@
+//! What a row of the catalogue says of its operation, or of its read.
+
+use crate::domain::operation::AnyOperation;
+use crate::domain::read::Read;
+
+/// The method of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `POST`
+    Post,
+    /// `PATCH`
+    Patch,
+}
+
+/// Where a command's idempotency key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// In the header `Idempotency-Key`.
+    Header,
+    /// In the body, scoped to operation and subject.
+    Body,
+    /// In the body, scoped to the operation alone, with a conflict code of its own.
+    BodyOfAll {
+        /// The code of a key with other facts.
+        reused: &'static str,
+    },
+    /// It only reads: there is none.
+    None,
+}
+
+/// What a success is answered with: what was brought into being is Created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Success {
+    /// 200, always.
+    Ok,
+    /// 201, always.
+    Created,
+    /// 201 the first time, 200 for a replay.
+    CreatedOnce,
+}
+
+/// What an invalid request is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// 400
+    BadRequest,
+    /// 422
+    Unprocessable,
+}
+
+/// The shape of a problem's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemShape {
+    /// `{status, code, message, fieldErrors, conflictingFieldPaths, retryable}`
+    Full,
+    /// `{status, code, retryable}`
+    Profile,
+    /// `{status, code, message, retryable}`
+    Invitation,
+}
+
+/// One operation.
+pub struct Row {
+    /// Its number in the contract; it stands in the log.
+    pub tag: u16,
+    /// Its name; it stands in fingerprints.
+    pub name: &'static str,
+    /// Its method.
+    pub method: Method,
+    /// Its path, with parameters in braces.
+    pub path: &'static str,
+    /// Whether it needs a token.
+    pub bearer: bool,
+    /// Where its key is.
+    pub key: KeySource,
+    /// What a success is answered with.
+    pub success: Success,
+    /// What an invalid request is answered with.
+    pub invalid: Invalid,
+    /// The shape of its problems.
+    pub problem: ProblemShape,
+    /// How it reads and decides.
+    pub operation: &'static dyn AnyOperation,
+}
+
+/// One read.
+pub struct ReadRow {
+    /// Its name.
+    pub name: &'static str,
+    /// Its path, with parameters in braces.
+    pub path: &'static str,
+    /// The shape of its problems.
+    pub problem: ProblemShape,
+    /// How it reads.
+    pub read: Read,
+}
+
+impl Row {
+    /// The usual: POST with a token, no key, 200, 400, the full problem.
+    pub(super) const fn new(
+        tag: u16,
+        name: &'static str,
+        path: &'static str,
+        operation: &'static dyn AnyOperation,
+    ) -> Self {
+        Self {
+            tag,
+            name,
+            method: Method::Post,
+            path,
+            bearer: true,
+            key: KeySource::None,
+            success: Success::Ok,
+            invalid: Invalid::BadRequest,
+            problem: ProblemShape::Full,
+            operation,
+        }
+    }
+
+    /// With its key there.
+    pub(super) const fn keyed(self, key: KeySource) -> Self {
+        Self { key, ..self }
+    }
+
+    /// With this success.
+    pub(super) const fn gives(self, success: Success) -> Self {
+        Self { success, ..self }
+    }
+
+    /// Without a token: none is looked at.
+    pub(super) const fn open(self) -> Self {
+        Self {
+            bearer: false,
+            ..self
+        }
+    }
+
+    /// With 422 in the place of 400.
+    pub(super) const fn unprocessable(self) -> Self {
+        Self {
+            invalid: Invalid::Unprocessable,
+            ..self
+        }
+    }
+
+    /// With PATCH.
+    pub(super) const fn patch(self) -> Self {
+        Self {
+            method: Method::Patch,
+            ..self
+        }
+    }
+
+    /// With this shape of problems.
+    pub(super) const fn problems(self, problem: ProblemShape) -> Self {
+        Self { problem, ..self }
+    }
+}
+
+impl ReadRow {
+    pub(super) const fn new(name: &'static str, path: &'static str, read: Read) -> Self {
+        Self {
+            name,
+            path,
+            problem: ProblemShape::Full,
+            read,
+        }
+    }
+}

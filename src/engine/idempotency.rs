@@ -1,0 +1,150 @@
+//! Idempotency keys: what is answered under one that was used before.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::core::{Call, MayAct, Order, Reply, Shared, Stored};
+use super::repeats::Repeats;
+use crate::base::digest::Fingerprint;
+use crate::catalogue::{KeySource, Row};
+use crate::domain::operation::Disposition;
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::View;
+use crate::journal::record::{Record, RecordOutcome};
+
+impl Shared {
+    /// The answer of the commit at `first` again; `None` when its facts were others.
+    pub(super) async fn replay(
+        &self,
+        row: Option<&'static Row>,
+        first: u64,
+        fingerprint: Option<Fingerprint>,
+        may_act: Option<MayAct>,
+    ) -> Option<Reply> {
+        let position = self.journal.durable().max(first);
+        if self.lanes.wait(first).await.is_err() {
+            return Some(Reply::OutcomeUnknown);
+        }
+        let stored = match self.stored(first, fingerprint).await {
+            Ok(stored) => stored?,
+            Err(error) => {
+                tracing::error!(position = first, %error, "a stored answer cannot be read");
+                return Some(Reply::Unavailable);
+            }
+        };
+        let body = match row {
+            Some(row) => row.operation.replayed(stored.body.to_vec()).into(),
+            None => stored.body,
+        };
+        let since = match self.unless_gone(may_act).await {
+            Ok(since) => since,
+            Err(reply) => return Some(reply),
+        };
+        Some(Reply::Done {
+            body,
+            disposition: stored.disposition,
+            replay: true,
+            position: position.max(since),
+        })
+    }
+
+    /// Refuses a key that the commit at `first` took for other facts.
+    pub(super) async fn key_reused(&self, order: &Order, first: u64, code: &'static str) -> Reply {
+        let call = &order.call;
+        let mut rejection = Rejection::new(
+            Class::Conflict,
+            code,
+            "The key was used before with other facts.",
+        );
+        let mut repeats = Repeats::default();
+        let position = loop {
+            let looked = {
+                let durable_before = self.journal.durable().max(first);
+                let view = View::new(&self.tables);
+                self.read_lifecycle(order.may_act, &view).map(|()| {
+                    rejection.body = call.command.key_reused(&call.actor, &view);
+                    let basis = Self::basis(durable_before, &view);
+                    let position = self.rests_on(&basis);
+                    self.stood(&basis).then_some(position)
+                })
+            };
+            match looked {
+                Ok(Some(position)) => break position,
+                Ok(None) => {}
+                Err(refused) => return self.refuse(refused.0, refused.1).await,
+            }
+            if repeats.rest().await.is_err() {
+                return Reply::Unavailable;
+            }
+        };
+        self.refuse_unless_gone(rejection, position, order.may_act)
+            .await
+    }
+
+    /// The answer stored at `first`; `None` when the command there had other facts.
+    pub(super) async fn stored(
+        &self,
+        first: u64,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<Option<Stored>, String> {
+        let stored = match self.recent.get(&first) {
+            Some(stored) => stored,
+            None => self.stored_in_log(first).await?,
+        };
+        let same = fingerprint.is_none_or(|fingerprint| fingerprint == stored.fingerprint);
+        Ok(same.then_some(stored))
+    }
+
+    pub(super) async fn stored_in_log(&self, first: u64) -> Result<Stored, String> {
+        let bytes = self.record(first).await?;
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
+        let earlier;
+        let outcome = match record.outcome {
+            // A second key of the same command: its facts are the first one's.
+            RecordOutcome::SameAs(position) => {
+                earlier = self.record(position).await?;
+                let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
+                earlier.outcome
+            }
+            outcome => outcome,
+        };
+        match (outcome, fingerprint) {
+            (
+                RecordOutcome::Answer { accepted, body }
+                | RecordOutcome::Instead { accepted, body, .. },
+                Some(fingerprint),
+            ) => Ok(Stored {
+                fingerprint,
+                body: Bytes::copy_from_slice(body.0),
+                disposition: Disposition::from_accepted(accepted),
+            }),
+            _ => Err(format!("position {first} leads to no answer")),
+        }
+    }
+
+    /// The bytes of the durable record at `position`, or what a snapshot kept of it.
+    pub(super) async fn record(&self, position: u64) -> Result<Vec<u8>, String> {
+        let journal = Arc::clone(&self.journal);
+        let read = tokio::task::spawn_blocking(move || journal.read(position));
+        read.await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| format!("position {position} is not in the log"))
+    }
+}
+
+/// The call's key, the scope it is unique in, and the code of its use with other facts.
+pub(super) fn key_of(call: &Call) -> Option<(Box<str>, Box<str>, &'static str)> {
+    const REUSED: &str = "idempotency_key_reused";
+    let subject = || call.actor.subject.clone();
+    match call.row?.key {
+        KeySource::None => None,
+        KeySource::Header => Some((call.header_key.clone()?, subject(), REUSED)),
+        KeySource::Body => Some((call.command.key()?.into(), subject(), REUSED)),
+        KeySource::BodyOfAll { reused } => {
+            Some((call.command.key()?.into(), Box::default(), reused))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether an actor may act: asked before anything is done for it, and again after each wait.
+
+use super::core::{MayAct, Reply, Shared};
+use crate::base::digest::Digest;
+use crate::domain::reference::Fact;
+use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::{Resource as _, View};
+
+impl Shared {
+    /// Whether the actor with this subject may act. The fact that lets somebody act again is
+    /// durable before anything follows on it.
+    pub(super) async fn may_act(&self, subject: &str) -> Result<MayAct, Reply> {
+        let fact = Fact::<ActorFact>::KIND.key(&[subject]);
+        let since = match self.lifecycle(fact) {
+            Ok(since) => since,
+            Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+        };
+        self.may_still_act(MayAct { fact, since }).await
+    }
+
+    /// Whether the actor may still act, asked after each wait: once its withdrawal is acknowledged
+    /// nothing more is told or done for it, whatever was in flight. Between this and what is told
+    /// there is no further wait.
+    pub(super) async fn may_still_act(&self, known: MayAct) -> Result<MayAct, Reply> {
+        let MayAct { fact, mut since } = known;
+        loop {
+            if self.lanes.wait(since).await.is_err() {
+                return Err(Reply::Unavailable);
+            }
+            if self.tables.position(fact) == since {
+                return Ok(MayAct { fact, since });
+            }
+            since = match self.lifecycle(fact) {
+                Ok(since) => since,
+                Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
+            };
+        }
+    }
+
+    /// The position of the fact that lets the actor act, 0 when nothing is known of the actor,
+    /// which can only have been so before, too; or its refusal, and the position on which that
+    /// rests.
+    pub(super) fn lifecycle(&self, fact: Digest) -> Result<u64, Box<(Rejection, u64)>> {
+        let durable_before = self.journal.durable();
+        let view = View::new(&self.tables);
+        let known = view.at::<Fact<ActorFact>>(fact);
+        let since = view.position(fact);
+        let refusal = match known.map(|known| known.facts.lifecycle) {
+            None | Some(ActorLifecycle::Active) => return Ok(since),
+            Some(ActorLifecycle::Inactive) => ("actor_inactive", "The actor is inactive."),
+            Some(ActorLifecycle::Withdrawn) => ("actor_withdrawn", "The actor has withdrawn."),
+        };
+        let rejection = Rejection::new(Class::Forbidden, refusal.0, refusal.1);
+        Err(Box::new((rejection, durable_before.max(since))))
+    }
+
+    /// Reads into `view` that the actor may act, or is refused.
+    pub(super) fn read_lifecycle(
+        &self,
+        known: Option<MayAct>,
+        view: &View<'_>,
+    ) -> Result<(), Box<(Rejection, u64)>> {
+        let Some(MayAct { fact, since }) = known else {
+            return Ok(());
+        };
+        // As long as the fact stands where it stood it says what it said.
+        if self.tables.position(fact) == since {
+            view.note(fact, since);
+        } else {
+            view.note(fact, self.lifecycle(fact)?);
+        }
+        Ok(())
+    }
+
+    /// The position since which the actor may act, where somebody asks at all.
+    pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, Reply> {
+        match may_act {
+            Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),
+            None => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The pauses of what is begun anew because what it had read has changed.
+
+use std::time::Duration;
+
+/// How often a decision or a read is begun anew at once, with only a turn for others in between.
+const REPEATS_AT_ONCE: u32 = 8;
+
+/// The first pause after those; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How often one is begun anew at the most: within some five seconds.
+const REPEATS_MAX: u32 = 100;
+
+/// The pauses of a decision or a read that found its facts changed, time and again.
+#[derive(Default)]
+pub(crate) struct Repeats(u32);
+
+/// It was begun anew so often that it is given up.
+pub(crate) struct GivenUp;
+
+impl Repeats {
+    /// Gives others their turn before the next attempt, and more time the more often it was tried.
+    ///
+    /// # Errors
+    /// [`GivenUp`] when it was tried often enough.
+    pub(crate) async fn rest(&mut self) -> Result<(), GivenUp> {
+        self.0 += 1;
+        match self.0.checked_sub(REPEATS_AT_ONCE) {
+            None | Some(0) => tokio::task::yield_now().await,
+            Some(_) if self.0 >= REPEATS_MAX => {
+                tracing::warn!("what was read has changed {REPEATS_MAX} times: it is given up");
+                return Err(GivenUp);
+            }
+            Some(pauses) => {
+                let pause = PAUSE_MIN * (1 << pauses.min(8));
+                tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,506 @@
+//! What the checkpointer's thread does: snapshots while commands go on, keys forgotten, the log
+//! compacted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant as Tick};
+
+use wal::{Compacted, SnapshotInfo};
+
+use super::checkpointer::{
+    Bell, Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, is_due,
+};
+use super::core::Shared;
+use crate::base::codec;
+use crate::base::time::Instant;
+use crate::journal::record::{NewRecord, Record};
+use crate::journal::snapshot::{StateEntry, Summary, keep};
+use crate::journal::tally::{Marks, Tally};
+
+/// How long it works before it rests, while commands are in flight: no longer than a command may
+/// be late.
+const WORK: Duration = Duration::from_micros(250);
+/// How many times as long as it has worked it rests then: about an eighth of a processor.
+const REST: u32 = 7;
+/// How long it rests at most: what took long was a wait for the disk, which cost no processor.
+const REST_MAX: Duration = Duration::from_millis(50);
+/// How long after the last command the service counts as busy.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What the thread does.
+fn run(shared: &Weak<Shared>, bell: &Bell) {
+    // Whoever may not ask for this has the pauses, which are enough.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+    let mut schedule = Schedule {
+        last: Tick::now(),
+        failed: false,
+    };
+    let mut look = match shared.upgrade() {
+        Some(shared) => shared.checkpointer.policy.lock().look,
+        None => return,
+    };
+    loop {
+        let requested = bell.wait(look);
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        if bell.stops() {
+            return;
+        }
+        shared.checkpointer.figures.lock().looks += 1;
+        shared.note_time();
+        shared.look_for_room();
+        let policy = shared.checkpointer.policy.lock().clone();
+        look = policy.look;
+        let is_due = |since| shared.is_checkpoint_due(&policy, since);
+        if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
+            continue;
+        }
+        // A fault of ours in here costs a snapshot, not all those to come.
+        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
+        let failed = match attempt {
+            Ok(Ok(None)) => false,
+            Ok(Ok(Some(taken))) => {
+                tracing::info!(
+                    covers = taken.snapshot.covers,
+                    bytes = taken.snapshot.bytes,
+                    segments_removed = taken.compacted.segments,
+                    "took a snapshot"
+                );
+                false
+            }
+            Ok(Err(wal::Error::Stopped { .. })) => return,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a snapshot was not taken; commands go on");
+                true
+            }
+            Err(_) => {
+                shared.checkpointer.figures.lock().failures += 1;
+                true
+            }
+        };
+        schedule.ended(Tick::now(), failed);
+    }
+}
+
+/// How long it rests after so much work.
+fn rest_after(worked: Duration) -> Duration {
+    worked.saturating_mul(REST).min(REST_MAX)
+}
+
+/// Rests in proportion to the work that was done, while commands are in flight.
+struct Pace<'a> {
+    shared: &'a Shared,
+    is_background: bool,
+    since: Tick,
+    appended: u64,
+    busy: Option<Tick>,
+}
+
+impl<'a> Pace<'a> {
+    fn new(shared: &'a Shared, is_background: bool) -> Self {
+        Self {
+            shared,
+            is_background,
+            since: Tick::now(),
+            appended: shared.journal.appended(),
+            busy: None,
+        }
+    }
+
+    /// Called after each little piece of work.
+    fn breathe(&mut self) -> Result<(), wal::Error> {
+        self.shared.unless_stopped()?;
+        let worked = self.since.elapsed();
+        if worked < WORK {
+            return Ok(());
+        }
+        self.must_have_room()?;
+        if !self.is_background {
+            self.since = Tick::now();
+            return Ok(());
+        }
+        let appended = self.shared.journal.appended();
+        let in_flight = self.shared.admission.in_flight() > 0;
+        if in_flight || appended != self.appended {
+            self.appended = appended;
+            self.busy = Some(Tick::now());
+        }
+        if self.busy.is_some_and(|busy| busy.elapsed() < QUIET) {
+            self.shared.checkpointer.bell.rest(rest_after(worked));
+        }
+        self.since = Tick::now();
+        self.shared.unless_stopped()
+    }
+
+    /// Bytes that may be written beside the log, so that no command is refused for a snapshot's
+    /// sake. Whoever waits for one, with nobody else there, leaves the reserve alone.
+    fn spare(&self) -> Result<u64, wal::Error> {
+        let space = self.shared.journal.space()?;
+        Ok(match self.is_background {
+            true => space.spare(),
+            false => space.free.saturating_sub(space.reserve),
+        })
+    }
+
+    /// Whether there is still something to spare.
+    fn must_have_room(&self) -> Result<(), wal::Error> {
+        match self.spare()? {
+            0 => Err(no_room("it would take what the log needs".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A few states, encoded while their shard was held, written afterwards.
+#[derive(Default)]
+struct Bite {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    entry: Vec<u8>,
+    /// The highest position of a state so far.
+    upto: u64,
+}
+
+impl Bite {
+    fn take(&mut self, state: &StateEntry<'_>) {
+        codec::encode_record_into(state, &mut self.entry);
+        self.bytes.extend_from_slice(&self.entry);
+        self.ends.push(self.bytes.len());
+        self.upto = self.upto.max(state.position);
+    }
+
+    fn write(&mut self, snapshot: &mut wal::SnapshotWriter) -> Result<u64, wal::Error> {
+        let mut start = 0;
+        let mut written = 0;
+        for end in self.ends.drain(..) {
+            snapshot.entry(&self.bytes[start..end])?;
+            start = end;
+            written += 1;
+        }
+        self.bytes.clear();
+        Ok(written)
+    }
+}
+
+fn no_room(why: String) -> wal::Error {
+    wal::Error::Io {
+        what: "find room on the disk for",
+        file: "a snapshot".to_owned(),
+        source: std::io::Error::new(std::io::ErrorKind::StorageFull, why),
+    }
+}
+
+/// Whether it was for want of room on the disk.
+fn is_no_room(error: &wal::Error) -> bool {
+    matches!(error, wal::Error::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
+fn stopped() -> wal::Error {
+    wal::Error::Stopped {
+        reason: "the service ends".into(),
+    }
+}
+
+impl Shared {
+    /// The present, beside the position that was given last.
+    fn note_time(&self) {
+        self.tell_if_ahead();
+        self.note_age(&mut self.checkpointer.known.lock().marks);
+    }
+
+    /// What was committed so far was so when the service had run for as long as it has now.
+    fn note_age(&self, marks: &mut Marks) {
+        let position = self.journal.appended();
+        marks.note(position, self.running_time.now(&*self.clock));
+    }
+
+    /// Whether the next snapshot is due so long after the last one.
+    fn is_checkpoint_due(&self, policy: &CheckpointPolicy, since: Duration) -> bool {
+        let figures = self.checkpointer.figures();
+        let log_bytes = self.journal.log_bytes_since_snapshot();
+        is_due(policy, since, log_bytes, figures.bytes, || {
+            let known = self.checkpointer.known.lock();
+            self.journal.durable() > figures.covers || self.forgets(policy, &known.marks).is_some()
+        })
+    }
+
+    /// Up to which position keys are old enough to be forgotten, when more are than before.
+    fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
+        let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
+        let ran = self.running_time.now(&*self.clock);
+        let cutoff = ran.millis().saturating_sub(retention);
+        let old = marks.through(Instant::from_millis(cutoff));
+        // A command whose answer is not settled holds its key, and will look for it.
+        let held = self.keys.held();
+        let unsettled = held.iter().filter_map(|key| self.tables.key(*key)).min();
+        let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
+        (through > self.tables.forgotten()).then_some(through)
+    }
+
+    /// Whether a work can go on: the service does not end.
+    fn unless_stopped(&self) -> Result<(), wal::Error> {
+        match self.checkpointer.bell.stops() || self.lanes.has_failed() {
+            true => Err(stopped()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a snapshot can begin: it fits, by an estimate that is not too small, beside what the
+    /// log needs.
+    fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
+        self.unless_stopped()?;
+        let estimate = self.estimate(pace)?;
+        self.checkpointer.figures.lock().estimate = estimate;
+        let spare = pace.spare()?;
+        if estimate <= spare {
+            return Ok(());
+        }
+        Err(no_room(format!(
+            "it may have {estimate} bytes, and {spare} are free beside the reserve and the log's \
+             next segment"
+        )))
+    }
+
+    /// The most bytes that a snapshot taken now is expected to have: the states as they stand, what
+    /// the last one keeps of records, and all of those since.
+    fn estimate(&self, pace: &mut Pace<'_>) -> Result<u64, wal::Error> {
+        /// Of a state beside its bytes: kind, key, position, two lengths.
+        const STATE: usize = 40;
+        /// For what is said of the whole, and of each block.
+        const ROUGHLY: u64 = 32 << 10;
+        let mut states = 0_u64;
+        self.tables.copy_states(
+            |standing| states += u64::try_from(standing.bytes.len() + STATE).unwrap_or(0),
+            || pace.breathe(),
+        )?;
+        let records = self.journal.kept_bytes() + self.journal.log_bytes_since_snapshot();
+        let bytes = states.saturating_add(records);
+        Ok(bytes.saturating_add(bytes / 64).saturating_add(ROUGHLY))
+    }
+
+    /// Takes a snapshot and compacts; `None` when there is no record to take one of. In the
+    /// background, it leaves the processors and the disk to commands.
+    ///
+    /// # Errors
+    /// [`wal::Error::Stopped`] when the log has failed or the service ends; everything else
+    /// harms nothing and passes.
+    pub(crate) fn checkpoint(
+        &self,
+        is_background: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        let mut known = self.checkpointer.known.lock();
+        self.note_age(&mut known.marks);
+        let policy = self.checkpointer.policy.lock().clone();
+        let begun = Tick::now();
+        let mut pace = Pace::new(self, is_background);
+        let done = self.snapshot_and_compact(&policy, &mut known, &mut pace, progress);
+        let mut figures = self.checkpointer.figures.lock();
+        match &done {
+            Ok(Some(taken)) => {
+                figures.snapshots += 1;
+                figures.covers = taken.snapshot.covers;
+                figures.bytes = taken.snapshot.bytes;
+                figures.took = begun.elapsed();
+                figures.at = Some(self.clock.now());
+            }
+            Ok(None) | Err(wal::Error::Stopped { .. }) => {}
+            Err(error) => {
+                figures.failures += 1;
+                figures.without_room += u64::from(is_no_room(error));
+            }
+        }
+        done
+    }
+
+    fn snapshot_and_compact(
+        &self,
+        policy: &CheckpointPolicy,
+        known: &mut Known,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Checkpoint>, wal::Error> {
+        if self.journal.durable() == 0 {
+            return Ok(None);
+        }
+        match self.must_fit(pace) {
+            Err(error) if is_no_room(&error) => {
+                // What is to be removed already may be the room that is missing.
+                self.compact(policy)?;
+                self.must_fit(pace)?;
+            }
+            fits => fits?,
+        }
+        self.forget(policy, &mut known.marks, pace)?;
+        let (snapshot, covered) = self.snapshot(known, pace, progress)?;
+        known.covered = covered;
+        // A compaction that fails is done by the next one; the snapshot stands.
+        let compacted = self.compact(policy).or_else(|error| match error {
+            wal::Error::Stopped { .. } => Err(error),
+            error => {
+                tracing::warn!(%error, "the log was not compacted; the next snapshot does it");
+                self.checkpointer.figures.lock().failures += 1;
+                Ok(Compacted::default())
+            }
+        })?;
+        Ok(Some(Checkpoint {
+            snapshot,
+            compacted,
+        }))
+    }
+
+    /// Has the log let go of what the older snapshot covers.
+    pub(crate) fn compact_log(&self) -> Result<Compacted, wal::Error> {
+        let _alone = self.checkpointer.known.lock();
+        let policy = self.checkpointer.policy.lock().clone();
+        self.compact(&policy)
+    }
+
+    fn compact(&self, policy: &CheckpointPolicy) -> Result<Compacted, wal::Error> {
+        let archive = policy.archive.as_deref();
+        let compacted = self
+            .journal
+            .compact_gently(archive, &mut || self.unless_stopped())?;
+        let mut figures = self.checkpointer.figures.lock();
+        figures.compacted_segments += compacted.segments;
+        figures.compacted_bytes += compacted.bytes;
+        Ok(compacted)
+    }
+
+    /// Forgets the keys that are old enough, by a record of its own.
+    fn forget(
+        &self,
+        policy: &CheckpointPolicy,
+        marks: &mut Marks,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        let Some(through) = self.forgets(policy, marks) else {
+            return Ok(());
+        };
+        let position = {
+            let mut sequence = self.journal.sequence();
+            let at = self.commit_times.at(self.clock.now());
+            let record = NewRecord::forgotten(through, at).encode();
+            self.commit_times.next_is(at);
+            let position = sequence.push(record).map_err(|error| wal::Error::Stopped {
+                reason: error.to_string().into(),
+            })?;
+            self.tables.forget(through);
+            position
+        };
+        while self.journal.durable() < position {
+            self.unless_stopped()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let swept = self.tables.sweep(|| pace.breathe())?;
+        marks.let_go(through);
+        self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
+        tracing::info!(through, keys = swept, "forgot idempotency keys");
+        Ok(())
+    }
+
+    /// Takes a snapshot; what is counted over the records that it covers.
+    fn snapshot(
+        &self,
+        known: &Known,
+        pace: &mut Pace<'_>,
+        progress: OnProgress<'_>,
+    ) -> Result<(SnapshotInfo, Tally), wal::Error> {
+        let covers = self.journal.durable();
+        // A commit may be durable before it is published: that is done under the sequencer, so
+        // whoever had it has published by the time it is had here.
+        drop(self.journal.sequence());
+        let mut snapshot = self.journal.begin_snapshot(covers)?;
+        let mut covered = known.covered.clone();
+        self.keep_records(&mut snapshot, &mut covered, pace)?;
+        let ran = self.running_time.now(&*self.clock);
+        covered.marks = known.marks.upto(covers, ran);
+        let summary = Summary {
+            forgotten: self.tables.forgotten(),
+            tally: covered,
+        };
+        snapshot.entry(&summary.encode())?;
+        let total = u64::try_from(self.tables.resources()).unwrap_or(u64::MAX);
+        let mut written = 0;
+        let bite = std::cell::RefCell::new(Bite::default());
+        self.tables.copy_states(
+            |standing| bite.borrow_mut().take(&StateEntry::from(standing)),
+            || {
+                written += bite.borrow_mut().write(&mut snapshot)?;
+                progress(written, total.max(written));
+                pace.breathe()
+            },
+        )?;
+        let upto = bite.into_inner().upto.max(covers);
+        let mut breathe = || pace.breathe();
+        let info = self.journal.install_gently(snapshot, upto, &mut breathe)?;
+        Ok((info, summary.tally))
+    }
+
+    /// Writes what is kept of the records that the snapshot covers.
+    fn keep_records(
+        &self,
+        snapshot: &mut wal::SnapshotWriter,
+        covered: &mut Tally,
+        pace: &mut Pace<'_>,
+    ) -> Result<(), wal::Error> {
+        let covers = snapshot.covers();
+        let mut failed = None;
+        let mut kept = Vec::new();
+        let walked = self.journal.history(covers, &mut |found| {
+            let record = Record::decode(found.payload)?;
+            covered.note(found.position, &record);
+            let mut step = || {
+                if keep(&self.tables, covers, found.position, &record, &mut kept) {
+                    snapshot.keep(found.position, &kept)?;
+                }
+                pace.breathe()
+            };
+            step().map_err(|error| {
+                let sentence = error.to_string();
+                failed = Some(error);
+                sentence.into()
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => walked,
+        }
+    }
+}
+
+impl Shared {
+    /// Starts the checkpointer's thread.
+    pub(crate) fn start_checkpointer(self: &Arc<Self>) -> std::io::Result<()> {
+        let checkpointer = &self.checkpointer;
+        let (shared, bell) = (Arc::downgrade(self), Arc::clone(&checkpointer.bell));
+        let mut thread = checkpointer.thread.lock();
+        if thread.is_none() {
+            let builder = std::thread::Builder::new().name("checkpointer".to_owned());
+            *thread = Some(builder.spawn(move || run(&shared, &bell))?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_in_proportion_to_the_work_and_never_long() {
+        assert_eq!(rest_after(WORK), WORK * 7);
+        let millis = Duration::from_millis;
+        assert_eq!(rest_after(millis(7)), millis(49));
+        for worked in [
+            millis(8),
+            millis(400),
+            Duration::from_secs(30),
+            Duration::MAX,
+        ] {
+            assert_eq!(rest_after(worked), millis(50), "{worked:?}");
+        }
+    }
+}

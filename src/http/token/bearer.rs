@@ -1,0 +1,79 @@
+//! The `Authorization` header.
+
+use std::fmt;
+
+/// `WWW-Authenticate` of a 401 (RFC 6750 section 3): an error is named only when a token was sent.
+pub const fn challenge(token_was_sent: bool) -> &'static str {
+    if token_was_sent {
+        r#"Bearer error="invalid_token""#
+    } else {
+        "Bearer"
+    }
+}
+
+/// What the `Authorization` headers of a request hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bearer<'a> {
+    /// No header, another scheme, or the bare word `Bearer`: no token was sent.
+    Missing,
+    /// Something was sent that is not one bearer token.
+    Malformed,
+    /// One token, of the characters that a token may have; not yet verified.
+    Token(&'a str),
+}
+
+impl fmt::Debug for Bearer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "Missing",
+            Self::Malformed => "Malformed",
+            Self::Token(_) => "Token([redacted])",
+        })
+    }
+}
+
+/// The characters of a token68 without its padding (RFC 9110 11.2).
+static TOKEN68: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        table[byte as usize] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/');
+        if byte == u8::MAX {
+            break table;
+        }
+        byte += 1;
+    }
+};
+
+/// Reads the values of all `Authorization` headers of a request (RFC 6750 section 2.1). The scheme
+/// is matched without regard to case; two headers are malformed, as nothing says which one counts.
+pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'a> {
+    let mut values = header_values.into_iter();
+    let Some(value) = values.next() else {
+        return Bearer::Missing;
+    };
+    if values.next().is_some() {
+        return Bearer::Malformed;
+    }
+    let Ok(value) = std::str::from_utf8(value) else {
+        return Bearer::Malformed;
+    };
+    let value = value.trim_matches([' ', '\t']);
+    let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Bearer::Missing;
+    }
+    let token = token.trim_start_matches(' ');
+    if token.is_empty() {
+        return Bearer::Missing;
+    }
+    let unpadded = token.trim_end_matches('=');
+    let is_token68 =
+        !unpadded.is_empty() && unpadded.bytes().all(|byte| TOKEN68[usize::from(byte)]);
+    if is_token68 {
+        Bearer::Token(token)
+    } else {
+        Bearer::Malformed
+    }
+}

@@ -1,0 +1,84 @@
+//! The members of a token's header and claims, as strict JSON.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::refusal::TokenRefusal;
+
+/// The members of a JSON object by name; an object that repeats a name is not read at all.
+pub(super) struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+
+impl<'a> Members<'a> {
+    pub(super) fn read(json: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// The JSON text of a member.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(|value| value.get())
+    }
+
+    /// A member that must be there.
+    pub(super) fn required<T: Deserialize<'a>>(
+        &self,
+        name: &'static str,
+    ) -> Result<T, TokenRefusal> {
+        self.present(name)?.ok_or(TokenRefusal::ClaimMissing(name))
+    }
+
+    /// A member that is checked when it is there.
+    pub(super) fn present<T: Deserialize<'a>>(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<T>, TokenRefusal> {
+        self.raw(name)
+            .map(|json| serde_json::from_str(json).map_err(|_| TokenRefusal::ClaimInvalid(name)))
+            .transpose()
+    }
+
+    /// A member that may be left out. Null is the same as leaving it out, as it is in bodies:
+    /// providers write it for an attribute that a user does not have, and it grants nothing.
+    pub(super) fn optional<T: Deserialize<'a>>(
+        &self,
+        name: &'static str,
+    ) -> Result<Option<T>, TokenRefusal> {
+        Ok(self.present::<Option<T>>(name)?.flatten())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = HashMap::new();
+                while let Some(Text(name)) = map.next_key()? {
+                    let value: &'de RawValue = map.next_value()?;
+                    if members.insert(name, value).is_some() {
+                        return Err(serde::de::Error::custom("a member is repeated"));
+                    }
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// A JSON string, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

@@ -1,0 +1,154 @@
+//! Why a token is refused, and why a key set is.
+
+use std::fmt;
+
+/// The longest token that is looked at, in bytes.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// The longest key id, in bytes, in a key set and in a token.
+pub const KEY_ID_BYTES_MAX: usize = 256;
+
+/// Why a token is refused. Every one of them is a 401; the difference is for logs and counters.
+/// None carries any part of the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenRefusal {
+    /// More than [`TOKEN_BYTES_MAX`].
+    TooLong,
+    /// Not three parts, or not base64url without padding.
+    NotCompact,
+    /// The header is no JSON object, repeats a member, or `alg` or `kid` is no string.
+    HeaderMalformed,
+    /// The header has `crit`: it demands what is not understood here.
+    CriticalHeader,
+    /// The header has no `kid`.
+    KeyIdMissing,
+    /// The `kid` is empty or longer than [`KEY_ID_BYTES_MAX`].
+    KeyIdUnfit,
+    /// No key of that id in the set. Fetching the set again may help.
+    KeyUnknown,
+    /// The `alg` is not that of the key's type.
+    AlgorithmMismatch,
+    /// The key did not sign this.
+    SignatureInvalid,
+    /// The claims are no JSON object or repeat a member.
+    ClaimsMalformed,
+    /// A required claim is absent.
+    ClaimMissing(&'static str),
+    /// A claim has the wrong JSON type, is blank, too long or out of range.
+    ClaimInvalid(&'static str),
+    /// The `iss` is another one.
+    IssuerMismatch,
+    /// The `aud` does not hold ours.
+    AudienceMismatch,
+    /// The `exp` has passed.
+    Expired,
+    /// The `nbf` is ahead.
+    NotYetValid,
+    /// The `iat` is ahead.
+    IssuedInFuture,
+    /// The `actor_kind` is none of the seven.
+    ActorKindUnknown,
+}
+
+impl TokenRefusal {
+    /// One word for counters, from a small fixed set.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TooLong => "too_long",
+            Self::NotCompact => "not_compact",
+            Self::HeaderMalformed => "header_malformed",
+            Self::CriticalHeader => "critical_header",
+            Self::KeyIdMissing => "key_id_missing",
+            Self::KeyIdUnfit => "key_id_unfit",
+            Self::KeyUnknown => "key_unknown",
+            Self::AlgorithmMismatch => "algorithm_mismatch",
+            Self::SignatureInvalid => "signature_invalid",
+            Self::ClaimsMalformed => "claims_malformed",
+            Self::ClaimMissing(_) => "claim_missing",
+            Self::ClaimInvalid(_) => "claim_invalid",
+            Self::IssuerMismatch => "issuer_mismatch",
+            Self::AudienceMismatch => "audience_mismatch",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::IssuedInFuture => "issued_in_future",
+            Self::ActorKindUnknown => "actor_kind_unknown",
+        }
+    }
+}
+
+impl fmt::Display for TokenRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sentence = match self {
+            Self::TooLong => {
+                return write!(f, "the token has more than {TOKEN_BYTES_MAX} bytes");
+            }
+            Self::KeyIdUnfit => {
+                return write!(
+                    f,
+                    "the token's kid is empty or longer than {KEY_ID_BYTES_MAX} bytes"
+                );
+            }
+            Self::ClaimMissing(claim) => return write!(f, "the token has no claim {claim}"),
+            Self::ClaimInvalid(claim) => {
+                return write!(
+                    f,
+                    "the token's claim {claim} has a wrong type, is blank, too long or out of range"
+                );
+            }
+            Self::ActorKindUnknown => {
+                return write!(f, "in the token, {}", crate::base::actor::UnknownActorKind);
+            }
+            Self::NotCompact => "the token is not a JWS in compact form",
+            Self::HeaderMalformed => "the token's header is malformed",
+            Self::CriticalHeader => "the token's header demands an extension (crit)",
+            Self::KeyIdMissing => "the token's header has no kid, so no key can be picked",
+            Self::KeyUnknown => "the token's kid is not in the key set",
+            Self::AlgorithmMismatch => "the token's alg is not that of the key it names",
+            Self::SignatureInvalid => "the token's signature is not by the key it names",
+            Self::ClaimsMalformed => "the token's claims are malformed",
+            Self::IssuerMismatch => "the token is by another issuer",
+            Self::AudienceMismatch => "the token is for another audience",
+            Self::Expired => "the token has expired",
+            Self::NotYetValid => "the token is not valid yet",
+            Self::IssuedInFuture => "the token was issued in the future",
+        };
+        f.write_str(sentence)
+    }
+}
+
+impl std::error::Error for TokenRefusal {}
+
+/// Why a verifier cannot be built, or a key set cannot be taken. The caller adds the name of the
+/// file that the key set came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerifierError {
+    /// The expected issuer is blank.
+    IssuerBlank,
+    /// The expected audience is blank.
+    AudienceBlank,
+    /// The key set as a whole is unfit: what is wrong, and what to do.
+    KeySet(String),
+    /// One key is unfit.
+    Key {
+        /// Its place in `keys`, from 0.
+        index: usize,
+        /// What is wrong, and what to do.
+        fault: String,
+    },
+}
+
+impl fmt::Display for VerifierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IssuerBlank => f.write_str(
+                "the expected token issuer is blank; name the identity provider as its tokens do in `iss`",
+            ),
+            Self::AudienceBlank => f.write_str(
+                "the expected token audience is blank; name this service as the tokens do in `aud`",
+            ),
+            Self::KeySet(fault) => write!(f, "the key set (JWKS) {fault}"),
+            Self::Key { index, fault } => write!(f, "the key set (JWKS), keys[{index}]: {fault}"),
+        }
+    }
+}
+
+impl std::error::Error for VerifierError {}

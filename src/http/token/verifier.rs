@@ -1,0 +1,264 @@
+//! From a token to the actor that it speaks for, by keys that can be replaced at any time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+
+use super::cache::{
+    ByTokenBytes, CACHE_BYTES_MAX, CacheEntry, CacheKey, REMEMBERED_MS, Remembered,
+    TYPICAL_ENTRY_BYTES,
+};
+use super::claims::{Expected, judge};
+use super::key_set::{Key, KeySet};
+use super::members::{Members, Text};
+use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
+use crate::base::actor::Actor;
+
+/// What a reload did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// The set has the keys that were in use already; nothing was forgotten.
+    Unchanged,
+    /// The set replaced the one before, and every token is verified anew.
+    Replaced,
+    /// The set that replaced the one before has no key that can verify a token: all are refused.
+    Nobody,
+}
+
+/// What is known of a token before its signature is looked at.
+#[derive(Debug)]
+pub enum Recalled {
+    /// It is good.
+    Good(Arc<Actor>),
+    /// It was good, and is to be verified again.
+    GoodBefore,
+    /// It is refused, whoever signed it.
+    Refused(TokenRefusal),
+    /// It was never seen, or was refused: verifying it costs so many units, of which a signature
+    /// by P-256 or Ed25519 costs one.
+    Unknown {
+        /// The cost.
+        units: u32,
+    },
+}
+
+/// Verifies tokens against a key set that can be replaced at any time.
+pub struct TokenVerifier {
+    expected: Expected,
+    keys: ArcSwap<KeySet>,
+    next_generation: AtomicU64,
+    /// When the key set was last read well.
+    read_well_at: Mutex<Instant>,
+    pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
+}
+
+impl TokenVerifier {
+    /// A verifier for tokens of `issuer` that name `audience`, by the keys of a JWKS (RFC 7517).
+    pub fn new(jwks: &[u8], issuer: &str, audience: &str) -> Result<Self, VerifierError> {
+        Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
+    }
+
+    /// What is known of the token without looking at its signature.
+    pub fn recall(&self, token: &str, now_ms: i64) -> Recalled {
+        // Before the hash: what is too long must not cost one.
+        if token.len() > TOKEN_BYTES_MAX {
+            return Recalled::Refused(TokenRefusal::TooLong);
+        }
+        let keys = self.keys.load();
+        if let Some(known) = self.verified.get(&CacheKey::of(token, keys.generation)) {
+            return match known.at(now_ms) {
+                Remembered::Good => Recalled::Good(known.actor),
+                Remembered::Ended => Recalled::Refused(TokenRefusal::Expired),
+                Remembered::Before => Recalled::GoodBefore,
+            };
+        }
+        match Signed::read(&keys, token) {
+            Ok(signed) => Recalled::Unknown {
+                units: signed.key.units,
+            },
+            Err(refusal) => Recalled::Refused(refusal),
+        }
+    }
+
+    pub(super) fn with_cache_bytes(
+        jwks: &[u8],
+        issuer: &str,
+        audience: &str,
+        cache_bytes_max: u64,
+    ) -> Result<Self, VerifierError> {
+        if issuer.trim().is_empty() {
+            return Err(VerifierError::IssuerBlank);
+        }
+        if audience.trim().is_empty() {
+            return Err(VerifierError::AudienceBlank);
+        }
+        // Chosen by name, so that a second back end among the features cannot leave it open. An
+        // error says that it was chosen before.
+        let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+        let entries = usize::try_from(cache_bytes_max / TYPICAL_ENTRY_BYTES).unwrap_or(1 << 15);
+        Ok(Self {
+            expected: Expected {
+                issuer: issuer.into(),
+                audience: audience.into(),
+            },
+            keys: ArcSwap::from_pointee(KeySet::parse(jwks, 0)?.of_somebody()?),
+            next_generation: AtomicU64::new(1),
+            read_well_at: Mutex::new(Instant::now()),
+            verified: Cache::with_weighter(entries, cache_bytes_max, ByTokenBytes),
+        })
+    }
+
+    /// Who the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same token gives
+    /// the same `Arc` as long as it is remembered.
+    pub fn verify(&self, token: &str, now_ms: i64) -> Result<Arc<Actor>, TokenRefusal> {
+        // Before the hash: what is too long must not cost one.
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenRefusal::TooLong);
+        }
+        let keys = self.keys.load();
+        let cache_key = CacheKey::of(token, keys.generation);
+        if let Some(known) = self.verified.get(&cache_key) {
+            match known.at(now_ms) {
+                Remembered::Good => return Ok(known.actor),
+                Remembered::Ended => return Err(TokenRefusal::Expired),
+                Remembered::Before => {}
+            }
+        }
+        let claims = Signed::read(&keys, token)?.claims()?;
+        let (actor, ends_ms) = judge(&claims, &self.expected, now_ms)?;
+        let actor = Arc::new(actor);
+        let entry = CacheEntry {
+            actor: Arc::clone(&actor),
+            since_ms: now_ms,
+            until_ms: now_ms.saturating_add(REMEMBERED_MS).min(ends_ms),
+            ends_ms,
+            token_bytes: u64::try_from(token.len()).unwrap_or(u64::MAX),
+        };
+        self.verified.insert(cache_key, entry);
+        Ok(actor)
+    }
+
+    /// Takes another key set, read at `now`, whole or not at all: after an error the set before
+    /// stays in use, until it is too old ([`TokenVerifier::expire`]). A set without a key that can
+    /// verify a token is a set all the same: its provider trusts nobody any more.
+    pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
+        let next = KeySet::parse(jwks, self.next_generation())?;
+        let mut read_well_at = self.read_well_at.lock();
+        *read_well_at = now;
+        if self.keys.load().same_keys(&next) {
+            return Ok(Reload::Unchanged);
+        }
+        let reload = if next.keys.is_empty() {
+            Reload::Nobody
+        } else {
+            Reload::Replaced
+        };
+        self.keys.store(Arc::new(next));
+        Ok(reload)
+    }
+
+    /// Lets go of a key set that was last read well longer than `max_age` ago: from here on every
+    /// token is refused, until a set is read well again. Whether it was let go of now.
+    pub fn expire(&self, now: Instant, max_age: Duration) -> bool {
+        let read_well_at = self.read_well_at.lock();
+        let is_old = now.saturating_duration_since(*read_well_at) > max_age;
+        if !is_old || self.keys.load().keys.is_empty() {
+            return false;
+        }
+        self.keys
+            .store(Arc::new(KeySet::of_nobody(self.next_generation())));
+        true
+    }
+
+    /// How long ago the key set was last read well.
+    pub fn key_set_age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(*self.read_well_at.lock())
+    }
+
+    /// How many keys are in use.
+    pub fn key_count(&self) -> usize {
+        self.keys.load().keys.len()
+    }
+
+    fn next_generation(&self) -> u64 {
+        self.next_generation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One sentence for each key of the set that is not used, for the log at start and reload.
+    pub fn skipped_keys(&self) -> Vec<String> {
+        self.keys.load().skipped.clone()
+    }
+}
+
+impl fmt::Debug for TokenVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenVerifier")
+            .field("issuer", &self.expected.issuer)
+            .field("audience", &self.expected.audience)
+            .field("generation", &self.keys.load().generation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A token in its parts, whose header is in order; nothing is known of its signature yet.
+struct Signed<'t, 'k> {
+    /// The key that it names.
+    key: &'k Key,
+    message: &'t str,
+    claims: &'t str,
+    signature: &'t str,
+}
+
+impl<'t, 'k> Signed<'t, 'k> {
+    fn read(keys: &'k KeySet, token: &'t str) -> Result<Self, TokenRefusal> {
+        let (message, signature) = token.rsplit_once('.').ok_or(TokenRefusal::NotCompact)?;
+        let (header, claims) = message.split_once('.').ok_or(TokenRefusal::NotCompact)?;
+        if claims.contains('.') {
+            return Err(TokenRefusal::NotCompact);
+        }
+        let header = decoded(header)?;
+        let header = Members::read(&header).ok_or(TokenRefusal::HeaderMalformed)?;
+        if header.raw("crit").is_some() {
+            return Err(TokenRefusal::CriticalHeader);
+        }
+        let kid = header.raw("kid").ok_or(TokenRefusal::KeyIdMissing)?;
+        let kid = serde_json::from_str::<Text>(kid).map_err(|_| TokenRefusal::HeaderMalformed)?;
+        if kid.0.is_empty() || kid.0.len() > KEY_ID_BYTES_MAX {
+            return Err(TokenRefusal::KeyIdUnfit);
+        }
+        let algorithm = header.raw("alg").ok_or(TokenRefusal::HeaderMalformed)?;
+        let algorithm =
+            serde_json::from_str::<Text>(algorithm).map_err(|_| TokenRefusal::HeaderMalformed)?;
+        let key = keys.keys.get(&*kid.0).ok_or(TokenRefusal::KeyUnknown)?;
+        if algorithm.0 != key.kind.name() {
+            return Err(TokenRefusal::AlgorithmMismatch);
+        }
+        Ok(Self {
+            key,
+            message,
+            claims,
+            signature,
+        })
+    }
+
+    /// The decoded claims, when the signature holds.
+    fn claims(&self) -> Result<Vec<u8>, TokenRefusal> {
+        if !self.key.signed(self.message, self.signature) {
+            return Err(TokenRefusal::SignatureInvalid);
+        }
+        decoded(self.claims)
+    }
+}
+
+fn decoded(part: &str) -> Result<Vec<u8>, TokenRefusal> {
+    URL_SAFE_NO_PAD
+        .decode(part)
+        .map_err(|_| TokenRefusal::NotCompact)
+}

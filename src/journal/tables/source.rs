@@ -1,0 +1,62 @@
+//! The tables as a source of committed state.
+
+use std::cell::Cell;
+
+use super::states::Look;
+use super::{LIST_BITE, Tables, slab};
+use crate::base::digest::Digest;
+use crate::domain::resource::{Name, Source};
+
+impl Source for Tables {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        thread_local! {
+            /// What small states are copied to, so that nobody waits while one is read.
+            static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+        }
+        let shard = self.states.shard(key).read();
+        match shard.look(key)? {
+            Look::Small(state) => {
+                let position = state.position;
+                let mut copy = COPY.take();
+                copy.clear();
+                copy.extend_from_slice(state.bytes);
+                drop(shard);
+                read(&copy);
+                COPY.set(copy);
+                Some(position)
+            }
+            Look::Large(page) => {
+                drop(shard);
+                let state = slab::state_of(&page);
+                read(state.bytes);
+                Some(state.position)
+            }
+        }
+    }
+
+    fn holder(&self, name: Name) -> Option<Digest> {
+        self.names.shard(name.0).read().get(name.0)
+    }
+
+    fn list_touched(&self, name: Name) -> u64 {
+        let shard = self.lists.shard(name.0).read();
+        shard.get(name.0).map_or(0, |list| list.touched)
+    }
+
+    fn listed(&self, name: Name) -> Vec<Digest> {
+        let mut keys = Vec::new();
+        loop {
+            keys.reserve(LIST_BITE);
+            let shard = self.lists.shard(name.0).read();
+            let list = shard.get(name.0);
+            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
+                return keys;
+            }
+        }
+    }
+
+    fn last_ranked(&self, name: Name) -> Option<Digest> {
+        let shard = self.lists.shard(name.0).read();
+        shard.get(name.0)?.last_ranked()
+    }
+}

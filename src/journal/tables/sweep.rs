@@ -1,0 +1,75 @@
+//! Frees what is left of forgotten keys.
+
+use super::{BITE, Tables};
+use crate::base::digest::Digest;
+
+impl Tables {
+    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how
+    /// many there were. A shard is held only while some of its keys are looked at, and again while
+    /// what is forgotten of them is taken out.
+    ///
+    /// # Errors
+    /// That of `pause`, which ends it.
+    pub fn sweep<E>(&self, mut pause: impl FnMut() -> Result<(), E>) -> Result<usize, E> {
+        let through = self.forgotten();
+        let mut swept = 0;
+        for shard in &self.keys.0 {
+            let mut end = shard.read().len();
+            while end > 0 {
+                // From the last one on: what takes the place of one that is taken out comes from
+                // behind, and was looked at, or taken, before.
+                let begin = end.saturating_sub(BITE);
+                let gone: Vec<Digest> = {
+                    let shard = shard.read();
+                    let bite = shard.range(begin..end);
+                    let gone = bite.filter(|(_, position)| *position <= through);
+                    gone.map(|(key, _)| key).collect()
+                };
+                if !gone.is_empty() {
+                    let mut shard = shard.write();
+                    for key in gone {
+                        // It may have been taken again meanwhile.
+                        if shard.get(key).is_some_and(|position| position <= through) {
+                            shard.remove(key);
+                            swept += 1;
+                        }
+                    }
+                }
+                end = begin;
+                pause()?;
+            }
+        }
+        self.sweep_firsts(through, pause)?;
+        Ok(swept)
+    }
+
+    /// Lets go of the first answers to which no key leads that is not forgotten.
+    fn sweep_firsts<E>(
+        &self,
+        through: u64,
+        mut pause: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut next = 0;
+        loop {
+            {
+                let mut firsts = self.firsts.lock();
+                let mut gone = Vec::new();
+                let mut last = None;
+                for (first, second) in firsts.range(next..).take(BITE) {
+                    last = Some(*first);
+                    if *second <= through {
+                        gone.push(*first);
+                    }
+                }
+                for first in gone {
+                    firsts.remove(&first);
+                }
+                let Some(last) = last else {
+                    return Ok(());
+                };
+                next = last + 1;
+            }
+            pause()?;
+        }
+    }
+}
