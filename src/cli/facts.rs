@@ -15,9 +15,8 @@ use super::open::{Opening, open, progress_bar};
 use super::runtime::on_lane;
 use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
-use crate::catalogue::FACTS;
 use crate::domain::operation::to_json;
-use crate::domain::reference::intake::{Incoming, Lines, Summary};
+use crate::domain::reference::intake::{Lines, Summary};
 use crate::domain::reference::samples;
 use crate::engine::intake::Batch;
 use crate::engine::{Engine, Limits};
@@ -265,15 +264,11 @@ pub async fn load_lines(
         }
         let mut rest = &chunk[..read];
         while let Some(line) = lines.next(&mut rest) {
-            batch
-                .take(Incoming::of_line(&line, FACTS, engine.now()))
-                .await;
+            batch.take_line(&line).await;
         }
     }
     if let Some(line) = lines.finish() {
-        batch
-            .take(Incoming::of_line(&line, FACTS, engine.now()))
-            .await;
+        batch.take_line(&line).await;
     }
     let finished = batch.finish().await;
     let (summary, _) = finished.map_err(|reply| format!("the engine did not go on: {reply:?}"))?;

@@ -340,4 +340,21 @@ mod tests {
         assert!(!bell.wait(seconds(3_600)));
         bell.rest(seconds(3_600));
     }
+
+    #[test]
+    fn a_rest_lasts_as_long_as_it_is_to_whoever_rings_and_ends_with_the_service() {
+        let bell = Bell::default();
+        let begun = Tick::now();
+        let duration = Duration::from_millis(60);
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.request());
+            bell.rest(duration);
+        });
+        assert!(begun.elapsed() >= duration);
+        assert!(bell.wait(seconds(3_600)), "what was asked for stands");
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.stop());
+            bell.rest(seconds(3_600));
+        });
+    }
 }

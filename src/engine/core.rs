@@ -259,3 +259,24 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembered_answers_take_no_more_than_their_bytes_whatever_their_number() {
+        let cache = quick_cache::sync::Cache::with_weighter(1_000, 10_000, StoredWeight);
+        let stored = |bytes| Stored {
+            fingerprint: Fingerprint([0; 32]),
+            body: Bytes::from(vec![b' '; bytes]),
+            disposition: Disposition::Done,
+        };
+        cache.insert(0, stored(100));
+        assert_eq!(cache.weight(), 164);
+        for position in 1..1_000 {
+            cache.insert(position, stored(100));
+        }
+        assert!((1..=60).contains(&cache.len()), "{}", cache.len());
+    }
+}

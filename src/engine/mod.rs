@@ -409,3 +409,24 @@ pub struct Figures {
     /// How far the time of the last commit lies ahead of the system's clock.
     pub commits_ahead: Duration,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use wal::Events as _;
+
+    use super::*;
+
+    #[test]
+    fn the_log_is_told_how_many_commands_are_in_flight() {
+        let admission = Arc::new(Admission::new(10));
+        let events = JournalEvents {
+            lanes: Arc::new(Lanes::new(1)),
+            admission: Arc::clone(&admission),
+            on_fatal: None,
+        };
+        assert_eq!(events.in_flight(), 0);
+        let _some = Admission::admit(&admission, 3).unwrap();
+        assert_eq!(events.in_flight(), 3);
+    }
+}

@@ -88,13 +88,42 @@ fn rest_after(worked: Duration) -> Duration {
     worked.saturating_mul(REST).min(REST_MAX)
 }
 
+/// Turns of work and rest.
+struct Turns {
+    /// Since when it works.
+    since: Tick,
+    /// The last position, when it was looked at last.
+    appended: u64,
+    /// When commands were seen last.
+    busy: Option<Tick>,
+}
+
+impl Turns {
+    /// How long it has worked, when that is long enough to look about.
+    fn worked(&self, now: Tick) -> Option<Duration> {
+        let worked = now.duration_since(self.since);
+        (worked >= WORK).then_some(worked)
+    }
+
+    /// How long it rests after so much work, with so many commands in flight and so many records
+    /// appended by now: commands may all be over between two looks.
+    fn rest(&mut self, worked: Duration, in_flight: usize, appended: u64, now: Tick) -> Duration {
+        if in_flight > 0 || appended != self.appended {
+            self.appended = appended;
+            self.busy = Some(now);
+        }
+        match self.busy {
+            Some(busy) if now.duration_since(busy) < QUIET => rest_after(worked),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// Rests in proportion to the work that was done, while commands are in flight.
 struct Pace<'a> {
     shared: &'a Shared,
     is_background: bool,
-    since: Tick,
-    appended: u64,
-    busy: Option<Tick>,
+    turns: Turns,
 }
 
 impl<'a> Pace<'a> {
@@ -102,34 +131,31 @@ impl<'a> Pace<'a> {
         Self {
             shared,
             is_background,
-            since: Tick::now(),
-            appended: shared.journal.appended(),
-            busy: None,
+            turns: Turns {
+                since: Tick::now(),
+                appended: shared.journal.appended(),
+                busy: None,
+            },
         }
     }
 
     /// Called after each little piece of work.
     fn breathe(&mut self) -> Result<(), wal::Error> {
         self.shared.unless_stopped()?;
-        let worked = self.since.elapsed();
-        if worked < WORK {
+        let now = Tick::now();
+        let Some(worked) = self.turns.worked(now) else {
             return Ok(());
-        }
+        };
         self.must_have_room()?;
-        if !self.is_background {
-            self.since = Tick::now();
-            return Ok(());
+        if self.is_background {
+            let appended = self.shared.journal.appended();
+            let in_flight = self.shared.admission.in_flight();
+            let rest = self.turns.rest(worked, in_flight, appended, now);
+            if !rest.is_zero() {
+                self.shared.checkpointer.bell.rest(rest);
+            }
         }
-        let appended = self.shared.journal.appended();
-        let in_flight = self.shared.admission.in_flight() > 0;
-        if in_flight || appended != self.appended {
-            self.appended = appended;
-            self.busy = Some(Tick::now());
-        }
-        if self.busy.is_some_and(|busy| busy.elapsed() < QUIET) {
-            self.shared.checkpointer.bell.rest(rest_after(worked));
-        }
-        self.since = Tick::now();
+        self.turns.since = Tick::now();
         self.shared.unless_stopped()
     }
 
@@ -502,5 +528,33 @@ mod tests {
         ] {
             assert_eq!(rest_after(worked), millis(50), "{worked:?}");
         }
+    }
+
+    #[test]
+    fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
+        let begun = Tick::now();
+        let turns = || Turns {
+            since: begun,
+            appended: 7,
+            busy: None,
+        };
+        assert_eq!(turns().worked(begun), None);
+        assert_eq!(turns().worked(begun + WORK - Duration::from_nanos(1)), None);
+        assert_eq!(turns().worked(begun + WORK), Some(WORK));
+        let rest = rest_after(WORK);
+        assert_eq!(turns().rest(WORK, 0, 7, begun), Duration::ZERO, "alone");
+        assert_eq!(turns().rest(WORK, 1, 7, begun), rest, "one in flight");
+        assert_eq!(
+            turns().rest(WORK, 0, 8, begun),
+            rest,
+            "one has come and gone"
+        );
+        let mut turns = turns();
+        assert_eq!(turns.rest(WORK, 0, 8, begun), rest);
+        // Nothing has come since.
+        let soon = begun + QUIET - Duration::from_nanos(1);
+        assert_eq!(turns.rest(WORK, 0, 8, soon), rest);
+        assert_eq!(turns.rest(WORK, 0, 8, begun + QUIET), Duration::ZERO);
+        assert_eq!(turns.rest(WORK, 0, 9, begun + QUIET), rest);
     }
 }

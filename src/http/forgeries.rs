@@ -389,6 +389,56 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_turn_puts_the_next_one_off_and_one_that_is_too_far_off_is_none() {
+        let now = Instant::now();
+        let wait = |forgeries: &Forgeries, address, units| {
+            let reserved = forgeries.reserve(address, units, now)?;
+            Some(reserved.wait.as_secs_f64())
+        };
+        let forgeries = Forgeries::new();
+        forgeries.note(v4(1), OF_NETWORK.at_once, false, now);
+        for unit in 1..=3 {
+            let expected = f64::from(unit) / OF_NETWORK.per_second;
+            assert_eq!(wait(&forgeries, v4(1), 1.0), Some(expected));
+        }
+        let forgeries = Forgeries::new();
+        let longest = WAIT_MAX.as_secs_f64();
+        let most = OF_NETWORK.at_once + longest * OF_NETWORK.per_second;
+        forgeries.note(v4(1), most - 1.0, false, now);
+        assert_eq!(wait(&forgeries, v4(1), 2.0), None);
+        assert_eq!(wait(&forgeries, v4(1), 1.0), Some(longest));
+        assert_eq!(wait(&forgeries, v4(1), 1.0), None);
+        // Of several addresses, of which none has cost much.
+        let forgeries = Forgeries::new();
+        for address in 1..=8 {
+            forgeries.note(v4(address), OF_ALL.at_once / 8.0, false, now);
+        }
+        for unit in 1..=3 {
+            let expected = f64::from(unit) / OF_ALL.per_second;
+            let waited = wait(&forgeries, v4(unit), 1.0).unwrap();
+            assert!((waited - expected).abs() < 1e-6, "{waited}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_counted_and_good_tokens_make_nobody_wait() {
+        let forgeries = Forgeries::new();
+        let peer = forgeries.peer(v4(1));
+        peer.turn(1).await.unwrap().was_bad(false);
+        for _ in 0..10_000 {
+            peer.turn(1).await.unwrap().was_good();
+        }
+        assert_eq!(forgeries.waited(), 0);
+        let seconds = 3.0 * OF_NETWORK.per_second;
+        forgeries.note(v4(1), OF_NETWORK.at_once + seconds, false, Instant::now());
+        for waited in 1..=2 {
+            let turn = tokio::time::timeout(Duration::ZERO, peer.turn(1));
+            assert!(turn.await.is_err(), "it is not at once");
+            assert_eq!(forgeries.waited(), waited);
+        }
+    }
+
+    #[tokio::test]
     async fn an_address_is_forgiven_after_a_while_and_a_network_of_ipv6_is_one() {
         let forgeries = Forgeries::new();
         let now = Instant::now();
@@ -423,7 +473,7 @@ mod tests {
         let soon = now + Duration::from_secs(1);
         assert!(forgeries.reserve(other, 1.0, soon).unwrap().charged);
         // When those are forgotten, there is room again.
-        let later = now + REMEMBERED + Duration::from_secs(2);
+        let later = now + REMEMBERED;
         assert!(!forgeries.reserve(other, 1.0, later).unwrap().charged);
         forgeries.note(other, 1.0, false, later);
         assert_eq!(forgeries.table.lock().networks.len(), 1);

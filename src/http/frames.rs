@@ -279,14 +279,17 @@ mod tests {
         timed.received(&[b'P'; PREFACE_BYTES]);
         timed.received(&frame(PING, 0, 0, 8));
         assert_eq!(timed.left(), 65);
+        assert!(timed.frames.is_idle());
         timed.received(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
         timed.pass(300);
         // A request is being answered.
+        assert!(!timed.frames.is_idle());
         assert_eq!(timed.left(), 75);
         timed.written(&frame(HEADERS, END_HEADERS | END_STREAM, 1, 9));
         timed.received(&frame(PING, 0, 0, 8));
         timed.pass(5);
         assert_eq!(timed.left(), 70);
+        assert!(timed.frames.is_idle());
     }
 
     #[test]

@@ -381,6 +381,27 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_whole_with_its_last_byte_and_not_before() {
+        for body in [
+            "\r\n",
+            "Content-Length: 3\r\n\r\nabc",
+            "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n1a\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\n\r\n",
+        ] {
+            let message = format!("POST / HTTP/1.1\r\n{HOST}{body}");
+            let head = message.find("\r\n\r\n").unwrap() + 4;
+            let mut framing = Framing::default();
+            assert!(framing.is_between_messages() && !framing.is_within_head());
+            for (at, byte) in (1..).zip(message.as_bytes()) {
+                framing.follow(&[*byte]).unwrap();
+                assert_eq!(framing.is_within_head(), at < head, "{body} {at}");
+                let is_whole = at == message.len();
+                assert_eq!(framing.is_between_messages(), is_whole, "{body} {at}");
+            }
+        }
+    }
+
+    #[test]
     fn a_head_is_refused_where_it_begins_and_what_came_before_it_is_whole() {
         let good = format!("GET / HTTP/1.1\r\n{HOST}\r\n");
         for bad in [

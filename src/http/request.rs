@@ -590,6 +590,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_kept_for_bodies_that_are_there_at_once_small_slow_ones_may_use_half_of() {
+        let budget = bodies_budget();
+        let kept = kept_for_at_once(&budget);
+        let _others = Admission::admit(&budget, BODIES_BYTES_MAX - kept).unwrap();
+        let in_two = |length: usize| {
+            let piece = Some(Bytes::from(vec![b'x'; length / 2]));
+            Slow::of([piece.clone(), None, None, None, piece], true)
+        };
+        let headers = HeaderMap::new();
+        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX / 2), &budget, PATIENT).await;
+        assert!(read.is_ok());
+        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX * 4), &budget, PATIENT).await;
+        assert_eq!(read.err(), Some(BodyError::Overloaded));
+        let _more = Admission::admit(&budget, kept / 2).unwrap();
+        let read = whole_body(&headers, in_two(SMALL_BYTES_MAX / 2), &budget, PATIENT).await;
+        assert_eq!(read.err(), Some(BodyError::Overloaded));
+    }
+
+    #[tokio::test]
     async fn while_memory_is_short_a_body_that_holds_much_and_brings_little_is_given_up() {
         let stall = |length: usize| {
             let steps = [None, None, Some(Bytes::from(vec![b'x'; length]))];
@@ -603,6 +622,15 @@ mod tests {
         let _others = Admission::admit(&budget, BODIES_BYTES_MAX / 2 + 1).unwrap();
         let read = whole_body(&HeaderMap::new(), stall(200_000), &budget, endless).await;
         assert_eq!(read.err(), Some(BodyError::Broken));
+        // While it is shorter still, whoever brings nothing holds nothing.
+        let scarce = bodies_budget();
+        let kept = kept_for_at_once(&scarce);
+        let _others_too = Admission::admit(&scarce, BODIES_BYTES_MAX - kept + 1).unwrap();
+        let headers = HeaderMap::new();
+        let silent = Slow::of([None, None, None], false);
+        let read = whole_body(&headers, silent, &scarce, endless);
+        let ended = tokio::time::timeout(Duration::from_secs(30), read).await;
+        assert_eq!(ended.unwrap().err(), Some(BodyError::Broken));
         // One that holds little may go on; so may every one while there is enough.
         let small = stall(20_000);
         let roomy = bodies_budget();

@@ -353,7 +353,7 @@ impl Front {
         let stream = TimedIo::new(stream, limits.write_timeout, Arc::clone(stop)).http2(frames);
         let connection = http2::Builder::new(TokioExecutor::new())
             .max_concurrent_streams(STREAMS_MAX)
-            .max_header_list_size(16 * 1024)
+            .max_header_list_size(HEAD_BYTES_MAX.try_into().unwrap_or(u32::MAX))
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
@@ -463,4 +463,30 @@ fn prepared(
         counted,
         front: Arc::clone(front),
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_http_2_a_host_agrees_with_the_authority_by_the_scheme_s_port() {
+        let names_one = |uri: &str, hosts: &[&str]| {
+            let request = hosts.iter().fold(Request::get(uri), |request, host| {
+                request.header(HOST, *host)
+            });
+            has_host(&request.body(()).unwrap())
+        };
+        assert!(names_one("https://a/", &[]));
+        assert!(names_one("https://a/", &["A:443"]));
+        assert!(!names_one("https://a/", &["a:80"]));
+        assert!(names_one("http://a/", &["a:80"]));
+        assert!(!names_one("http://a:443/", &["a"]));
+        assert!(!names_one("https://a/", &["b"]));
+        assert!(!names_one("https://a/", &["a", "a"]));
+        assert!(!names_one("https://a/", &[""]));
+        assert!(names_one("/", &["a"]));
+        assert!(!names_one("/", &[]));
+    }
 }

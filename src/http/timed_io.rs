@@ -605,7 +605,7 @@ mod tests {
     }
 
     /// As [`served`], over HTTP/2, with a body that a peer has to open its windows for.
-    fn served_http2(stop: Stop) -> tokio::io::DuplexStream {
+    fn served_http2(stop: Stop, takes: Duration) -> tokio::io::DuplexStream {
         use hyper::service::service_fn;
         let (near, far) = tokio::io::duplex(65_536);
         let patience = crate::http::frames::Patience {
@@ -615,7 +615,8 @@ mod tests {
         };
         let frames = Frames::new(patience, Instant::now());
         let timed = TimedIo::new(near, LIMIT, stop).http2(frames);
-        let respond = service_fn(async |_: hyper::Request<hyper::body::Incoming>| {
+        let respond = service_fn(move |_: hyper::Request<hyper::body::Incoming>| async move {
+            tokio::time::sleep(takes).await;
             let body = http_body_util::Full::new(bytes::Bytes::from_static(b"done"));
             Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
         });
@@ -655,18 +656,22 @@ mod tests {
     async fn over_http_2_who_is_silent_or_pings_is_closed_and_who_begins_a_head_or_takes_nothing_sooner()
      {
         let settings = frame(4, 0, 0, &[]);
-        let silent = lives(&mut served_http2(Stop::default()), &[]).await;
+        let silent = lives(&mut served_http2(Stop::default(), Duration::ZERO), &[]).await;
         assert!(silent >= LIMIT * 3);
-        let idle = lives(&mut served_http2(Stop::default()), &settings).await;
+        let idle = lives(
+            &mut served_http2(Stop::default(), Duration::ZERO),
+            &settings,
+        )
+        .await;
         assert!(idle >= LIMIT * 3);
         // Half a head.
         let begun = [settings.clone(), frame(1, 1, 1, GET)].concat();
-        assert!(lives(&mut served_http2(Stop::default()), &begun).await >= LIMIT);
+        assert!(lives(&mut served_http2(Stop::default(), Duration::ZERO), &begun).await >= LIMIT);
         // A whole one, whose answer has no window.
         let taken = [frame(4, 0, 0, NO_WINDOW), frame(1, 5, 1, GET)].concat();
-        assert!(lives(&mut served_http2(Stop::default()), &taken).await >= LIMIT);
+        assert!(lives(&mut served_http2(Stop::default(), Duration::ZERO), &taken).await >= LIMIT);
         // Pings do not count.
-        let mut pinging = served_http2(Stop::default());
+        let mut pinging = served_http2(Stop::default(), Duration::ZERO);
         let begun = Instant::now();
         pinging.write_all(PREFACE).await.unwrap();
         pinging.write_all(&settings).await.unwrap();
@@ -679,6 +684,116 @@ mod tests {
             }
         }
         assert!(begun.elapsed() >= LIMIT * 3);
+    }
+
+    /// A connection of HTTP/1 that is not late while a test lasts.
+    fn patient(stream: tokio::io::DuplexStream) -> TimedIo<tokio::io::DuplexStream> {
+        let hour = Duration::from_secs(3_600);
+        TimedIo::new(stream, hour, Stop::default()).http1(HeadLimit::new(hour, hour))
+    }
+
+    #[tokio::test]
+    async fn answers_are_gathered_while_the_next_request_is_there_up_to_a_bound_and_in_order() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let hour = Duration::from_secs(3_600);
+        let limit = HeadLimit::new(hour, hour);
+        let mut timed = TimedIo::new(near, hour, Stop::default()).http1(Arc::clone(&limit));
+        let request = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
+        far.write_all(&request.repeat(2)).await.unwrap();
+        let mut asked = vec![0; 2 * request.len()];
+        timed.read_exact(&mut asked).await.unwrap();
+        limit.arrived();
+        let is_silent = async |far: &mut tokio::io::DuplexStream| {
+            let heard = tokio::time::timeout(Duration::ZERO, far.read_u8()).await;
+            heard.is_err()
+        };
+        let much = [b'a'; GATHERED_BYTES_MAX - 1];
+        timed.write_all(&much).await.unwrap();
+        assert!(is_silent(&mut far).await);
+        timed.write_all(b"b").await.unwrap();
+        assert!(is_silent(&mut far).await, "no more than may be");
+        // One byte more is too much, and waits for nobody: nor does what came before it.
+        timed.write_all(b"c").await.unwrap();
+        let mut heard = vec![0; GATHERED_BYTES_MAX + 1];
+        far.read_exact(&mut heard).await.unwrap();
+        assert_eq!(heard, [&much[..], b"bc"].concat());
+        // Gathered once more; then hyper has the second request, and flushes its answer.
+        timed.write_all(b"d").await.unwrap();
+        assert!(is_silent(&mut far).await);
+        limit.arrived();
+        timed.write_all(b"e").await.unwrap();
+        timed.flush().await.unwrap();
+        far.read_exact(&mut heard[..2]).await.unwrap();
+        assert_eq!(heard[..2], *b"de");
+        // No further request is there.
+        timed.write_all(b"f").await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), b'f');
+    }
+
+    #[tokio::test]
+    async fn who_goes_on_sending_while_its_connection_is_closed_is_heard_for_a_mebibyte_at_most() {
+        const HELD: usize = 4_096;
+        let (near, mut far) = tokio::io::duplex(HELD);
+        let mut timed = patient(near);
+        far.write_all(&[0]).await.unwrap();
+        let closed = async {
+            timed.shutdown().await.unwrap();
+            drop(timed);
+        };
+        let sent = async {
+            let mut sent = 0;
+            while far.write_all(&[0; HELD]).await.is_ok() {
+                sent += HELD;
+            }
+            sent
+        };
+        let ((), sent) = tokio::join!(closed, sent);
+        assert!(sent > 3 * HELD, "{sent}");
+        assert!(sent <= LINGER_BYTES_MAX + 2 * HELD, "{sent}");
+    }
+
+    #[tokio::test]
+    async fn who_is_in_the_middle_of_a_request_is_heard_out_when_its_connection_is_closed() {
+        let closes_at_once = async |timed: &mut TimedIo<_>| {
+            let closed = tokio::time::timeout(Duration::ZERO, timed.shutdown()).await;
+            closed.map(|closed| closed.unwrap()).is_ok()
+        };
+        // Nothing was said, or all of it was heard.
+        let (near, mut far) = tokio::io::duplex(64);
+        assert!(closes_at_once(&mut patient(near)).await);
+        assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
+        // Half a head was read; something was not read yet.
+        for is_read in [true, false] {
+            let (near, mut far) = tokio::io::duplex(64);
+            let mut timed = patient(near);
+            far.write_all(b"GET").await.unwrap();
+            if is_read {
+                timed.read_exact(&mut [0; 3]).await.unwrap();
+            }
+            assert!(!closes_at_once(&mut timed).await, "read: {is_read}");
+            drop(far);
+            assert!(closes_at_once(&mut timed).await, "read: {is_read}");
+        }
+        // What makes no sense may be followed by more of it.
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut timed = patient(near);
+        far.write_all(b"GET\n").await.unwrap();
+        let mut said = [0; 64];
+        let read = timed.read(&mut said).await.unwrap();
+        assert_eq!(&said[..read], REFUSED);
+        assert!(!closes_at_once(&mut timed).await);
+    }
+
+    #[tokio::test]
+    async fn over_http_2_an_answer_may_take_longer_than_a_head_and_than_silence() {
+        let mut far = served_http2(Stop::default(), LIMIT * 5);
+        let asked = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 5, 1, GET)].concat();
+        far.write_all(&asked).await.unwrap();
+        let mut said = Vec::new();
+        let all = far.read_to_end(&mut said);
+        let ended = tokio::time::timeout(Duration::from_secs(30), all);
+        ended.await.expect("it is closed, idle").unwrap();
+        assert!(said.windows(4).any(|bytes| bytes == b"done"));
     }
 
     #[tokio::test]

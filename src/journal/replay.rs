@@ -533,6 +533,18 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_follow_is_named_before_what_cannot_be_read_behind_it() {
+        // The first is found by a worker, which is asked when the second has been found.
+        let (key, _) = fact("actor-1", 1);
+        let cannot_follow = facts(&[(key, b"no event".to_vec())]);
+        let no_record = b"no record".to_vec();
+        let error = refused(&[cannot_follow.clone(), no_record.clone()]);
+        assert!(error.starts_with("position 1: actor"), "{error}");
+        let error = refused(&[no_record, cannot_follow]);
+        assert!(error.starts_with("position 1: "), "{error}");
+    }
+
+    #[test]
     fn an_error_stays_one() {
         let mut replay = Replay::new();
         replay.record(1, b"no record").unwrap_err();

@@ -195,9 +195,9 @@ impl Events for Heard {
     }
 }
 
-/// Waits until something is so, for ten seconds at most.
+/// Waits until something is so, for a minute at most.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < until, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));

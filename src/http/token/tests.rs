@@ -995,6 +995,10 @@ fn an_unfit_key_refuses_the_set_and_is_named() {
             with(rsa.clone(), "n", encode([0xff; 1025]).into()),
             "8200 bits",
         ),
+        (
+            with(rsa.clone(), "n", encode([0x7f; 256]).into()),
+            "its modulus has 2047 bits",
+        ),
         (with(rsa.clone(), "n", "".into()), "its modulus has 0 bits"),
         (with(rsa.clone(), "e", "AQ".into()), "exponent"),
         (with(rsa.clone(), "e", "Ag".into()), "exponent"),
