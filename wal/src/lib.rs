@@ -79,7 +79,7 @@ use std::sync::Arc;
 
 pub use appender::{Appender, Batches, Events, Failed, Lack, Sequence, Space};
 pub use backup::{Backup, backup};
-pub use error::{BoxError, Error};
+pub use error::{BoxError, Error, OtherForm};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use log::{Log, Options};
 pub use manifest::{Ancestor, Identity};
