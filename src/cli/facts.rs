@@ -67,7 +67,8 @@ Exit codes:
   0  every fact is applied or unchanged
   1  failed, or some facts were stale, in conflict or invalid (the answer names them)
   2  the arguments are wrong
-  3  --data: the log is damaged")]
+  3  --data: the log is damaged
+  5  --data: it was written by another version of carebook: which one is told")]
 struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]

@@ -3,3 +3,4 @@
 mod backup;
 mod backups;
 mod recover;
+mod versions;

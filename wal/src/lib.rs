@@ -94,7 +94,7 @@ use std::sync::Arc;
 
 pub use appender::{Appender, Batches, Events, OpenLog, Refused, Sequence};
 pub use backup::{Backup, backup};
-pub use error::{BoxError, Error};
+pub use error::{BoxError, Error, OtherForm};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 pub use frame::Batch;
 pub use log::Log;

@@ -186,6 +186,7 @@ impl LiveReader {
                     match snapshot::show(storage, &name, &self.files.log, snapshot, visitor) {
                         Ok(Shown::Whole(_)) => return Ok(Some(SnapshotInfo::from(*snapshot))),
                         Ok(Shown::Bad { offset, what }) => (offset, what),
+                        Err(error) if error.is_of_other_form() => return Err(error),
                         Err(Error::Visitor { source, .. }) => (0, source.to_string()),
                         Err(error) => return Err(error),
                     };

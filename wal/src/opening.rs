@@ -43,6 +43,7 @@ pub(crate) fn begin(
                 });
             }
             Ok(Shown::Bad { offset, what }) => (offset, what),
+            Err(error) if error.is_of_other_form() => return Err(error),
             Err(Error::Visitor { source, .. }) => (0, source.to_string()),
             Err(error) => return Err(error),
         };
