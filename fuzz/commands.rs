@@ -58,7 +58,9 @@ pub fn record(input: &[u8]) {
         let _ = record.key_digest();
         let changes = record.changes.iter().map(|change| NewChange {
             kind: change.kind,
+            version: change.version,
             key: change.key,
+            before: change.before,
             event: Blob(change.event.0),
         });
         let again = NewRecord {

@@ -23,13 +23,13 @@ use crate::domain::reference::{
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
+use crate::domain::registered::{AnyResource, Registered};
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
 use crate::domain::reservation::roster::{
     AssignmentDecision, AssignmentSlot, CareTeamRoster, RosterDecision,
 };
-use crate::domain::resource::{AnyResource, Registered};
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};

@@ -504,7 +504,7 @@ fn keys_that_are_forgotten_are_not_listed() {
     settled(&world, opened.position().unwrap());
     assert_eq!(inspected(&world, &["keys"]).len(), 1);
     let id = server.id().to_string();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !inspected(&world, &["keys"]).is_empty() {
         assert!(Instant::now() < until, "no key is forgotten");
         std::thread::sleep(Duration::from_millis(300));

@@ -13,6 +13,7 @@ mod durability;
 mod facts_load;
 mod floors;
 mod fuzzed;
+mod golden;
 mod hostile;
 mod http;
 mod inspect;

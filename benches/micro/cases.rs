@@ -21,6 +21,7 @@ use carebook::domain::reference::intake::Incoming;
 use carebook::domain::reference::samples;
 use carebook::domain::resource::View;
 use carebook::domain::settlement::state::Statement;
+use carebook::domain::stored::Versioned;
 use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::Batch;
@@ -164,7 +165,9 @@ fn opened() -> Box<Decided> {
 fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
     let changes = decided.changes.iter().map(|change| NewChange {
         kind: change.kind,
+        version: change.version,
         key: change.key,
+        before: 0,
         event: Blob(&change.event),
     });
     let record = NewRecord {
@@ -288,7 +291,10 @@ fn apply_event() -> Box<dyn FnMut()> {
     let kind = catalogue::resource(opened.changes[0].kind).unwrap();
     let mut next = Vec::new();
     Box::new(move || {
-        let event = black_box(&opened.changes[0].event);
+        let event = black_box(Versioned {
+            version: opened.changes[0].version,
+            bytes: &opened.changes[0].event,
+        });
         assert!(kind.replay(None, event, now(), &mut next).is_ok());
         black_box(&next);
     })

@@ -33,6 +33,25 @@ pub enum DecodeError {
     Malformed(String),
     /// They decode, and `0` of them are left over.
     Trailing(usize),
+    /// They have the form of another version of this program: a sentence that says which, and what
+    /// to do.
+    OtherVersion(String),
+}
+
+impl DecodeError {
+    /// `what` is of the version `found`, and this program reads none but `known`, or none above it.
+    #[must_use]
+    pub fn other_version(what: impl std::fmt::Display, found: u16, known: u16) -> Self {
+        let whose = if found > known {
+            "a newer carebook"
+        } else {
+            "a carebook from before the first release"
+        };
+        Self::OtherVersion(format!(
+            "{what} of version {found}, and this carebook knows version {known}: it was written by \
+             {whose}, run that one"
+        ))
+    }
 }
 
 impl std::fmt::Display for DecodeError {
@@ -40,6 +59,7 @@ impl std::fmt::Display for DecodeError {
         match self {
             Self::Malformed(why) => write!(f, "bytes do not decode: {why}"),
             Self::Trailing(count) => write!(f, "{count} bytes are left over after the value"),
+            Self::OtherVersion(what) => f.write_str(what),
         }
     }
 }

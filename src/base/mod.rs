@@ -6,6 +6,8 @@ pub mod actor;
 pub mod address;
 pub mod codec;
 pub mod digest;
+#[cfg(test)]
+pub(crate) mod forms;
 pub mod json;
 pub mod panics;
 pub mod revision;

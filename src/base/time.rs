@@ -110,7 +110,7 @@ impl Serialize for Instant {
         if serializer.is_human_readable() {
             serializer.serialize_str(self.written().as_str())
         } else {
-            serializer.serialize_i64(self.0)
+            serializer.serialize_newtype_struct("Instant", &self.0)
         }
     }
 }
@@ -121,7 +121,10 @@ impl<'de> Deserialize<'de> for Instant {
             let text = String::deserialize(deserializer)?;
             Self::parse(&text).ok_or_else(|| de::Error::custom("not an RFC 3339 date-time"))
         } else {
-            i64::deserialize(deserializer).map(Self::from_millis)
+            #[derive(Deserialize)]
+            #[serde(rename = "Instant")]
+            struct Millis(i64);
+            Millis::deserialize(deserializer).map(|millis| Self::from_millis(millis.0))
         }
     }
 }
@@ -191,7 +194,7 @@ impl Serialize for Date {
         if serializer.is_human_readable() {
             serializer.serialize_str(self.written().as_str())
         } else {
-            serializer.serialize_i32(self.0)
+            serializer.serialize_newtype_struct("Date", &self.0)
         }
     }
 }
@@ -202,7 +205,10 @@ impl<'de> Deserialize<'de> for Date {
             let text = String::deserialize(deserializer)?;
             Self::parse(&text).ok_or_else(|| de::Error::custom("not a calendar day"))
         } else {
-            let days = i32::deserialize(deserializer)?;
+            #[derive(Deserialize)]
+            #[serde(rename = "Date")]
+            struct Days(i32);
+            let Days(days) = Days::deserialize(deserializer)?;
             Self::from_days(days).ok_or_else(|| de::Error::custom("not a day of years 1 to 9999"))
         }
     }

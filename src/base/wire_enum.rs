@@ -2,7 +2,8 @@
 
 /// Declares an enumeration with the word of each value: `as_str`, `parse`, reading from a request
 /// (`not_allowed` for another word) and writing into JSON as the word, into records as one byte,
-/// the value's number in the order of declaration. So new values go at the end.
+/// the value's number in the order of declaration. So new values go at the end, and with a new
+/// version of each kind of resource in which the enumeration stands.
 #[macro_export]
 macro_rules! wire_enum {
     (
@@ -13,8 +14,9 @@ macro_rules! wire_enum {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(::serde::Serialize, ::serde::Deserialize)]
         $vis enum $name {
-            $( $(#[$value_meta])* $value ),+
+            $( $(#[$value_meta])* #[serde(rename = $word)] $value ),+
         }
 
         #[allow(dead_code)]
@@ -49,34 +51,6 @@ macro_rules! wire_enum {
 
             fn shape() -> $crate::base::json::Shape {
                 $crate::base::json::Shape::Words(vec![$($word),+])
-            }
-        }
-
-        impl ::serde::Serialize for $name {
-            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                if serializer.is_human_readable() {
-                    serializer.serialize_str(self.as_str())
-                } else {
-                    serializer.serialize_u8(*self as u8)
-                }
-            }
-        }
-
-        impl<'de> ::serde::Deserialize<'de> for $name {
-            fn deserialize<D: ::serde::Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<Self, D::Error> {
-                use ::serde::de::Error as _;
-                if deserializer.is_human_readable() {
-                    let word = String::deserialize(deserializer)?;
-                    Self::parse(&word).ok_or_else(|| D::Error::custom("unknown word"))
-                } else {
-                    let number = u8::deserialize(deserializer)?;
-                    Self::ALL
-                        .get(usize::from(number))
-                        .copied()
-                        .ok_or_else(|| D::Error::custom("unknown value of an enumeration"))
-                }
             }
         }
     };

@@ -26,7 +26,8 @@ Exit codes:
   0  the copy is there and verified
   1  failed, for example because --to is not empty
   2  the arguments are wrong
-  3  the data directory is damaged: file, offset and position are named")]
+  3  the data directory is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub struct BackupArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]

@@ -35,7 +35,8 @@ Exit codes:
   0  the log is short: two snapshots hold everything
   1  failed, for example because a server holds the directory, or the disk is full
   2  the arguments are wrong
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub struct CompactArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]

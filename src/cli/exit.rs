@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use super::tell::tell;
+use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
 
 /// Why a command failed.
@@ -21,6 +22,8 @@ pub enum Failure {
     NobodyReads,
     /// The log cannot be checked beside the server that holds it: 4.
     Busy(String),
+    /// The log is of another version of carebook: 5.
+    OtherVersion(String),
 }
 
 impl Failure {
@@ -69,10 +72,17 @@ impl Failure {
     pub fn of_log(error: &wal::Error) -> Self {
         match error {
             wal::Error::Held { .. } => Self::Held(error.to_string()),
+            wal::Error::Visitor { source, .. } if source.is::<wal::OtherForm>() => {
+                Self::OtherVersion(format!("the log was refused: {source}"))
+            }
             // It knows the position better: replaying lags behind reading.
             wal::Error::Visitor { source, .. } if source.is::<ReplayError>() => {
                 Self::Damaged(format!("the log was refused: {source}"))
             }
+            wal::Error::Visitor { source, .. } if is_of_other_version(source) => {
+                Self::OtherVersion(error.to_string())
+            }
+            wal::Error::Unsupported { .. } => Self::OtherVersion(error.to_string()),
             wal::Error::Damaged { .. } | wal::Error::Visitor { .. } => {
                 Self::Damaged(error.to_string())
             }
@@ -88,9 +98,15 @@ impl Failure {
             Self::Arguments(sentence) => (2, sentence),
             Self::Damaged(sentence) => (3, sentence),
             Self::Busy(sentence) => (4, sentence),
+            Self::OtherVersion(sentence) => (5, sentence),
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
         tell(format_args!("carebook: {sentence}"));
         ExitCode::from(code)
     }
+}
+
+/// Whether a record was refused for nothing but the version of its form.
+fn is_of_other_version(source: &wal::BoxError) -> bool {
+    matches!(source.downcast_ref(), Some(DecodeError::OtherVersion(_)))
 }

@@ -16,9 +16,8 @@ use super::runtime::on_lane;
 use super::tell::tell;
 use super::upload::{CHUNK_BYTES, ServerUrl, send};
 use crate::base::actor::{Actor, ActorKind};
-use crate::catalogue::FACTS;
 use crate::domain::operation::to_json;
-use crate::domain::reference::intake::{Incoming, Lines, Summary};
+use crate::domain::reference::intake::{Lines, Summary};
 use crate::domain::reference::samples;
 use crate::engine::intake::{Batch, Ended};
 use crate::engine::{Engine, Limits, Reply};
@@ -69,7 +68,8 @@ Exit codes:
   0  every fact is applied or unchanged
   1  failed, or some facts were stale, in conflict or invalid (the answer names them)
   2  the arguments are wrong
-  3  --data: the log is damaged")]
+  3  --data: the log is damaged
+  5  --data: it was written by another version of carebook: which one is told")]
 struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
@@ -281,15 +281,11 @@ pub async fn load_lines(
         }
         let mut rest = &chunk[..read];
         while let Some(line) = lines.next(&mut rest) {
-            batch
-                .take(Incoming::of_line(&line, FACTS, engine.now()))
-                .await;
+            batch.take_line(&line).await;
         }
     }
     if let Some(line) = lines.finish() {
-        batch
-            .take(Incoming::of_line(&line, FACTS, engine.now()))
-            .await;
+        batch.take_line(&line).await;
     }
     let finished = batch.finish().await;
     let (summary, _) = finished.map_err(|ended| why_it_ended(&ended))?;

@@ -50,7 +50,8 @@ Exit codes:
   1  failed, or the data directory is held by another process
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  4  verify: the data directory is held by a running server"
+  4  verify: the data directory is held by a running server
+  5  the log was written by another version of carebook: which one is told"
 )]
 struct Arguments {
     #[command(subcommand)]

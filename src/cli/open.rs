@@ -8,10 +8,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wal::{BoxError, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 use super::exit::Failure;
+use crate::base::codec::DecodeError;
 use crate::engine::clock::SystemClock;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::journal::births::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
+use crate::journal::replay_error::ReplayError;
 
 /// Shows snapshots and records to a replay, and how far the reading is to whoever looks.
 pub struct Replaying {
@@ -45,6 +47,23 @@ impl Replaying {
     }
 }
 
+/// What the log is told of an error of replaying: whether another snapshot might be a way out.
+fn refused(error: ReplayError) -> BoxError {
+    match error.is_of_other_version() {
+        true => wal::OtherForm(error.into()).into(),
+        false => error.into(),
+    }
+}
+
+/// As for a whole replay, of what a snapshot holds.
+#[must_use]
+pub fn refusal(error: DecodeError) -> BoxError {
+    match error {
+        DecodeError::OtherVersion(_) => wal::OtherForm(error.into()).into(),
+        error => error.into(),
+    }
+}
+
 impl Visitor for Replaying {
     fn identity(&mut self, identity: &Identity) {
         let ancestors = identity.ancestors.iter().map(|ancestor| Ancestor {
@@ -58,8 +77,10 @@ impl Visitor for Replaying {
     }
 
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.replay().record(record.position, record.payload)?;
-        Ok(())
+        let replay = self.replay();
+        replay
+            .record(record.position, record.payload)
+            .map_err(refused)
     }
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
@@ -70,13 +91,14 @@ impl Visitor for Replaying {
     }
 
     fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
-        self.replay().kept(record.position, record.payload)?;
-        Ok(())
+        let replay = self.replay();
+        replay
+            .kept(record.position, record.payload)
+            .map_err(refused)
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
-        self.replay().entry(entry)?;
-        Ok(())
+        self.replay().entry(entry).map_err(refused)
     }
 
     fn reset(&mut self) {
@@ -85,7 +107,7 @@ impl Visitor for Replaying {
 
     fn end(&mut self) -> Result<(), BoxError> {
         if let Some(replay) = self.replay.take() {
-            self.recovered = replay.finish()?;
+            self.recovered = replay.finish().map_err(refused)?;
         }
         Ok(())
     }

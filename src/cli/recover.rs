@@ -13,9 +13,10 @@ use super::export::export;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::changes_of;
-use super::open::{Replaying, log_name};
+use super::open::{Replaying, log_name, refusal};
 use super::output::{Output, existing, kind_name, operation_name};
 use super::tell::tell;
+use crate::base::codec::DecodeError;
 use crate::base::digest::{Digest, hex};
 use crate::catalogue;
 use crate::domain::resource::Source as _;
@@ -49,7 +50,8 @@ Exit codes:
   0  nothing is damaged; or the directory was brought to that position, and is verified
   1  failed, for example because no way out reaches that position, or a server holds the directory
   2  the arguments are wrong
-  3  there is damage, and nothing was done about it")]
+  3  there is damage, and nothing was done about it
+  5  it was written by another version of carebook: which one is told")]
 pub struct RecoverArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
@@ -321,9 +323,11 @@ impl Cost {
         salvage
             .records_after(way.keep_to, &mut |bytes| {
                 cost.readable += 1;
-                // What cannot be understood is lost all the same.
-                let Ok(record) = Record::decode(bytes.payload) else {
-                    return Ok(());
+                let record = match Record::decode(bytes.payload) {
+                    Ok(record) => record,
+                    Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
+                    // What cannot be understood is lost all the same.
+                    Err(_) => return Ok(()),
                 };
                 if let Some(key) = &record.key {
                     cost.keys.insert((

@@ -37,7 +37,8 @@ Exit codes:
   0  the new directory is there and verified
   1  failed, for example because --data is not empty, or the position cannot be had
   2  the arguments are wrong
-  3  the source is damaged: file, offset and position are named")]
+  3  the source is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.
     #[arg(long, value_name = "DIR")]

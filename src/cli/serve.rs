@@ -49,7 +49,8 @@ Exit codes:
   0  it was told to stop, and all is durable
   1  failed, or the data directory is held by another process
   2  the arguments are wrong, or --demo is reached from other machines without --demo-public
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub struct ServeArgs {
     /// The data directory; made when it is missing.
     #[arg(long, value_name = "DIR", required_unless_present = "demo")]

@@ -29,7 +29,8 @@ Exit codes:
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  damage: file, offset and position are named
-  4  a running server holds the directory")]
+  4  a running server holds the directory
+  5  it was written by another version of carebook: which one is told")]
 pub struct VerifyArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]

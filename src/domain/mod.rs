@@ -18,9 +18,11 @@ pub mod payout;
 pub mod personal;
 pub mod read;
 pub mod reference;
+pub mod registered;
 pub mod rejection;
 pub mod reservation;
 pub mod resource;
 #[cfg(test)]
 pub mod scenario;
 pub mod settlement;
+pub mod stored;

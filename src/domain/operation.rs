@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub use super::erased::{AnyCommand, AnyOperation, Decided, Erased, Outcome, Slot};
 pub(crate) use super::erased::{erase, own_state};
 use super::example::Example;
+use super::registered::version;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Rank, Resource, View};
 use crate::base::actor::Actor;
@@ -234,6 +235,8 @@ pub struct OutboxMessage {
 pub struct Change {
     /// The resource's kind.
     pub kind: u16,
+    /// The version of its stored form.
+    pub version: u16,
     /// Its key.
     pub key: Digest,
     /// The event's bytes.
@@ -345,6 +348,7 @@ impl Change {
         let ranked = before.map(R::ranked).unwrap_or_default();
         Self {
             kind: R::KIND.tag,
+            version: const { version::<R>() },
             key: next.key(),
             event: codec::encode(event),
             state: codec::encode(next),

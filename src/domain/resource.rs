@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
-use crate::base::{codec, digest::Digest, revision::Revision, time::Instant};
+use super::stored::Older;
+use crate::base::codec;
+use crate::base::{digest::Digest, revision::Revision, time::Instant};
 
 /// A kind of resource: a number that never changes (it stands in the log) and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,12 @@ pub trait Resource:
 
     /// What can happen to it.
     type Event: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static;
+
+    /// The older versions of its stored form, the first one first: the one place that brings what
+    /// was stored before up to the present form. Its version ([`version`](super::registered::version)) is one more than there
+    /// are of these. Whoever changes what is stored adds the form before here;
+    /// `docs/changing-stored-types.md` says how.
+    const OLDER: &'static [Older<Self, Self::Event>] = &[];
 
     /// The state after `event`, which was committed at `at`.
     ///
@@ -326,19 +333,6 @@ impl<'a> View<'a> {
     }
 }
 
-/// What the indexes hold of a resource, as its state says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entries {
-    /// Its key.
-    pub key: Digest,
-    /// Its names.
-    pub names: Vec<Name>,
-    /// The lists that it stands in.
-    pub lists: Vec<Name>,
-    /// The lists in which it has a rank.
-    pub ranks: Vec<(Name, Rank)>,
-}
-
 /// The name of an event, without what is in it: what a fault says of it ends up where personal data
 /// has no place.
 pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
@@ -347,128 +341,12 @@ pub(crate) fn event_name(event: &impl fmt::Debug) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// A kind of resource with its types erased: how the log's bytes become states again.
-pub trait AnyResource: Send + Sync {
-    /// The kind.
-    fn kind(&self) -> Kind;
-    /// Applies an event's bytes to a state's bytes, as [`Resource::apply`]: the bytes of the state
-    /// after it become the content of `next`. The resource's key.
-    ///
-    /// # Errors
-    /// A sentence that says why the event does not follow on the state.
-    fn replay(
-        &self,
-        state: Option<&[u8]>,
-        event: &[u8],
-        at: Instant,
-        next: &mut Vec<u8>,
-    ) -> Result<Digest, String>;
-    /// What the indexes hold of a resource in this state.
-    ///
-    /// # Errors
-    /// A sentence that says why there is no such state, or why it cannot be.
-    fn entries(&self, state: &[u8]) -> Result<Entries, String>;
-    /// The revision of a state.
-    ///
-    /// # Errors
-    /// When the bytes are no such state.
-    fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError>;
-    /// A state as JSON, for people and tools: members by the names that the code has for them,
-    /// bytes as hexadecimal digits. Its form is no contract.
-    ///
-    /// # Errors
-    /// When the bytes are no such state.
-    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError>;
-    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one member is the event's
-    /// name.
-    ///
-    /// # Errors
-    /// When the bytes are no such event.
-    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError>;
-    /// The parts of a state's identifier.
-    ///
-    /// # Errors
-    /// When the bytes are no such state.
-    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError>;
-}
-
-/// The value that `bytes` hold, as JSON.
-fn json_of<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<Value, codec::DecodeError> {
-    let value: T = codec::decode(bytes)?;
-    serde_json::to_value(value).map_err(|error| codec::DecodeError::Malformed(error.to_string()))
-}
-
-/// Erases the type of the resource `R`.
-pub struct Registered<R>(std::marker::PhantomData<R>);
-
-impl<R> Registered<R> {
-    /// The one value.
-    pub const NEW: Self = Self(std::marker::PhantomData);
-}
-
-impl<R: Resource> AnyResource for Registered<R> {
-    fn kind(&self) -> Kind {
-        R::KIND
-    }
-
-    fn replay(
-        &self,
-        state: Option<&[u8]>,
-        event: &[u8],
-        at: Instant,
-        next: &mut Vec<u8>,
-    ) -> Result<Digest, String> {
-        let before: Option<R> = state
-            .map(codec::decode)
-            .transpose()
-            .map_err(|error| format!("the state: {error}"))?;
-        let event: R::Event =
-            codec::decode(event).map_err(|error| format!("the event: {error}"))?;
-        let revision = before.as_ref().map(R::revision);
-        let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            R::apply(before, &event, at)
-        }))
-        .map_err(|_| {
-            let event = event_name(&event);
-            format!("{event} does not follow on revision {revision:?}")
-        })?;
-        after.validate()?;
-        codec::encode_into(&after, next);
-        Ok(after.key())
-    }
-
-    fn entries(&self, state: &[u8]) -> Result<Entries, String> {
-        let state: R = codec::decode(state).map_err(|error| error.to_string())?;
-        state.validate()?;
-        Ok(Entries {
-            key: state.key(),
-            names: state.names(),
-            lists: state.listed(),
-            ranks: state.ranked(),
-        })
-    }
-
-    fn revision(&self, state: &[u8]) -> Result<Revision, codec::DecodeError> {
-        codec::decode::<R>(state).map(|state| state.revision())
-    }
-
-    fn state_json(&self, state: &[u8]) -> Result<Value, codec::DecodeError> {
-        json_of::<R>(state)
-    }
-
-    fn event_json(&self, event: &[u8]) -> Result<Value, codec::DecodeError> {
-        json_of::<R::Event>(event)
-    }
-
-    fn id(&self, state: &[u8]) -> Result<Vec<String>, codec::DecodeError> {
-        codec::decode::<R>(state).map(|state| state.id())
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::operation::Change;
+    use super::super::registered::{AnyResource as _, Registered};
+    use super::super::stored::Versioned;
     use super::*;
 
     /// Something that stands in the list of its owner.
@@ -605,8 +483,12 @@ mod tests {
         let registered = Registered::<Thing>::NEW;
         let mut state = Vec::new();
         let event = codec::encode(&thing("b"));
+        let event = Versioned {
+            version: 1,
+            bytes: &event,
+        };
         let before = codec::encode(&thing("a"));
-        let key = registered.replay(Some(&before), &event, Instant::default(), &mut state);
+        let key = registered.replay(Some(&before), event, Instant::default(), &mut state);
         assert_eq!((key.as_ref(), &state), (Ok(&moved.key), &moved.state));
         let entries = registered.entries(&state).unwrap();
         assert_eq!(

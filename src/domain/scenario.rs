@@ -18,6 +18,7 @@ use super::read::{Found, ReadRequest};
 use super::reference::put::read_fact;
 use super::rejection::{Class, Rejection};
 use super::resource::{Name, Rank, Resource, Source, View};
+use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
@@ -372,7 +373,11 @@ impl Scenario {
                 .get(&change.key)
                 .map(|(state, _)| state.as_slice());
             let mut replayed = Vec::new();
-            let key = resource.replay(before, &change.event, self.now, &mut replayed);
+            let event = Versioned {
+                version: change.version,
+                bytes: &change.event,
+            };
+            let key = resource.replay(before, event, self.now, &mut replayed);
             assert_eq!(
                 (key, &replayed),
                 (Ok(change.key), &change.state),

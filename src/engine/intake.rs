@@ -11,10 +11,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::admission::{Admission, Permit};
-use super::{Engine, FactPermit, Reply};
+use super::{Engine, Reply};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
-use crate::domain::reference::intake::{Incoming, Label, Summary};
+use crate::catalogue::FACTS;
+use crate::domain::reference::intake::{Incoming, Label, Line, Summary};
 use crate::domain::reference::put::FactResult;
 use crate::domain::rejection::Class;
 
@@ -82,11 +83,28 @@ impl<'a> Batch<'a> {
     /// Takes one fact in; waits when many are in flight, or one of the same resource, or when there
     /// is no room for it.
     pub async fn take(&mut self, incoming: Incoming) {
-        let Incoming {
-            label,
-            command,
-            bytes,
-        } = incoming;
+        self.take_charged(incoming, None).await;
+    }
+
+    /// Reads a line and takes its fact in, as [`Batch::take`] does. What the fact takes of memory is
+    /// charged before it is read: who waits for room holds no more than it is charged.
+    pub async fn take_line(&mut self, line: &Line<'_>) {
+        let share = match self.budget.clone() {
+            None => None,
+            Some(budget) => {
+                let bytes = line.bytes() * BYTES_PER_LINE_BYTE;
+                match self.room(|| Admission::admit(&budget, bytes)).await {
+                    None => return,
+                    share => share,
+                }
+            }
+        };
+        let incoming = Incoming::of_line(line, FACTS, self.engine.now());
+        self.take_charged(incoming, share).await;
+    }
+
+    async fn take_charged(&mut self, incoming: Incoming, share: Option<Permit>) {
+        let Incoming { label, command } = incoming;
         let command = match command {
             Ok(command) => command,
             Err(faults) => return self.summary.count(label, FactResult::Invalid, faults),
@@ -104,7 +122,8 @@ impl<'a> Batch<'a> {
                 return;
             }
         }
-        let Some((permit, share)) = self.room(bytes).await else {
+        let engine = self.engine;
+        let Some(permit) = self.room(|| engine.admit_fact()).await else {
             return;
         };
         self.busy.insert(resource);
@@ -117,11 +136,11 @@ impl<'a> Batch<'a> {
         });
     }
 
-    /// Waits for room for one more fact, of a line of so many bytes; `None` when the batch ends.
-    async fn room(&mut self, bytes: usize) -> Option<(FactPermit, Option<Permit>)> {
+    /// Waits for room for one more fact, as `admit` finds it; `None` when the batch ends.
+    async fn room<T>(&mut self, admit: impl Fn() -> Option<T>) -> Option<T> {
         let mut pauses = 0;
         loop {
-            if let Some(room) = self.try_room(bytes) {
+            if let Some(room) = admit() {
                 return Some(room);
             }
             if !self.tasks.is_empty() {
@@ -136,14 +155,6 @@ impl<'a> Batch<'a> {
                 return None;
             }
         }
-    }
-
-    fn try_room(&self, bytes: usize) -> Option<(FactPermit, Option<Permit>)> {
-        let share = match &self.budget {
-            Some(budget) => Some(Admission::admit(budget, bytes * BYTES_PER_LINE_BYTE)?),
-            None => None,
-        };
-        Some((self.engine.admit_fact()?, share))
     }
 
     async fn finish_one(&mut self) {

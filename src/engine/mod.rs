@@ -44,7 +44,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wal::Log;
+use wal::OpenLog;
 
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
@@ -105,7 +105,7 @@ impl Engine {
     /// # Errors
     /// When the log's threads cannot be started.
     pub fn start(
-        log: Log,
+        log: impl OpenLog,
         mut recovered: Recovered,
         lanes: usize,
         limits: Limits,

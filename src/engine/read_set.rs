@@ -2,6 +2,7 @@
 
 use super::core::Shared;
 use crate::base::digest::Digest;
+use crate::domain::operation::Change;
 use crate::domain::resource::{Name, Source as _, View};
 
 /// What a decision has read, and the position on which it rests.
@@ -10,6 +11,18 @@ pub(crate) struct Basis {
     pub(super) seen: Vec<(Digest, u64)>,
     pub(super) names: Vec<(Name, Option<Digest>)>,
     pub(super) lists: Vec<(Name, u64)>,
+}
+
+impl Basis {
+    /// It rests on where each resource stands that is to be changed, too, also of those that were
+    /// not read: what comes into being with the commit is not there yet.
+    pub(super) fn also_of(&mut self, changes: &[Change], view: &View<'_>) {
+        for change in changes {
+            if !self.seen.iter().any(|(key, _)| *key == change.key) {
+                self.seen.push((change.key, view.position(change.key)));
+            }
+        }
+    }
 }
 
 impl Shared {

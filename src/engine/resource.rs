@@ -148,11 +148,12 @@ impl Job {
         if let (Some(target), 0) = (self.target, slot.position) {
             slot.position = context.view.position(target);
         }
-        let basis = Shared::basis(durable_before, &context.view);
+        let mut basis = Shared::basis(durable_before, &context.view);
         match outcome {
             Ok(Outcome::Commit(decided)) => {
                 self.check_names(&decided, &context.view);
-                match self.record(at, &decided) {
+                basis.also_of(&decided.changes, &context.view);
+                match self.record(at, &decided, &context.view) {
                     Ok(record) => self.commit(slot, &basis, at, record, *decided),
                     Err(TooLarge { bytes }) => {
                         self.unless_changed(&basis, |position| Self::too_large(bytes, position))
@@ -196,11 +197,12 @@ impl Job {
         Attempt::Final(verdict(position))
     }
 
-    /// The record of the commit.
+    /// The record of the commit. Each change holds where the one before it is: as the decision
+    /// has read it, which the commit's read set makes sure of under the log's sequencer.
     ///
     /// # Errors
     /// When the log's medium takes none of that size.
-    fn record(&self, at: Instant, decided: &Decided) -> Result<Vec<u8>, TooLarge> {
+    fn record(&self, at: Instant, decided: &Decided, view: &View<'_>) -> Result<Vec<u8>, TooLarge> {
         let record = NewRecord {
             schema: SCHEMA,
             at,
@@ -215,7 +217,9 @@ impl Job {
                 .iter()
                 .map(|change| NewChange {
                     kind: change.kind,
+                    version: change.version,
                     key: change.key,
+                    before: view.position(change.key),
                     event: Blob(change.event.as_slice()),
                 })
                 .collect(),
@@ -301,7 +305,7 @@ impl Job {
         }
         let position = match sequence.push_owned(record) {
             Ok(position) => position,
-            Err(wal::Failed::TooLarge { bytes }) => {
+            Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
                 return self.unless_changed(basis, |position| Self::too_large(bytes, position));
             }

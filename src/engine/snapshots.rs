@@ -13,6 +13,7 @@ use super::checkpointer::{
 use super::core::Shared;
 use crate::base::codec;
 use crate::base::time::Instant;
+use crate::catalogue;
 use crate::journal::record::{NewRecord, Record};
 use crate::journal::snapshot::{StateEntry, Summary, keep};
 use crate::journal::tally::{Marks, Tally};
@@ -388,7 +389,7 @@ impl Shared {
         let archive = policy.archive.as_deref();
         let compacted = self
             .journal
-            .compact_gently(archive, &mut || self.unless_stopped())?;
+            .compact_throttled(archive, &mut || self.unless_stopped())?;
         let mut figures = self.checkpointer.figures.lock();
         figures.compacted_segments += compacted.segments;
         figures.compacted_bytes += compacted.bytes;
@@ -452,7 +453,10 @@ impl Shared {
         let mut written = 0;
         let bite = std::cell::RefCell::new(Bite::default());
         self.tables.copy_states(
-            |standing| bite.borrow_mut().take(&StateEntry::from(standing)),
+            |standing| {
+                let version = catalogue::resource(standing.kind).map_or(0, |kind| kind.version());
+                bite.borrow_mut().take(&StateEntry::new(standing, version));
+            },
             || {
                 written += bite.borrow_mut().write(&mut snapshot)?;
                 progress(written, total.max(written));
@@ -461,7 +465,9 @@ impl Shared {
         )?;
         let upto = bite.into_inner().upto.max(covers);
         let mut breathe = || pace.breathe();
-        let info = self.journal.install_gently(snapshot, upto, &mut breathe)?;
+        let info = self
+            .journal
+            .install_throttled(snapshot, upto, &mut breathe)?;
         Ok((info, summary.tally))
     }
 

@@ -25,7 +25,7 @@ use crate::base::actor::Actor;
 use crate::base::json::Json;
 use crate::catalogue::{FACTS, Success};
 use crate::domain::operation::to_json;
-use crate::domain::reference::intake::{Incoming, Lines, parse_batch};
+use crate::domain::reference::intake::{Incoming, Line, Lines, parse_batch};
 use crate::domain::reference::read_fact::may_write;
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
@@ -147,8 +147,7 @@ where
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
                 if let Some(line) = lines.finish() {
-                    let now = sender.engine.now();
-                    going.take(Incoming::of_line(&line, FACTS, now)).await;
+                    going.take_line(&line).await;
                 }
                 break;
             }
@@ -164,11 +163,12 @@ where
             if !going.judged().await {
                 break 'stream;
             }
-            let now = sender.engine.now();
-            going.take(Incoming::of_line(&line, FACTS, now)).await;
+            going.take_line(&line).await;
         }
         let more = lines.held_bytes().saturating_sub(begun.amount());
         if more > 0 && !begun.grow(more, lines.held_bytes()) {
+            // What was not charged is not kept while the batch comes to its end.
+            lines = Lines::default();
             going.batch.end(Reply::Overloaded);
         }
     }
@@ -202,6 +202,11 @@ impl<'s> Going<'s> {
     async fn take(&mut self, incoming: Incoming) {
         self.taken += 1;
         self.batch.take(incoming).await;
+    }
+
+    async fn take_line(&mut self, line: &Line<'_>) {
+        self.taken += 1;
+        self.batch.take_line(line).await;
     }
 
     /// How long until it is judged again, when no facts come.

@@ -7,6 +7,11 @@ pub mod record;
 pub mod replay;
 pub mod replay_error;
 pub mod snapshot;
+#[cfg(test)]
+mod stored_types;
 pub mod tables;
 pub mod tally;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod versions;
 mod workers;

@@ -3,12 +3,12 @@
 //!
 //! | Part | Content |
 //! |---|---|
-//! | schema | 1 |
+//! | schema | 2 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
 //! | subject | who asked: the token's subject |
 //! | key | the key of idempotency and the fingerprint of the facts |
-//! | changes | kind, key and event of each resource, the deciding one's first |
+//! | changes | kind, version, key, position of the commit before, and event of each resource, the deciding one's first |
 //! | outbox | messages to other systems |
 //! | outcome | none, the answer, the position of the commit whose answer it is, an answer in the place of an earlier one, or up to where keys are forgotten |
 
@@ -18,9 +18,10 @@ use crate::base::codec::{self, Blob, DecodeError, TooLarge};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::time::Instant;
 use crate::domain::operation::{Disposition, OutboxMessage};
+use crate::domain::stored::Versioned;
 
 /// The version of this layout. A record of another version is refused.
-pub const SCHEMA: u8 = 1;
+pub const SCHEMA: u8 = 2;
 
 /// A commit as it is read from the log: its text and bytes are still those of what was read.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -60,11 +61,50 @@ pub struct RecordKey<S> {
 pub struct RecordChange<'a> {
     /// The resource's kind.
     pub kind: u16,
+    /// The version of the form in which that kind was stored.
+    pub version: u16,
     /// Its key.
     pub key: Digest,
+    /// The position of the commit before that changed the resource; 0 when there is none.
+    pub before: u64,
     /// The event's bytes.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
+}
+
+impl RecordChange<'_> {
+    /// The event, in the version that it was stored in.
+    #[must_use]
+    pub fn stored(&self) -> Versioned<'_> {
+        Versioned {
+            version: self.version,
+            bytes: self.event.0,
+        }
+    }
+
+    /// The change follows on the commit at this position, 0 when there is none.
+    ///
+    /// # Errors
+    /// A sentence that says on which one it would follow.
+    pub fn follows_on(&self, position: u64) -> Result<(), String> {
+        follows(self.before, position)
+    }
+}
+
+/// A change says that the one before it is at `told`; it is at `position`.
+pub(super) fn follows(told: u64, position: u64) -> Result<(), String> {
+    let commit = |position: u64| match position {
+        0 => "none".to_owned(),
+        position => format!("the one at position {position}"),
+    };
+    if told == position {
+        return Ok(());
+    }
+    Err(format!(
+        "the change says that the commit before it is {}, and that is {}",
+        commit(told),
+        commit(position)
+    ))
 }
 
 /// What was answered.
@@ -129,8 +169,12 @@ pub struct NewRecord<'a> {
 pub struct NewChange<'a> {
     /// The resource's kind.
     pub kind: u16,
+    /// The version of the form in which that kind is stored.
+    pub version: u16,
     /// Its key.
     pub key: Digest,
+    /// The position of the commit before that changed the resource; 0 when there is none.
+    pub before: u64,
     /// The event's bytes.
     pub event: Blob<&'a [u8]>,
 }
@@ -177,9 +221,10 @@ impl<'a> Record<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
-            Some(other) => Err(DecodeError::Malformed(format!(
-                "a record of layout version {other}, this program knows version {SCHEMA}"
-            ))),
+            Some(other) => {
+                let (found, known) = (u16::from(*other), u16::from(SCHEMA));
+                Err(DecodeError::other_version("a record", found, known))
+            }
             None => Err(DecodeError::Malformed("an empty record".to_owned())),
         }
     }
@@ -231,7 +276,9 @@ mod tests {
             }),
             changes: vec![NewChange {
                 kind: 100,
+                version: 3,
                 key: Digest::of(100, &["s-1"]),
+                before: 7,
                 event: Blob(event),
             }],
             outbox,
@@ -273,17 +320,24 @@ mod tests {
         assert!(Record::decode(&bytes).is_err());
         bytes.pop();
         bytes[0] = SCHEMA + 1;
+        let error = Record::decode(&bytes).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a record of version 3, and this carebook knows version 2: it was written by a newer \
+             carebook, run that one"
+        );
+        bytes[0] = 1;
+        let error = Record::decode(&bytes).unwrap_err();
+        assert!(matches!(error, DecodeError::OtherVersion(_)), "{error}");
         assert!(
-            Record::decode(&bytes)
-                .unwrap_err()
-                .to_string()
-                .contains("version 2")
+            error.to_string().contains("before the first release"),
+            "{error}"
         );
         assert!(Record::decode(&[]).is_err());
     }
 
     #[test]
-    fn the_layout_of_version_1_never_changes() {
+    fn the_layout_of_version_2_never_changes() {
         let bytes = sample(&[], b"event").encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
@@ -320,7 +374,7 @@ mod tests {
         let bytes = NewRecord::forgotten(300, at).encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
-            "01fd00d4a7f143030000000000000004fb2c01",
+            "02fd00d4a7f143030000000000000004fb2c01",
         );
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
@@ -335,9 +389,9 @@ mod tests {
     }
 
     const GOLDEN: &str = "
-        01 fd00d4a7f143030000 09 0468712d31
+        02 fd00d4a7f143030000 09 0468712d31
         01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
-        01 64 64c32a78d9b653146db202abc8fcd3ba 056576656e74
+        01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 056576656e74
         00
         01 00 027b7d";
 }

@@ -16,8 +16,10 @@ use super::replay_error::ReplayError;
 use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
 use super::tally::Tally;
-use super::workers::{self, Workers, unknown_kind};
+use super::workers::{self, Workers};
+use crate::base::codec::DecodeError;
 use crate::catalogue;
+use crate::domain::registered::{Kinds, known};
 
 /// What a log and its snapshot made.
 #[derive(Default)]
@@ -34,6 +36,7 @@ pub struct Recovered {
 
 /// Replays records, in order, into tables.
 pub struct Replay {
+    kinds: Kinds,
     tables: Arc<Tables>,
     workers: Workers,
     tally: Tally,
@@ -62,12 +65,19 @@ impl Replay {
     /// Nothing replayed yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None)
+        Self::of(catalogue::resource)
     }
 
-    fn with(snapshot: Option<Loading>) -> Self {
+    /// As [`Replay::new`], of resources of these kinds.
+    #[must_use]
+    pub fn of(kinds: Kinds) -> Self {
+        Self::with(kinds, None)
+    }
+
+    fn with(kinds: Kinds, snapshot: Option<Loading>) -> Self {
         let tables = Arc::new(Tables::default());
         Self {
+            kinds,
             workers: Workers::new(&tables, snapshot.as_ref().map_or(0, |loading| loading.upto)),
             tables,
             tally: Tally::default(),
@@ -87,7 +97,7 @@ impl Replay {
     pub fn reset(&mut self) {
         *self = Self {
             births: self.births.anew(),
-            ..Self::new()
+            ..Self::of(self.kinds)
         };
     }
 
@@ -103,7 +113,7 @@ impl Replay {
         };
         *self = Self {
             births: self.births.anew(),
-            ..Self::with(Some(loading))
+            ..Self::with(self.kinds, Some(loading))
         };
     }
 
@@ -149,7 +159,7 @@ impl Replay {
         };
         self.unless_failed(complete)?;
         self.workers.finish()?;
-        workers::index(&self.tables)?;
+        workers::index(&self.tables, self.kinds)?;
         let Ok(_) = self.tables.sweep(|| Ok::<_, std::convert::Infallible>(()));
         let tables = Arc::into_inner(self.tables).expect("the workers have ended");
         Ok(Recovered {
@@ -188,7 +198,8 @@ impl Replay {
             return Err(at("it is out of place".to_owned()).into());
         }
         loading.kept = position;
-        let record = Record::decode(payload).map_err(|error| at(error.to_string()))?;
+        let record = Record::decode(payload)
+            .map_err(|error| ReplayError::unread(Some(position), "kept by a snapshot: ", &error))?;
         if !record.changes.is_empty() || matches!(record.outcome, RecordOutcome::Forgotten { .. }) {
             return Err(at("it changes something".to_owned()).into());
         }
@@ -210,14 +221,16 @@ impl Replay {
     }
 
     fn try_entry(&mut self, entry: &[u8]) -> Result<(), Stop> {
-        let of_snapshot = |what: String| ReplayError::of_snapshot(format!("a snapshot: {what}"));
+        const OF_SNAPSHOT: &str = "a snapshot: ";
+        let of_snapshot = |what: String| ReplayError::of_snapshot(format!("{OF_SNAPSHOT}{what}"));
+        let unread = |error: DecodeError| ReplayError::unread(None, OF_SNAPSHOT, &error);
         let Some(loading) = &mut self.snapshot else {
             return Err(of_snapshot("there is none".to_owned()).into());
         };
         if !loading.has_summary {
             loading.has_summary = true;
             let covers = loading.covers;
-            let summary = Summary::decode(entry).map_err(|error| of_snapshot(error.to_string()))?;
+            let summary = Summary::decode(entry).map_err(unread)?;
             if summary.forgotten > covers || summary.tally.position > covers {
                 return Err(of_snapshot("it tells of what it does not cover".to_owned()).into());
             }
@@ -226,11 +239,11 @@ impl Replay {
             self.tally = summary.tally;
             return Ok(());
         }
-        let entry = StateEntry::decode(entry).map_err(|error| of_snapshot(error.to_string()))?;
-        let resource = catalogue::resource(entry.kind)
-            .ok_or_else(|| ReplayError::at(entry.position, unknown_kind(entry.kind)))?;
-        self.workers
-            .state(entry.position, resource, entry.key, entry.state.0)?;
+        let entry = StateEntry::decode(entry).map_err(unread)?;
+        let resource = known(self.kinds, entry.kind, entry.version).map_err(|error| {
+            ReplayError::unread(Some(entry.position), "the state of a snapshot: ", &error)
+        })?;
+        self.workers.state(resource, &entry)?;
         Ok(())
     }
 
@@ -243,7 +256,8 @@ impl Replay {
         {
             return Err(at("the snapshot has it already".to_owned()).into());
         }
-        let record = Record::decode(payload).map_err(|error| at(error.to_string()))?;
+        let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
+        let record = Record::decode(payload).map_err(unread)?;
         if let RecordOutcome::Forgotten { through } = record.outcome {
             let is_control =
                 record.key.is_none() && record.changes.is_empty() && record.outbox.is_empty();
@@ -262,8 +276,7 @@ impl Replay {
         });
         taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
-            let resource =
-                catalogue::resource(change.kind).ok_or_else(|| at(unknown_kind(change.kind)))?;
+            let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
             // Else its second change would be passed over, as one that is there already.
             if record.changes[..index]
                 .iter()
@@ -271,8 +284,7 @@ impl Replay {
             {
                 return Err(at("it changes a resource twice".to_owned()).into());
             }
-            self.workers
-                .change(position, record.at, resource, change.key, change.event.0)?;
+            self.workers.change(position, record.at, resource, change)?;
         }
         self.tally.note(position, &record);
         self.note_births(position, &record);
@@ -322,6 +334,8 @@ impl From<workers::WorkerFailed> for Stop {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::record::{NewChange, NewRecord, RecordKey, SCHEMA, key_digest};
+    use std::collections::HashMap;
+
     use super::super::snapshot::keep;
     use super::*;
     use serde_json::Value;
@@ -377,10 +391,37 @@ mod tests {
         NewRecord::forgotten(through, Instant::default()).encode()
     }
 
-    /// Replays these records at positions from 1 on.
+    /// The records with each change as one that follows on the one before it.
+    fn linked(records: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let mut last = HashMap::new();
+        let link = |(position, bytes): (u64, &Vec<u8>)| {
+            let record = Record::decode(bytes).unwrap();
+            let changes = record.changes.iter().map(|change| NewChange {
+                kind: change.kind,
+                version: change.version,
+                key: change.key,
+                before: last.insert(change.key, position).unwrap_or_default(),
+                event: Blob(change.event.0),
+            });
+            NewRecord {
+                changes: changes.collect(),
+                schema: record.schema,
+                at: record.at,
+                operation: record.operation,
+                subject: record.subject,
+                key: record.key.clone(),
+                outbox: &record.outbox,
+                outcome: record.outcome.clone(),
+            }
+            .encode()
+        };
+        (1..).zip(records).map(link).collect()
+    }
+
+    /// Replays these records at positions from 1 on, linked.
     fn replayed(records: &[Vec<u8>]) -> Result<Recovered, ReplayError> {
         let mut replay = Replay::new();
-        for (position, record) in (1..).zip(records) {
+        for (position, record) in (1..).zip(&linked(records)) {
             replay.record(position, record)?;
         }
         replay.finish()
@@ -457,7 +498,9 @@ mod tests {
     fn change(changes: &[(Digest, Vec<u8>)]) -> NewRecord<'_> {
         let changes = changes.iter().map(|(key, event)| NewChange {
             kind: ActorFact::KIND.tag,
+            version: 1,
             key: *key,
+            before: 0,
             event: Blob(event.as_slice()),
         });
         NewRecord {
@@ -522,14 +565,17 @@ mod tests {
         let error = refused(&records);
         assert_eq!(error, "position 1001: it changes a resource twice");
         let mut unknown = records[0].clone();
-        // The kind is the byte before the first key.
+        // The kind and its version are the bytes before the first key.
         let place = unknown
             .windows(16)
             .position(|part| part == fact("actor-0", 1).0.0);
-        unknown[place.unwrap() - 1] = 99;
+        unknown[place.unwrap() - 2] = 99;
         records[10] = unknown;
         let error = refused(&records);
-        assert_eq!(error, "position 11: resource kind 99 is not known here");
+        assert!(
+            error.starts_with("position 11: resource kind 99 is not known here"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -583,6 +629,7 @@ mod tests {
             later.tables.each(|kind, key, position, bytes| {
                 let entry = StateEntry {
                     kind,
+                    version: 1,
                     key,
                     position,
                     state: Blob(bytes),
@@ -594,6 +641,7 @@ mod tests {
             recovered.tables.each(|kind, key, position, bytes| {
                 let entry = StateEntry {
                     kind,
+                    version: 1,
                     key,
                     position,
                     state: Blob(bytes),
@@ -653,7 +701,7 @@ mod tests {
         let body = Blob(b"{}".as_slice());
         let accepted = false;
         records.push(keyed("key-10", RecordOutcome::Answer { accepted, body }));
-        records
+        linked(&records)
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! Why a log cannot be replayed.
 
+use crate::base::codec::DecodeError;
+
 /// Why a record cannot follow on those before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayError {
     position: Option<u64>,
     what: String,
+    /// Whether it was written in a form that this program does not know.
+    is_of_other_version: bool,
 }
 
 impl ReplayError {
@@ -12,13 +16,31 @@ impl ReplayError {
         Self {
             position: Some(position),
             what: what.into(),
+            is_of_other_version: false,
         }
+    }
+
+    /// Of bytes that cannot be read: those of the record at this position, or of a snapshot; `of`
+    /// says which.
+    pub(super) fn unread(position: Option<u64>, of: &str, error: &DecodeError) -> Self {
+        Self {
+            position,
+            what: format!("{of}{error}"),
+            is_of_other_version: matches!(error, DecodeError::OtherVersion(_)),
+        }
+    }
+
+    /// Whether nothing is wrong with the log but that another version of this program wrote it.
+    #[must_use]
+    pub fn is_of_other_version(&self) -> bool {
+        self.is_of_other_version
     }
 
     pub(super) fn of_snapshot(what: impl Into<String>) -> Self {
         Self {
             position: None,
             what: what.into(),
+            is_of_other_version: false,
         }
     }
 

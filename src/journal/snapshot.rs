@@ -11,7 +11,7 @@
 //! | Entry | Content |
 //! |---|---|
 //! | first | the version of this layout, up to where keys are forgotten, what was counted ([`Tally`]) |
-//! | each other | a resource: kind, key, position of its last commit, state |
+//! | each other | a resource: kind, version, key, position of its last commit, state |
 //!
 //! Names and lists are not in it: they are what the states say.
 
@@ -22,9 +22,10 @@ use super::tables::{Standing, Tables};
 use super::tally::Tally;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
+use crate::domain::stored::Versioned;
 
 /// The version of this layout. A snapshot of another version is refused.
-pub const SCHEMA: u8 = 1;
+pub const SCHEMA: u8 = 2;
 
 /// What a snapshot says of the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +50,11 @@ impl Summary {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode(bytes).map(|(_, summary): (u8, Self)| summary),
-            other => Err(DecodeError::Malformed(format!(
-                "a snapshot of layout version {}, this program knows version {SCHEMA}",
-                other.map_or("?".to_owned(), ToString::to_string)
-            ))),
+            Some(other) => {
+                let (found, known) = (u16::from(*other), u16::from(SCHEMA));
+                Err(DecodeError::other_version("a snapshot", found, known))
+            }
+            None => Err(DecodeError::Malformed("an empty entry".to_owned())),
         }
     }
 }
@@ -62,6 +64,8 @@ impl Summary {
 pub struct StateEntry<'a> {
     /// Its kind.
     pub kind: u16,
+    /// The version of the form in which that kind was stored.
+    pub version: u16,
     /// Its key.
     pub key: Digest,
     /// The position of its last commit.
@@ -79,15 +83,26 @@ impl<'a> StateEntry<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         codec::decode_borrowed(bytes)
     }
-}
 
-impl<'a> From<Standing<'a>> for StateEntry<'a> {
-    fn from(standing: Standing<'a>) -> Self {
+    /// The entry of a resource as it stands in the tables, where the form of its kind has this
+    /// version.
+    #[must_use]
+    pub fn new(standing: Standing<'a>, version: u16) -> Self {
         Self {
             kind: standing.kind,
+            version,
             key: standing.key,
             position: standing.position,
             state: Blob(standing.bytes),
+        }
+    }
+
+    /// The state, in the version that it was stored in.
+    #[must_use]
+    pub fn stored(&self) -> Versioned<'a> {
+        Versioned {
+            version: self.version,
+            bytes: self.state.0,
         }
     }
 }
@@ -149,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_1_never_changes() {
+    fn the_layout_of_version_2_never_changes() {
         let mut tally = Tally {
             position: 300,
             operations: [(9, 2), (0, 70_000)].into(),
@@ -169,6 +184,7 @@ mod tests {
         assert_eq!(Summary::decode(&bytes).unwrap(), summary);
         let entry = StateEntry {
             kind: 100,
+            version: 3,
             key: Digest([0xab; 16]),
             position: 300,
             state: Blob(b"state"),
@@ -178,16 +194,16 @@ mod tests {
         assert_eq!(StateEntry::decode(&bytes).unwrap(), entry);
     }
 
-    const SUMMARY: &str = "01 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
+    const SUMMARY: &str = "02 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
         fbd007 01 05 fd00d4a7f143030000 01 09 fd00d4a7f143030000";
-    const STATE: &str = "64 abababababababababababababababab fb2c01 05 7374617465";
+    const STATE: &str = "64 03 abababababababababababababababab fb2c01 05 7374617465";
 
     #[test]
     fn a_snapshot_of_another_version_is_refused() {
         let mut bytes = Summary::default().encode();
         bytes[0] = SCHEMA + 1;
         let error = Summary::decode(&bytes).unwrap_err().to_string();
-        assert!(error.contains("version 2"), "{error}");
+        assert!(error.contains("version 3"), "{error}");
         assert!(Summary::decode(&[]).is_err());
     }
 
@@ -203,7 +219,9 @@ mod tests {
             }),
             changes: vec![NewChange {
                 kind: 100,
+                version: 1,
                 key: Digest([1; 16]),
+                before: 0,
                 event: Blob(b"event"),
             }],
             outbox,

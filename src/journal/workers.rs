@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
+use super::snapshot::StateEntry;
 use super::tables::{SHARDS, Standing, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
-use crate::catalogue;
-use crate::domain::resource::AnyResource;
+use crate::domain::registered::{AnyResource, Kinds};
+use crate::domain::stored::Versioned;
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -24,8 +26,12 @@ const CHUNKS_MAX: usize = 4;
 /// What is to be done with one resource; its bytes are in the chunk, in order.
 struct Task {
     resource: &'static dyn AnyResource,
+    /// The version of the form that the bytes have.
+    version: u16,
     key: Digest,
     position: u64,
+    /// Where the change says that the one before it is.
+    before: u64,
     at: Instant,
     bytes: usize,
     is_state: bool,
@@ -89,13 +95,15 @@ impl Workers {
         position: u64,
         at: Instant,
         resource: &'static dyn AnyResource,
-        key: Digest,
-        event: &[u8],
+        change: &RecordChange<'_>,
     ) -> Result<(), WorkerFailed> {
+        let event = change.event.0;
         let task = Task {
             resource,
-            key,
+            version: change.version,
+            key: change.key,
             position,
+            before: change.before,
             at,
             bytes: event.len(),
             is_state: false,
@@ -109,15 +117,16 @@ impl Workers {
     /// When a worker has failed.
     pub(super) fn state(
         &mut self,
-        position: u64,
         resource: &'static dyn AnyResource,
-        key: Digest,
-        state: &[u8],
+        entry: &StateEntry<'_>,
     ) -> Result<(), WorkerFailed> {
+        let state = entry.state.0;
         let task = Task {
             resource,
-            key,
-            position,
+            version: entry.version,
+            key: entry.key,
+            position: entry.position,
+            before: 0,
             at: Instant::default(),
             bytes: state.len(),
             is_state: true,
@@ -252,12 +261,18 @@ impl Worker {
         if task.position > self.upto {
             return Err("a snapshot has a later state than it says".to_owned());
         }
+        let state = Versioned {
+            version: task.version,
+            bytes: state,
+        };
+        let state = task.resource.present(state);
+        let state = state.map_err(|error| format!("the state: {error}"))?;
         self.tables.amend(
             task.position,
             task.resource.kind().tag,
             task.key,
             |standing| match standing {
-                None => Ok(Some(state)),
+                None => Ok(Some(&*state)),
                 Some(_) => Err("a snapshot has a resource twice".to_owned()),
             },
         )
@@ -278,7 +293,15 @@ impl Worker {
                     }
                     return Err(format!("it was changed at position {position} already"));
                 }
+                follows(
+                    task.before,
+                    standing.map_or(0, |standing| standing.position),
+                )?;
                 let before = standing.map(|standing| standing.bytes);
+                let event = Versioned {
+                    version: task.version,
+                    bytes: event,
+                };
                 let key = task.resource.replay(before, event, task.at, next)?;
                 if key != task.key {
                     return Err("the event is another resource's".to_owned());
@@ -293,12 +316,12 @@ impl Worker {
 ///
 /// # Errors
 /// The state at the lowest position that cannot be, or two resources that hold one name.
-pub(super) fn index(tables: &Tables) -> Result<(), ReplayError> {
+pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     let entered = on_all(|shard| {
         tables.each_of_shard(shard, |standing| {
             let at = |why: String| ReplayError::at(standing.position, why);
-            let resource = catalogue::resource(standing.kind)
-                .ok_or_else(|| at(unknown_kind(standing.kind)))?;
+            let resource = kinds(standing.kind);
+            let resource = resource.ok_or_else(|| at("its kind is not known".to_owned()))?;
             let kind = resource.kind().name;
             let entries = resource
                 .entries(standing.bytes)
@@ -308,7 +331,7 @@ pub(super) fn index(tables: &Tables) -> Result<(), ReplayError> {
             }
             tables
                 .index(&entries)
-                .map_err(|other| two_holders(tables, standing.key, other))
+                .map_err(|other| two_holders(tables, kinds, standing.key, other))
         })
     });
     entered?;
@@ -318,15 +341,10 @@ pub(super) fn index(tables: &Tables) -> Result<(), ReplayError> {
     })
 }
 
-/// What is wrong with a kind that nobody knows.
-pub(super) fn unknown_kind(kind: u16) -> String {
-    format!("resource kind {kind} is not known here")
-}
-
-fn two_holders(tables: &Tables, one: Digest, other: Digest) -> ReplayError {
+fn two_holders(tables: &Tables, kinds: Kinds, one: Digest, other: Digest) -> ReplayError {
     let mut holders = [one, other].map(|key| {
         let (kind, position) = tables.standing(key).unwrap_or_default();
-        let kind = catalogue::resource(kind).map_or("unknown", |resource| resource.kind().name);
+        let kind = kinds(kind).map_or("unknown", |resource| resource.kind().name);
         (position, kind, key)
     });
     holders.sort_unstable();

@@ -693,9 +693,11 @@ impl<'a> Checking<'a> {
             let mut before = None;
             self.tables
                 .read(change.key, &mut |bytes| before = Some(bytes.to_vec()));
+            let follows = change.follows_on(self.tables.position(change.key));
+            assert_eq!(follows, Ok(()), "position {position}");
             let mut state = Vec::new();
             let key = resource
-                .replay(before.as_deref(), change.event.0, record.at, &mut state)
+                .replay(before.as_deref(), change.stored(), record.at, &mut state)
                 .unwrap_or_else(|why| panic!("position {position}: {why}"));
             assert_eq!(key, change.key, "position {position}");
             let none = || (Vec::new(), Vec::new(), Vec::new());
@@ -713,6 +715,7 @@ impl<'a> Checking<'a> {
                 position,
                 Change {
                     kind: change.kind,
+                    version: change.version,
                     key,
                     event: Vec::new(),
                     state,

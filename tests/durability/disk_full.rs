@@ -39,7 +39,7 @@ const RESERVE: u64 = 8 << 20;
 /// Rounds on one disk.
 const ROUNDS_OF_A_DISK: u64 = 10;
 /// The free space is looked at twice a second.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 const ARGUMENTS: &[&str] = &[
     "--snapshot-log-bytes",
@@ -311,8 +311,14 @@ fn a_directory_on_a_full_disk_is_copied_to_another_and_compacted_there() {
     let server = Server::start_with(&crowd.world, ARGUMENTS);
     let address = server.address.clone();
     crowd.at_work(&address, seed(), || {
-        std::thread::sleep(Duration::from_millis(300));
-        true
+        let mut probe = Probe {
+            crowd: &crowd,
+            client: server.client(),
+            number: 0,
+        };
+        for _ in 0..20 {
+            probe.until(true);
+        }
     });
     assert_eq!(server.stop(), Some(0));
     disk.fill(0);

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::digest::{Digest, Fingerprint};
+use carebook::base::digest::Digest;
 use carebook::base::json::{Json, Reader};
 use carebook::base::time::Instant;
 use carebook::catalogue::{FACTS, OPERATIONS, READS};
@@ -18,14 +18,15 @@ use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{Name, Space, View};
+use carebook::domain::resource::{Name, Space};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Call, Engine, Limits, Reply};
 use serde_json::{Value, json};
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Log, Options};
 
-use crate::support::gated::{Disk, Gate, OpenInTheEnd};
+use crate::support::command::{Around, Wrapped};
+use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
 use crate::support::{World, actor};
 
 /// Small segments, so that little data has several.
@@ -173,13 +174,9 @@ struct Wandering {
     decided: Arc<AtomicUsize>,
 }
 
-impl AnyCommand for Wandering {
-    fn key(&self) -> Option<&str> {
-        self.inner.key()
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.inner.fingerprint()
+impl Around for Wandering {
+    fn inner(&self) -> &dyn AnyCommand {
+        self.inner.as_ref()
     }
 
     fn target(&self, context: &Context<'_>) -> Option<Digest> {
@@ -193,14 +190,6 @@ impl AnyCommand for Wandering {
             ),
             _ => self.inner.target(context),
         }
-    }
-
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        self.inner.names(context)
-    }
-
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
-        self.inner.key_reused(actor, view)
     }
 
     fn decide(
@@ -224,11 +213,11 @@ fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
     let decided = Arc::new(AtomicUsize::new(0));
     on_lane(&engine, async {
         let mut wandering = call(&engine, &body);
-        wandering.command = Box::new(Wandering {
+        wandering.command = Box::new(Wrapped(Wandering {
             inner: wandering.command,
             asked: AtomicUsize::new(0),
             decided: Arc::clone(&decided),
-        });
+        }));
         let first = engine.execute(wandering, engine.admit().unwrap()).await;
         assert!(is_done(&first, false), "{first:?}");
         let again = carry_out(&engine, &body).await;
@@ -241,18 +230,24 @@ fn a_command_whose_target_changed_while_it_waited_goes_to_the_new_one() {
 
 /// The fact of an actor's lifecycle.
 pub(super) fn lifecycle(who: &str, revision: i64, lifecycle: &str) -> Incoming {
-    let text = json!({"kind": "actor", "id": who, "revision": revision,
-        "facts": {"lifecycle": lifecycle}});
-    let text = text.to_string();
+    incoming(&json!({"kind": "actor", "id": who, "revision": revision,
+        "facts": {"lifecycle": lifecycle}}))
+}
+
+fn incoming(fact: &Value) -> Incoming {
+    let text = fact.to_string();
     let item = Json::parse(text.as_bytes()).unwrap();
     Incoming::of_item(0, &item, FACTS, Instant::default())
 }
 
 /// Puts the lifecycle of `somebody` in place.
 pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -> Reply {
-    let fact = lifecycle("somebody", revision, state);
+    put(engine, lifecycle("somebody", revision, state)).await
+}
+
+async fn put(engine: &Engine, fact: Incoming) -> Reply {
     let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
-    let command = fact.command.unwrap_or_else(|_| panic!("a good fact"));
+    let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
     let permit = engine.admit_fact().unwrap();
     engine.put_fact(workflow, command, permit).await
 }
@@ -262,8 +257,8 @@ pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -
 #[test]
 fn whoever_may_act_again_is_answered_when_that_is_durable() {
     let gate = Arc::new(Gate::default());
-    let disk = Disk::new(SimDisk::new().storage(), &gate);
-    let (log, _) = Log::open(Arc::new(disk), small(), &mut Replaying::new("recovering")).unwrap();
+    let disk = syncing_through(&gate, SimDisk::new().storage());
+    let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
     let engine = Engine::start(
         log,
         Replaying::new("recovering").finish(),
@@ -321,23 +316,17 @@ fn required_consents(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
 
 /// Puts a consent that is required, or is so no more, in place.
 pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) -> Reply {
-    let text = json!({"kind": "consent-version", "id": "privacy@1", "revision": revision,
+    let fact = json!({"kind": "consent-version", "id": "privacy@1", "revision": revision,
         "facts": {"required": required, "current": true, "publishedAt": "2026-11-01T00:00:00Z"}});
-    let text = text.to_string();
-    let item = Json::parse(text.as_bytes()).unwrap();
-    let fact = Incoming::of_item(0, &item, FACTS, engine.now());
-    let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
-    let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
-    let permit = engine.admit_fact().unwrap();
-    engine.put_fact(workflow, command, permit).await
+    put(engine, incoming(&fact)).await
 }
 
 /// That something left a list is learned like anything else: once the commit by which it left is durable.
 #[test]
 fn what_has_left_a_list_is_missing_from_it_when_that_is_durable() {
     let gate = Arc::new(Gate::default());
-    let disk = Disk::new(SimDisk::new().storage(), &gate);
-    let (log, _) = Log::open(Arc::new(disk), small(), &mut Replaying::new("recovering")).unwrap();
+    let disk = syncing_through(&gate, SimDisk::new().storage());
+    let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
     let engine = Engine::start(
         log,
         Replaying::new("recovering").finish(),

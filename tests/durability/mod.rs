@@ -18,6 +18,7 @@
 //!
 //! `SEED` plays a run's choices again (what the scheduler does with them is its own affair).
 
+mod batches;
 mod bounds;
 mod chronicle;
 mod crowd;

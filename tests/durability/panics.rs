@@ -11,18 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::digest::{Digest, Fingerprint};
 use carebook::base::json::{Reader, Shape};
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::example::Example;
-use carebook::domain::operation::{
-    AnyCommand, AnyOperation, Context, Disposition, Outcome, Parts, Slot,
-};
+use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::rejection::{Class, Rejection};
-use carebook::domain::resource::{Name, View};
 use carebook::engine::relay::{Delivery, ExternalDirectory};
 use carebook::engine::{Engine, Reply};
 use carebook::http::service::Service;
@@ -33,65 +29,25 @@ use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, carry_out, engine};
 use crate::operations::branch::external_directory::creation;
+use crate::support::command::{Around, Asked, Wrapped};
 use crate::support::{AUDIENCE, ISSUER, World, actor};
 
-/// Where a command panics, once.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    Fingerprint,
-    Target,
-    Names,
-    Decide,
-    KeyReused,
-}
-
+/// A command that panics once, when it is asked something.
 struct Panicking {
     inner: Box<dyn AnyCommand>,
-    place: Place,
+    place: Asked,
     done: AtomicBool,
 }
 
-impl Panicking {
-    fn at(&self, place: Place) {
+impl Around for Panicking {
+    fn inner(&self) -> &dyn AnyCommand {
+        self.inner.as_ref()
+    }
+
+    fn asked(&self, place: Asked) {
         if place == self.place && !self.done.swap(true, Ordering::SeqCst) {
             panic!("at {place:?}, as it was told to");
         }
-    }
-}
-
-impl AnyCommand for Panicking {
-    fn key(&self) -> Option<&str> {
-        self.inner.key()
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.at(Place::Fingerprint);
-        self.inner.fingerprint()
-    }
-
-    fn target(&self, context: &Context<'_>) -> Option<Digest> {
-        self.at(Place::Target);
-        self.inner.target(context)
-    }
-
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        self.at(Place::Names);
-        self.inner.names(context)
-    }
-
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
-        self.at(Place::KeyReused);
-        self.inner.key_reused(actor, view)
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut Slot,
-        context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
-        self.at(Place::Decide);
-        self.inner.decide(target, slot, context)
     }
 }
 
@@ -99,13 +55,13 @@ fn headquarters() -> Actor {
     actor(ActorKind::HeadquartersAdministrator, "hq-1")
 }
 
-async fn panic_at(engine: &Engine, place: Place, body: &serde_json::Value) -> Reply {
+async fn panic_at(engine: &Engine, place: Asked, body: &serde_json::Value) -> Reply {
     let mut call = call_of(engine, "request_deposit", headquarters(), None, body);
-    call.command = Box::new(Panicking {
+    call.command = Box::new(Wrapped(Panicking {
         inner: call.command,
         place,
         done: AtomicBool::new(false),
-    });
+    }));
     engine.execute(call, engine.admit().unwrap()).await
 }
 
@@ -115,10 +71,10 @@ fn a_panic_anywhere_in_a_command_is_its_own_fault_and_the_next_one_is_carried_ou
     let (engine, _) = engine(&SimDisk::new()).unwrap();
     on_lane(&engine, async {
         let places = [
-            Place::Fingerprint,
-            Place::Target,
-            Place::Names,
-            Place::Decide,
+            Asked::Fingerprint,
+            Asked::Target,
+            Asked::Names,
+            Asked::Decide,
         ];
         for (number, place) in places.into_iter().enumerate() {
             let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
@@ -130,7 +86,7 @@ fn a_panic_anywhere_in_a_command_is_its_own_fault_and_the_next_one_is_carried_ou
             assert!(done, "{place:?}: {reply:?}");
         }
         let other = world.deposit_request("S-9", "key-1");
-        let reply = panic_at(&engine, Place::KeyReused, &other).await;
+        let reply = panic_at(&engine, Asked::KeyReused, &other).await;
         assert!(matches!(reply, Reply::Fault), "{reply:?}");
         let reply = carry_out(&engine, &other).await;
         assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");

@@ -62,7 +62,7 @@ fn deposits(engine: &Engine, world: &World, numbers: std::ops::Range<u64>) {
 }
 
 fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !is() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(1));

@@ -3,20 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::digest::{Digest, Fingerprint};
+use carebook::base::actor::ActorKind;
 use carebook::base::json::FaultCode;
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
-use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
-use carebook::domain::rejection::{Class, Rejection};
-use carebook::domain::resource::{Name, Space, View};
+use carebook::domain::rejection::Class;
+use carebook::domain::resource::{Name, Space};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{Engine, Limits, Reply};
 use wal::Log;
 use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, carry_out, put_consent, small};
+use crate::support::command::{HeldUp, Wrapped};
 use crate::support::{World, actor};
 
 pub(super) fn engine(lanes: usize, limits: Limits) -> Arc<Engine> {
@@ -26,53 +25,6 @@ pub(super) fn engine(lanes: usize, limits: Limits) -> Arc<Engine> {
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::start(log, replaying.finish(), lanes, limits, clock, on_fatal);
     Arc::new(engine.unwrap())
-}
-
-/// A command whose decision rests on the list of required consents, too, and which waits at two
-/// barriers in each of its first decisions, so that something can be done to the list.
-struct Resting {
-    inner: Box<dyn AnyCommand>,
-    meanwhile: Arc<(Barrier, Barrier)>,
-    waits: usize,
-    decided: Arc<AtomicUsize>,
-}
-
-impl AnyCommand for Resting {
-    fn key(&self) -> Option<&str> {
-        self.inner.key()
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.inner.fingerprint()
-    }
-
-    fn target(&self, context: &Context<'_>) -> Option<Digest> {
-        self.inner.target(context)
-    }
-
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        self.inner.names(context)
-    }
-
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
-        self.inner.key_reused(actor, view)
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut Slot,
-        context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
-        let list = Name::new(Space::RequiredConsents, &[]);
-        let _ = context.view.listed(list);
-        let decided = self.inner.decide(target, slot, context);
-        if self.decided.fetch_add(1, Ordering::SeqCst) < self.waits {
-            self.meanwhile.0.wait();
-            self.meanwhile.1.wait();
-        }
-        decided
-    }
 }
 
 /// Whether the consent is required, and so on the list, at a revision counted from 0.
@@ -115,12 +67,13 @@ fn beside_changes(times: usize, required: Required) -> (Reply, usize, usize) {
     let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq-1");
     let mut call = call_of(&engine, "request_deposit", headquarters, None, &body);
     let decided = Arc::new(AtomicUsize::new(0));
-    call.command = Box::new(Resting {
+    call.command = Box::new(Wrapped(HeldUp {
         inner: call.command,
+        rests_on: Some(Name::new(Space::RequiredConsents, &[])),
         meanwhile,
-        waits: times,
+        times,
         decided: Arc::clone(&decided),
-    });
+    }));
     let turns = Arc::new(AtomicUsize::new(0));
     let done = Arc::new(AtomicBool::new(false));
     let reply = on_lane(&engine, async {

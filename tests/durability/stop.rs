@@ -29,14 +29,9 @@ fn told_to_stop_under_load_it_answers_what_it_has_read_and_keeps_what_it_answere
                 scope.spawn(move || town.work_patiently(address, memory, round));
             }
             std::thread::sleep(Duration::from_millis(150));
-            let told = Instant::now();
-            assert_eq!(server.stop(), Some(0));
-            // The drain's limit is 1.25 s, and nothing here takes long.
-            assert!(
-                told.elapsed() < Duration::from_secs(8),
-                "{:?}",
-                told.elapsed()
-            );
+            server.signal("TERM");
+            // The drain's limit is 1.25 s; a machine that is busy with other tests says little of it.
+            assert_eq!(server.ended_within(Duration::from_secs(30)), Some(0));
         });
         // No 5xx was among the answers.
         town.content();

@@ -1,19 +1,15 @@
 //! An actor withdraws while something of its own is in flight: once that is acknowledged, nothing
 //! more is committed, replayed or read for it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
-use carebook::base::digest::{Digest, Fingerprint};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
-use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
 use carebook::domain::read::{Found, ReadRequest};
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{Name, View};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::Batch;
 use carebook::engine::relay::{Delivery, ExternalDirectory};
@@ -24,7 +20,8 @@ use wal::Log;
 use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, lifecycle, put_lifecycle, small};
-use crate::support::gated::{Disk, Gate, OpenInTheEnd};
+use crate::support::command::{HeldUp, Wrapped};
+use crate::support::gated::{Gate, OpenInTheEnd, reading_through};
 use crate::support::{World, actor};
 
 /// An engine of two lanes, so that one can be held up while the other goes on.
@@ -78,49 +75,6 @@ fn assert_gone(reply: &Reply, withdrawn: u64) {
     assert!(*position >= withdrawn, "{position} before {withdrawn}");
 }
 
-/// A command that is decided once, and whose decision then waits at two barriers before it goes on.
-struct Deciding {
-    inner: Box<dyn AnyCommand>,
-    meanwhile: Arc<(Barrier, Barrier)>,
-    decided: AtomicUsize,
-}
-
-impl AnyCommand for Deciding {
-    fn key(&self) -> Option<&str> {
-        self.inner.key()
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        self.inner.fingerprint()
-    }
-
-    fn target(&self, context: &Context<'_>) -> Option<Digest> {
-        self.inner.target(context)
-    }
-
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        self.inner.names(context)
-    }
-
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
-        self.inner.key_reused(actor, view)
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut Slot,
-        context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
-        let decided = self.inner.decide(target, slot, context);
-        if self.decided.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.meanwhile.0.wait();
-            self.meanwhile.1.wait();
-        }
-        decided
-    }
-}
-
 #[test]
 fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
     let world = World::new();
@@ -137,11 +91,13 @@ fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
     });
     let body = deposit(&world);
     let mut call = call_of(&engine, "request_deposit", somebody(), None, &body);
-    call.command = Box::new(Deciding {
+    call.command = Box::new(Wrapped(HeldUp {
         inner: call.command,
+        rests_on: None,
         meanwhile,
-        decided: AtomicUsize::new(0),
-    });
+        times: 1,
+        decided: Arc::default(),
+    }));
     let reply = on_lane(&engine, engine.execute(call, engine.admit().unwrap())).unwrap();
     assert_gone(&reply, withdrawing.join().unwrap());
     let figures = engine.figures();
@@ -213,13 +169,13 @@ fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
     let world = World::new();
     let reads = Arc::new(Gate::default());
     let disk = SimDisk::new().storage();
-    let disk = Disk::new(disk, &Arc::default()).reading_through(&reads);
+    let disk = reading_through(&reads, disk);
     // No answer is kept in memory: it is read from the log again.
     let limits = Limits {
         recent_bytes_max: 0,
         ..Limits::default()
     };
-    let engine = engine(Arc::new(disk), limits);
+    let engine = engine(disk, limits);
     let _open = OpenInTheEnd(Arc::clone(&reads));
     let body = deposit(&world);
     let call = || call_of(&engine, "request_deposit", somebody(), None, &body);

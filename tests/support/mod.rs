@@ -4,6 +4,7 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod command;
 pub mod gated;
 pub mod good;
 pub mod stage;

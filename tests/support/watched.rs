@@ -107,6 +107,7 @@ impl File for WatchedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        (self.watch)("read_at", &self.name);
         self.file.read_at(buffer, offset)
     }
 

@@ -4,3 +4,4 @@ mod backup;
 mod backups;
 mod ends;
 mod recover;
+mod versions;

@@ -15,9 +15,9 @@ use wal::{BoxError, Error, Events, Log, Options, Record, Visitor};
 
 const IN_FLIGHT: u64 = 64;
 
-struct Nobody;
+struct Discard;
 
-impl Visitor for Nobody {
+impl Visitor for Discard {
     fn record(&mut self, _record: Record<'_>) -> Result<(), BoxError> {
         Ok(())
     }
@@ -49,7 +49,7 @@ fn main() -> Result<(), BoxError> {
     let temporary = tempfile::tempdir_in(".")?;
     let directory = directory.unwrap_or_else(|| temporary.path().join("log"));
     let began = Instant::now();
-    let (log, report) = Log::open(wal::open_dir(&directory)?, Options::default(), &mut Nobody)?;
+    let (log, report) = Log::open(wal::open_dir(&directory)?, Options::default(), &mut Discard)?;
     println!("opened in {:?}: {report}", began.elapsed());
 
     let (syncs, failed) = (

@@ -19,11 +19,10 @@ use crate::format::{
     to_usize,
 };
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
-use crate::manifest::{Manifest, Seal, Segment};
-use crate::segment::Removable;
-use crate::snapshot::Breathe;
+use crate::manifest::{Manifest, Removable, Seal, Segment};
 use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
-use crate::survey::Window;
+use crate::throttle::Throttle;
+use crate::window::Window;
 
 /// Bytes at the end of a segment in which its last frame is looked for first.
 const TAIL: u64 = 64 << 10;
@@ -35,14 +34,14 @@ fn folder(log: &LogId) -> String {
 
 /// Copies segments to an archive, each under its own name and durable when this
 /// returns. One that is there already, from an interrupted compaction, is left as
-/// it is; when it holds anything else, that is an error. `breathe` is called before
-/// each piece that is copied.
+/// it is; when it holds anything else, that is an error. `throttle` is called before
+/// each chunk that is copied.
 pub(crate) fn keep_in(
     storage: &dyn Storage,
     log: &LogId,
     archive: &dyn Storage,
     segments: &[Removable],
-    breathe: Breathe<'_>,
+    throttle: Throttle<'_>,
 ) -> Result<(), Error> {
     if segments.is_empty() {
         return Ok(());
@@ -78,7 +77,7 @@ pub(crate) fn keep_in(
         let target = archive.create(&temp).map_err(failed)?;
         let mut at = 0;
         while at < segment.length {
-            breathe()?;
+            throttle()?;
             let end = segment.length.min(at + COPY);
             copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
             at = end;
@@ -201,7 +200,7 @@ impl Shelf {
     }
 
     /// Puts the segments of the archive behind those of a manifest whose log has
-    /// ended, a backup's, as many as go on from it without a gap; gives the numbers
+    /// ended, a backup's, as many as go on from it without a gap; returns the numbers
     /// of those that take the place of a shorter copy.
     ///
     /// # Errors

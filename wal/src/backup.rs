@@ -18,24 +18,30 @@
 //!
 //! In the end the copy is read again and compared with what the looks found.
 
+mod parts;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use self::parts::{ends, last_position, part, sealed_at_the_beginning};
 use crate::ancestry;
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, LogId};
+use crate::index::Index;
 use crate::lock::{self, Holder};
-use crate::manifest::{Manifest, Seal, Segment, Snapshot};
-use crate::reader::Index;
-use crate::recovery::{self, After, Hole};
+use crate::manifest::{Manifest, Segment, Snapshot};
+use crate::opening::no_manifest;
+use crate::recovery;
 use crate::restore::expect_empty;
-use crate::snapshot::{self, Nobody};
+use crate::snapshot;
 use crate::storage::{COPY, File, ReadOnly, Storage, copy_range};
 use crate::survey::{self, Survey};
-use crate::verify::{no_manifest, verify};
+use crate::verdict::{After, Hole};
+use crate::verify::verify;
+use crate::visitor::Discard;
 
 /// In how many looks, one after the other, damage is found in the same place
 /// before it is told.
@@ -296,14 +302,8 @@ impl<'a> Looking<'a> {
         for listed in &manifest.snapshots {
             if !self.snapshots.contains(listed) {
                 let name = format::snapshot_name(listed.number);
-                snapshot::show(
-                    &self.pinned(),
-                    &name,
-                    &manifest.log,
-                    listed,
-                    &mut Nobody(|| {}),
-                )?
-                .whole(self.source, &name)?;
+                snapshot::show(&self.pinned(), &name, &manifest.log, listed, &mut Discard)?
+                    .whole(self.source, &name)?;
                 self.snapshots.push(*listed);
             }
         }
@@ -360,7 +360,7 @@ impl<'a> Looking<'a> {
             &self.pinned(),
             manifest,
             u64::MAX,
-            &mut Nobody(|| {}),
+            &mut Discard,
             &mut Index::new(),
         )
     }
@@ -412,52 +412,9 @@ impl<'a> Looking<'a> {
     }
 }
 
-fn sealed_at_the_beginning(manifest: &Manifest) -> &[Segment] {
-    let segments = &manifest.segments;
-    let count = segments.iter().take_while(|one| one.seal.is_some()).count();
-    &segments[..count]
-}
-
-/// The manifest of some segments, and of those before them alone.
-fn part(manifest: &Manifest, before: &[Segment], segments: &[Segment]) -> Manifest {
-    let mut part = Manifest {
-        segments: segments.to_vec(),
-        ..manifest.clone()
-    };
-    if let Some(seal) = before.last().and_then(|last| last.seal) {
-        part.first_position = seal.last + 1;
-        part.first_chain = seal.chain;
-    }
-    part
-}
-
-/// The segments that were open, each sealed where its last proved frame ends.
-fn ends(survey: &Survey, mark: u64) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    for open in &survey.open {
-        let Some(end) = open.proved(mark) else {
-            break;
-        };
-        segments.push(Segment {
-            number: open.number,
-            epoch: open.epoch,
-            seal: Some(Seal {
-                length: end.end,
-                first: open.first,
-                last: end.next - 1,
-                chain: end.chain,
-            }),
-        });
-        if end.end < open.end {
-            break;
-        }
-    }
-    segments
-}
-
 /// Reads the copy, and compares it with what was found in the source.
 fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
-    let report = verify(Arc::clone(target), &mut Nobody(|| {}))?;
+    let report = verify(Arc::clone(target), &mut Discard)?;
     let listed = Manifest::load(target.as_ref())?;
     // Its digests are those that were found in the source, and every byte was held to them.
     if listed.as_ref() != Some(copy) || report.last_position != last_position(copy) {
@@ -469,12 +426,6 @@ fn compare(target: &Arc<dyn Storage>, copy: &Manifest) -> Result<(), Error> {
         });
     }
     Ok(())
-}
-
-fn last_position(manifest: &Manifest) -> u64 {
-    let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
-    let last = seals.map(|seal| seal.last).max();
-    last.unwrap_or(manifest.first_position - 1)
 }
 
 fn write(

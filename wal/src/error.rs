@@ -68,7 +68,30 @@ pub enum Error {
     },
 }
 
+/// An error of a [`Visitor`](crate::Visitor) that another snapshot is no way out of: what it was
+/// shown is whole, but written in a form that it does not know. Any other error of a visitor at a
+/// snapshot makes that one a bad one.
+#[derive(Debug)]
+pub struct OtherForm(pub BoxError);
+
+impl fmt::Display for OtherForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for OtherForm {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
 impl Error {
+    /// Whether a visitor has refused the form of what it was shown.
+    pub(crate) fn is_of_other_form(&self) -> bool {
+        matches!(self, Self::Visitor { source, .. } if source.is::<OtherForm>())
+    }
+
     pub(crate) fn io(
         what: &'static str,
         file: impl Into<String>,
@@ -111,15 +134,15 @@ impl Error {
     }
 }
 
-/// Why an upkeep of the log (a snapshot installed, segments removed) did not happen.
-pub(crate) enum UpkeepError {
-    /// Nothing has changed: the log goes on, and the upkeep can be tried again.
+/// Why a change of the manifest (a snapshot installed, segments removed) did not happen.
+pub(crate) enum MaintenanceError {
+    /// Nothing has changed: the log goes on, and it can be tried again.
     Passing(Error),
     /// Nobody can say which manifest is in force: the log must not go on.
     Final(Error),
 }
 
-impl UpkeepError {
+impl MaintenanceError {
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Passing(_))
     }

@@ -281,21 +281,33 @@ impl Batched {
     }
 }
 
-/// Some records that become one frame.
+/// Some records that become durable together.
 #[derive(Clone, Copy)]
-pub(crate) struct Batch<'a> {
+pub struct Batch<'a> {
     bytes: &'a [u8],
-    pub(crate) count: usize,
+    count: usize,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    /// How many records there are, at least one.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// The records, in order.
+    pub fn records(self) -> impl Iterator<Item = &'a [u8]> {
+        Records { rest: self.bytes }
+    }
+
     /// The length of the frame.
     pub(crate) fn frame_bytes(self) -> u64 {
         to_u64(frame_bytes(self.bytes.len()))
     }
 
     /// Bytes of the records, without the lengths before them.
-    pub(crate) fn payload_bytes(self) -> usize {
+    #[must_use]
+    pub fn payload_bytes(self) -> usize {
         self.bytes.len() - self.count * RECORD_OVERHEAD
     }
 }

@@ -14,11 +14,12 @@ use crate::format::{self, Chain, FIRST_FRAME, get_16, get_u32, to_u32, to_u64, t
 use crate::frame::{
     self, Batched, FrameHeader, HEADER, HeaderFound, KIND_DATA, Place, frame_bytes,
 };
-use crate::log::{Log, Options};
+use crate::log::Log;
 use crate::manifest::{self, Manifest};
+use crate::options::Options;
 use crate::snapshot;
 use crate::storage::sim::SimDisk;
-use crate::survey::{Record, Visitor};
+use crate::visitor::{Record, Visitor};
 use crate::{Salvage, SnapshotInfo, verify};
 
 /// The first byte of an input: make the checksums right.

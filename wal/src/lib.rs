@@ -37,60 +37,80 @@
 //! # }
 //! ```
 //!
-//! The tour: [`storage`] is all that touches files; `format`, `frame` and
-//! `manifest` say what the bytes are; `survey` reads a log and says what it
-//! found, `recovery` decides what that means and carries it out; `segment`
-//! makes segments, `writer` fills them, `reader` finds one record again, and
-//! [`live`] reads a log beside the process that writes it;
-//! `log` puts these together for one thread, `appender` for many. `snapshot`
-//! stands for records that are no longer needed; `ancestry` says which logs this
-//! one was made of; `archive` keeps what the log
-//! no longer needs, in a folder for each log; `backup` copies a log,
-//! `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
-//! damaged one holds.
+//! The tour, from the lowest room up: [`storage`] is all that touches files; `format`, `frame`,
+//! `manifest` and `snapshot` say what the bytes are, each with its tables. `window` reads a file
+//! piece by piece, `scan` a segment frame by frame; `survey` reads a whole log and says what it
+//! found, `verdict` what that means, and `recovery` carries that out. `segment` makes segments,
+//! `writer` fills them, `reader` finds one record again by `index`, and [`live`] reads a log beside
+//! the process that writes it; `log` puts these together for one thread. `appender` does so for
+//! many: it queues records and gathers batches for a [`Medium`], of which `files` is the one that
+//! is a directory. `ancestry` says which logs this one was made of; `archive` keeps what the log no
+//! longer needs, in a folder for each log; `backup`
+//! copies a log, `restore` and `salvage` make a new one, by `rebuild`, of what an old one or a
+//! damaged one holds. What readers are shown is in `visitor`, what they found in `report`.
 
 mod ancestry;
 mod appender;
 mod archive;
 mod backup;
 mod error;
+mod files;
 mod format;
 mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod holder;
+mod index;
 pub mod live;
 mod lock;
 mod log;
 mod manifest;
+mod medium;
+#[cfg(any(test, feature = "sim"))]
+pub mod memory;
+mod opening;
+mod options;
 mod reader;
 mod rebuild;
 mod recovery;
+mod report;
 mod restore;
 mod salvage;
+mod scan;
 mod segment;
 mod snapshot;
+mod space;
 pub mod storage;
 mod survey;
+mod throttle;
+mod verdict;
 mod verify;
+mod visitor;
+mod window;
 mod writer;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Batches, Events, Failed, Lack, Sequence, Space};
+pub use appender::{Appender, Batches, Events, OpenLog, Refused, Sequence};
 pub use backup::{Backup, backup};
-pub use error::{BoxError, Error};
+pub use error::{BoxError, Error, OtherForm};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
-pub use log::{Log, Options};
+pub use frame::Batch;
+pub use log::Log;
 pub use manifest::{Ancestor, Identity};
+pub use medium::{BatchWriter, Medium, WakeUp};
+pub use options::Options;
+pub use report::{BadSnapshot, Report, TornTail};
 pub use restore::{Past, records};
 pub use salvage::{Damage, GivenUp, Salvage, WayOut};
 pub use segment::Compacted;
-pub use snapshot::{BadSnapshot, SnapshotInfo, SnapshotWriter};
-pub use survey::{Record, Report, TornTail, Visitor};
+pub use snapshot::{SnapshotTarget, SnapshotWriter};
+pub use space::{Lack, Space};
 pub use verify::verify;
+pub use visitor::{Record, SnapshotInfo, Visitor};
 
 use storage::Storage;
 

@@ -1,69 +1,38 @@
 //! An open log, for one thread.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::ancestry;
-use crate::appender::{Appender, Events};
-use crate::error::{BoxError, Error, UpkeepError};
-use crate::format::{self, RECORD_BYTES_MAX, to_u64};
+use crate::appender::{Appender, Events, OpenLog};
+use crate::error::{BoxError, Error, MaintenanceError};
+use crate::files;
+use crate::format::{RECORD_BYTES_MAX, to_u64};
 use crate::frame::Batched;
+use crate::index::Index;
 use crate::lock;
-use crate::manifest::{Manifest, Snapshot};
-use crate::reader::{Index, Reader};
+use crate::manifest::Manifest;
+use crate::opening::{begin, no_manifest, report};
+use crate::options::Options;
+use crate::reader::Reader;
 use crate::recovery::{self, Findings};
+use crate::report::Report;
 use crate::segment::{self, Compacted, Maker, Prepared};
-use crate::snapshot::{self, BadSnapshot, Kept, Shown, SnapshotInfo, SnapshotWriter};
+use crate::snapshot::{SnapshotFile, SnapshotWriter};
 use crate::storage::{Lock, Storage};
-use crate::survey::{self, Record, Report, Survey, TornTail, Visitor};
-use crate::verify::no_manifest;
+use crate::survey;
+use crate::visitor::{Record, SnapshotInfo, Visitor};
 use crate::writer::{Before, Writer};
-
-/// How a log is kept.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Bytes of the first segment after a start; each one after has twice as
-    /// many. At least 8 KiB.
-    pub segment_bytes_min: u64,
-    /// Bytes of the largest segments.
-    pub segment_bytes_max: u64,
-    /// Payload bytes of a batch, beyond which it is split; a larger record is a
-    /// batch by itself.
-    pub batch_bytes_max: usize,
-    /// Free space of the disk in bytes below which [`Appender::has_room`] says no.
-    pub reserve_bytes: u64,
-    /// How long nothing must be appended before the last batch gets a seal.
-    pub seal_after: Duration,
-    /// Whether a log is made where there is none. Without, an empty directory,
-    /// perhaps a disk that is not mounted, is [`Error::NoLog`].
-    pub create: bool,
-}
-
-impl Default for Options {
-    /// Segments of 4 to 64 MiB, batches of 1 MiB, a reserve of 64 MiB, a seal
-    /// after 50 ms, and a log is made where there is none.
-    fn default() -> Self {
-        Self {
-            segment_bytes_min: 4 << 20,
-            segment_bytes_max: 64 << 20,
-            batch_bytes_max: 1 << 20,
-            reserve_bytes: 64 << 20,
-            seal_after: Duration::from_millis(50),
-            create: true,
-        }
-    }
-}
 
 /// An open log. By itself it appends for one thread, each batch as its caller
 /// gives it; [`Log::start`] turns it into an [`Appender`] for many.
 pub struct Log {
-    pub(crate) options: Options,
-    pub(crate) lock: Lock,
-    pub(crate) reader: Arc<Reader>,
-    pub(crate) writer: Writer,
-    pub(crate) maker: Maker,
+    options: Options,
+    lock: Lock,
+    reader: Arc<Reader>,
+    writer: Writer,
+    maker: Maker,
     /// Bytes of the records since the snapshot.
-    pub(crate) log_bytes: u64,
+    log_bytes: u64,
     failed: bool,
 }
 
@@ -142,7 +111,7 @@ impl Log {
     }
 
     /// Appends records as one batch, which is found whole or not at all
-    /// however large it is; gives the last position once it is durable.
+    /// however large it is; returns the last position once it is durable.
     ///
     /// # Errors
     /// [`Error::Io`] when the disk failed: nothing can be appended after that
@@ -199,7 +168,8 @@ impl Log {
             covers <= self.last_position(),
             "a snapshot covers what was appended"
         );
-        self.reader.begin_snapshot(covers, self.log_bytes)
+        let snapshot = self.reader.begin_snapshot(covers)?;
+        Ok(SnapshotWriter::new(Box::new(snapshot), self.log_bytes))
     }
 
     /// Makes a snapshot the newest one: syncs it, reads it back, gives it its
@@ -215,8 +185,9 @@ impl Log {
             upto <= self.last_position(),
             "a snapshot never holds what is not durable"
         );
-        let finished = writer.finish(upto, &mut || Ok(()))?;
-        let log_bytes = finished.log_bytes;
+        let log_bytes = writer.log_bytes();
+        let snapshot: SnapshotFile = writer.into_target().of();
+        let finished = snapshot.finish(upto, &mut || Ok(()))?;
         match self.maker.install(finished, &self.reader) {
             Ok(info) => {
                 self.log_bytes -= log_bytes;
@@ -298,7 +269,17 @@ impl Log {
     /// for its free space, [`Error::Stopped`] when an earlier append failed.
     pub fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
         self.alive()?;
-        Appender::start(self, events)
+        let Self {
+            options,
+            lock,
+            reader,
+            writer,
+            maker,
+            log_bytes,
+            ..
+        } = self;
+        let (medium, writer) = files::split(&options, lock, reader, writer, maker)?;
+        Appender::start(medium, writer, &options, log_bytes, events)
     }
 
     fn alive(&self) -> Result<(), Error> {
@@ -311,13 +292,19 @@ impl Log {
     }
 }
 
+impl OpenLog for Log {
+    fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
+        Self::start(self, events)
+    }
+}
+
 /// What was prepared; nothing when what that needs is missing for now.
 fn or_none_for_want(
-    prepared: Result<Option<Prepared>, UpkeepError>,
+    prepared: Result<Option<Prepared>, MaintenanceError>,
 ) -> Result<Option<Prepared>, Error> {
     match prepared {
         Ok(prepared) => Ok(prepared),
-        Err(UpkeepError::Passing(error)) if error.is_shortage() => Ok(None),
+        Err(MaintenanceError::Passing(error)) if error.is_shortage() => Ok(None),
         Err(error) => Err(error.into_inner()),
     }
 }
@@ -333,108 +320,4 @@ fn create(storage: &dyn Storage, options: &Options) -> Result<Manifest, Error> {
     let manifest = Manifest::new(id);
     manifest.store(storage)?;
     Ok(manifest)
-}
-
-/// What was shown before the first record.
-pub(crate) struct Begun {
-    pub(crate) used: Option<Snapshot>,
-    pub(crate) kept: Option<Kept>,
-    pub(crate) bad: Vec<BadSnapshot>,
-}
-
-impl Begun {
-    /// Every record up to here was shown in a snapshot.
-    pub(crate) fn covered(&self) -> u64 {
-        self.used.map_or(0, |used| used.covers)
-    }
-}
-
-/// Shows the newest snapshot that can be read; without one, the log must begin
-/// with its first record.
-pub(crate) fn begin(
-    storage: &dyn Storage,
-    manifest: &Manifest,
-    visitor: &mut dyn Visitor,
-) -> Result<Begun, Error> {
-    let mut bad = Vec::new();
-    for listed in manifest.snapshots.iter().rev() {
-        let name = format::snapshot_name(listed.number);
-        let (offset, what) = match snapshot::show(storage, &name, &manifest.log, listed, visitor) {
-            Ok(Shown::Whole(kept)) => {
-                return Ok(Begun {
-                    used: Some(*listed),
-                    kept: Some(kept),
-                    bad,
-                });
-            }
-            Ok(Shown::Bad { offset, what }) => (offset, what),
-            Err(Error::Visitor { source, .. }) => (0, source.to_string()),
-            Err(error) => return Err(error),
-        };
-        bad.push(BadSnapshot {
-            number: listed.number,
-            file: storage.describe(&name),
-            offset,
-            what,
-        });
-    }
-    if manifest.first_position > 1 {
-        return Err(match bad.first() {
-            Some(BadSnapshot {
-                file, offset, what, ..
-            }) => Error::Damaged {
-                file: file.clone(),
-                offset: *offset,
-                position: None,
-                what: format!(
-                    "{what}; no other snapshot can be read, and the log begins only at position {}",
-                    manifest.first_position
-                ),
-            },
-            None => Error::Damaged {
-                file: storage.describe(format::MANIFEST),
-                offset: 56,
-                position: Some(1),
-                what: "the log does not begin with its first record, and there is no snapshot"
-                    .to_owned(),
-            },
-        });
-    }
-    if !bad.is_empty() {
-        visitor.reset();
-    }
-    Ok(Begun {
-        used: None,
-        kept: None,
-        bad,
-    })
-}
-
-pub(crate) fn report(
-    manifest: &Manifest,
-    survey: &Survey,
-    torn: Vec<TornTail>,
-    begun: &Begun,
-) -> Report {
-    Report {
-        log_id: manifest.log,
-        ancestors: manifest.ancestors.clone(),
-        created: false,
-        epoch: manifest.epoch,
-        segments: survey.segments,
-        records: survey.records,
-        first_position: manifest.first_position,
-        last_position: survey.next - 1,
-        bytes: survey.bytes,
-        durable_mark: survey.mark,
-        torn,
-        snapshot: begun.used.as_ref().map(SnapshotInfo::from),
-        snapshots: manifest
-            .snapshots
-            .iter()
-            .rev()
-            .map(SnapshotInfo::from)
-            .collect(),
-        bad_snapshots: begun.bad.clone(),
-    }
 }

@@ -9,61 +9,17 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{BoxError, Error};
 use crate::format::{self, LogId, to_usize};
 use crate::frame::{FrameHeader, HEADER, HeaderFound, KIND_DATA};
-use crate::segment::Removable;
-use crate::snapshot::{Kept, SnapshotInfo, SnapshotWriter};
+use crate::index::{Entry, Index};
+use crate::manifest::Removable;
+use crate::snapshot::{Kept, SnapshotFile};
 use crate::storage::{File, Storage};
-use crate::survey::{Record, Window};
+use crate::visitor::{Record, SnapshotInfo};
+use crate::window::Window;
 
-/// Bytes of log between two entries of the index, at least.
-const STRIDE: u64 = 32 << 10;
-/// Bytes read at once: a stride and the next header.
+/// Bytes read at once: a stride of the index and the next header.
 const PIECE: usize = 36 << 10;
 /// Files kept open for reading.
 const FILES_MAX: usize = 128;
-
-#[derive(Clone, Copy)]
-struct Entry {
-    position: u64,
-    segment: u64,
-    offset: u64,
-}
-
-/// Where some of the frames are: the first data frame of each segment and one
-/// in each 32 KiB.
-pub(crate) struct Index {
-    entries: Vec<Entry>,
-}
-
-impl Index {
-    pub(crate) fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-        }
-    }
-
-    /// Notes a data frame; frames come in order.
-    pub(crate) fn note(&mut self, position: u64, segment: u64, offset: u64) {
-        let close = |last: &Entry| last.segment == segment && offset - last.offset < STRIDE;
-        if !self.entries.last().is_some_and(close) {
-            self.entries.push(Entry {
-                position,
-                segment,
-                offset,
-            });
-        }
-    }
-
-    fn forget_before(&mut self, position: u64) {
-        self.entries.retain(|entry| entry.position >= position);
-    }
-
-    fn before(&self, position: u64) -> Option<Entry> {
-        let behind = self
-            .entries
-            .partition_point(|entry| entry.position <= position);
-        self.entries.get(behind.checked_sub(1)?).copied()
-    }
-}
 
 pub(crate) struct Reader {
     storage: Arc<dyn Storage>,
@@ -101,11 +57,7 @@ impl Reader {
     }
 
     /// Begins a snapshot, which gets the number after the newest one's.
-    pub(crate) fn begin_snapshot(
-        &self,
-        covers: u64,
-        log_bytes: u64,
-    ) -> Result<SnapshotWriter, Error> {
+    pub(crate) fn begin_snapshot(&self, covers: u64) -> Result<SnapshotFile, Error> {
         let newest = self.snapshots.read().first().copied();
         assert!(
             newest.is_none_or(|newest| newest.covers <= covers),
@@ -113,7 +65,7 @@ impl Reader {
         );
         let number = newest.map_or(1, |newest| newest.number + 1);
         let storage = Arc::clone(&self.storage);
-        SnapshotWriter::begin(storage, self.log, number, covers, log_bytes)
+        SnapshotFile::begin(storage, self.log, number, covers)
     }
 
     /// The snapshots there are, newest first.
@@ -212,7 +164,7 @@ impl Reader {
     }
 
     /// Shows the records from a position to the end of its segment, or to
-    /// `upto`; gives the position after the last one.
+    /// `upto`; returns the position after the last one.
     fn scan(
         &self,
         from: u64,

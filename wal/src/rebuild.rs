@@ -8,9 +8,9 @@ use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
 use crate::frame::{self, Batched, Place, RECORD_OVERHEAD};
 use crate::manifest::{Identity, Manifest, Seal, Segment};
-use crate::snapshot::{SnapshotInfo, SnapshotWriter};
+use crate::snapshot::{SnapshotFile, SnapshotTarget as _};
 use crate::storage::{File, Storage, write_all_at};
-use crate::survey::{Record, Visitor};
+use crate::visitor::{Record, SnapshotInfo, Visitor};
 
 /// Payload bytes of a batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -46,7 +46,7 @@ pub(crate) struct Builder {
     /// Whose records are taken over.
     source: Identity,
     /// The snapshot that is being shown, and its last position.
-    snapshot: Option<(SnapshotWriter, u64)>,
+    snapshot: Option<(SnapshotFile, u64)>,
     /// The last position that is taken over.
     upto: u64,
     records: Batched,
@@ -173,7 +173,7 @@ impl Builder {
                 frame::push_start(&mut buffer, place, &mut self.chain);
             }
             frame::push_data(&mut buffer, place, &mut self.chain, batch);
-            self.framed += to_u64(batch.count);
+            self.framed += to_u64(batch.count());
             let name = || {
                 self.storage
                     .describe(&format::segment_temp_name(open.number))
@@ -255,7 +255,7 @@ impl Visitor for Builder {
         self.snapshot = None;
         let storage = Arc::clone(&self.storage);
         let number = self.numbers.snapshot;
-        let writer = SnapshotWriter::begin(storage, self.log, number, info.covers, 0)?;
+        let writer = SnapshotFile::begin(storage, self.log, number, info.covers)?;
         self.snapshot = Some((writer, info.upto));
         Ok(())
     }

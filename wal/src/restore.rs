@@ -4,17 +4,20 @@ use std::io;
 use std::sync::Arc;
 
 use crate::archive::{Shelf, WithShelf};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::format;
+use crate::index::Index;
 use crate::lock;
 use crate::manifest::{Manifest, Segment};
-use crate::reader::Index;
+use crate::opening::no_manifest;
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery;
-use crate::snapshot::{self, Nobody, Shown};
+use crate::report::Report;
+use crate::snapshot::{self, Shown};
 use crate::storage::{Lock, Storage};
-use crate::survey::{self, Report, Visitor};
-use crate::verify::{no_manifest, verify};
+use crate::survey;
+use crate::verify::verify;
+use crate::visitor::{Discard, Record, Visitor};
 
 /// Refuses a directory that holds anything.
 pub(crate) fn expect_empty(target: &dyn Storage) -> Result<(), Error> {
@@ -109,7 +112,7 @@ impl Past {
         oldest.map_or(manifest.first_position, |oldest| oldest.upto)
     }
 
-    /// Shows every record there is, whether or not a snapshot covers it; gives the
+    /// Shows every record there is, whether or not a snapshot covers it; returns the
     /// last position.
     ///
     /// # Errors
@@ -187,7 +190,7 @@ impl Past {
             return Err(self.unreachable(limit, Some(survey.next - 1)));
         }
         builder.finish()?;
-        verify(Arc::clone(target), &mut Nobody(|| {}))
+        verify(Arc::clone(target), &mut Discard)
     }
 
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
@@ -246,7 +249,7 @@ struct Both<'a> {
 }
 
 impl Visitor for Both<'_> {
-    fn record(&mut self, record: survey::Record<'_>) -> Result<(), crate::error::BoxError> {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
         self.builder.record(record)
     }
 

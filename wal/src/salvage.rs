@@ -6,27 +6,26 @@
 //! frames that follow each other are a *run*; a way out is a snapshot, or the
 //! log's beginning, with the runs that continue from it.
 
+mod runs;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use self::runs::Run;
 use crate::ancestry;
 use crate::error::{BoxError, Error};
-use crate::format::{
-    self, Chain, FIRST_FRAME, HeaderFound as SegmentFound, LogId, SegmentHeader, get_16, to_u64,
-    to_usize,
-};
-use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_DATA, KIND_START};
+use crate::format::{self, FIRST_FRAME, LogId};
 use crate::lock;
 use crate::manifest::{Ancestor, Identity, Manifest, Snapshot};
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery::{free_name, give_up};
-use crate::snapshot::{self, Nobody, Shown, SnapshotInfo};
+use crate::report::Report;
+use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
-use crate::survey::{Record, Report, Visitor, Window, nonzero};
-use crate::verify::{no_manifest, verify};
-
-const WINDOW: usize = 1 << 20;
+use crate::verify::verify;
+use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
+use crate::window::{Window, nonzero};
 
 /// Bytes that are not as they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,20 +56,6 @@ pub struct GivenUp {
     pub report: Report,
     /// Where the files are kept that it was before.
     pub kept: Vec<String>,
-}
-
-/// Sound frames that follow each other in one segment.
-#[derive(Clone, Debug)]
-struct Run {
-    name: String,
-    offset: u64,
-    end: u64,
-    /// The position of the first record, or the next one when there are none.
-    first: u64,
-    /// The position after the last record.
-    next: u64,
-    /// The digest after the last frame.
-    chain: Chain,
 }
 
 /// What is still there of a log.
@@ -119,7 +104,7 @@ impl Salvage {
         found_snapshots.sort_unstable();
         let log = match &manifest {
             Some(manifest) => manifest.log,
-            None => id_of(storage.as_ref(), &segments)?,
+            None => runs::id_of(storage.as_ref(), &segments)?,
         };
         let highest_number = |found: &[(u64, String)]| found.last().map_or(0, |last| last.0);
         let listed = manifest.as_ref();
@@ -150,12 +135,14 @@ impl Salvage {
                 Err(error) => salvage.note(error)?,
             }
         }
-        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Nobody(|| {})) {
+        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Discard) {
             salvage.note(error)?;
         }
         salvage.find_snapshots(listed, &found_snapshots)?;
         for (number, name) in &segments {
-            salvage.find_runs(*number, name)?;
+            let found = runs::find(salvage.storage.as_ref(), salvage.seed, *number, name)?;
+            salvage.runs.extend(found.runs);
+            salvage.highest = salvage.highest.max(found.highest);
         }
         if let Some(manifest) = listed {
             let seals = manifest.segments.iter().filter_map(|segment| segment.seal);
@@ -227,7 +214,7 @@ impl Salvage {
             }
         }
         for run in path {
-            self.read_run(&self.runs[*run], &mut |record| {
+            self.runs[*run].read(self.storage.as_ref(), self.seed, &mut |record| {
                 if record.position < next || record.position > upto {
                     return Ok(());
                 }
@@ -252,7 +239,7 @@ impl Salvage {
         runs.sort_by_key(|run| run.first);
         let mut next = position + 1;
         for run in runs {
-            self.read_run(run, &mut |record| {
+            run.read(self.storage.as_ref(), self.seed, &mut |record| {
                 if record.position < next {
                     return Ok(());
                 }
@@ -320,7 +307,7 @@ impl Salvage {
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))?;
         drop(lock);
-        let report = verify(storage, &mut Nobody(|| {}))?;
+        let report = verify(storage, &mut Discard)?;
         Ok(GivenUp { report, kept })
     }
 
@@ -383,13 +370,7 @@ impl Salvage {
             self.highest = self.highest.max(listed.upto);
             let name = format::snapshot_name(listed.number);
             let storage = Arc::clone(&self.storage);
-            match snapshot::show(
-                storage.as_ref(),
-                &name,
-                &self.log,
-                &listed,
-                &mut Nobody(|| {}),
-            )? {
+            match snapshot::show(storage.as_ref(), &name, &self.log, &listed, &mut Discard)? {
                 Shown::Whole(_) => self.snapshots.push(listed),
                 Shown::Bad { offset, what } => self.note(Error::Damaged {
                     file: storage.describe(&name),
@@ -399,56 +380,6 @@ impl Salvage {
                 })?,
             }
         }
-        Ok(())
-    }
-
-    /// Reads a segment from its beginning to its end, over whatever lies between.
-    fn find_runs(&mut self, number: u64, name: &str) -> Result<(), Error> {
-        let storage = Arc::clone(&self.storage);
-        let failed = |source| Error::io("read", storage.describe(name))(source);
-        let file = storage.open_read(name).map_err(failed)?;
-        let length = file.length().map_err(failed)?;
-        let mut window = Window::new(file.as_ref(), length);
-        let mut offset = FIRST_FRAME;
-        let mut run: Option<Run> = None;
-        while let Some((at, header)) = self
-            .next_frame(&mut window, offset, length)
-            .map_err(failed)?
-        {
-            let bytes = to_usize(header.bytes());
-            let frame = window.get(at, bytes).map_err(failed)?;
-            let sound = frame.len() == bytes
-                && header.segment == number
-                && header.payload_is_sound(frame, self.seed)
-                && (header.kind != KIND_DATA || header.records(frame).is_some());
-            self.highest = self.highest.max(header.durable);
-            if !sound {
-                offset = at + 8;
-                continue;
-            }
-            let follows = run.as_ref().is_some_and(|run| {
-                run.end == at && run.next == header.first && header.follows(frame, &run.chain)
-            });
-            if !follows {
-                self.runs.extend(run.take());
-            }
-            let next = header.first + u64::from(header.records);
-            self.highest = self.highest.max(next - 1);
-            let first = header.first;
-            let run = run.get_or_insert_with(|| Run {
-                name: name.to_owned(),
-                offset: at,
-                end: at,
-                first,
-                next: first,
-                chain: header.chain,
-            });
-            run.end = at + header.bytes();
-            run.next = next;
-            run.chain = header.chain;
-            offset = run.end;
-        }
-        self.runs.extend(run);
         Ok(())
     }
 
@@ -475,37 +406,10 @@ impl Salvage {
         Ok(true)
     }
 
-    /// The next sound header at or behind an offset.
-    fn next_frame(
-        &self,
-        window: &mut Window<'_>,
-        from: u64,
-        length: u64,
-    ) -> io::Result<Option<(u64, FrameHeader)>> {
-        let head = window.get(from, HEADER)?;
-        if head.len() == HEADER
-            && let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed)
-        {
-            return Ok(Some((from, header)));
-        }
-        let mut at = from / 8 * 8;
-        while at < length {
-            let piece = window.get(at, WINDOW.min(to_usize(length - at)))?;
-            if piece.is_empty() {
-                break;
-            }
-            if let Some((found, header)) = frame::find_sound(piece, self.seed) {
-                return Ok(Some((at + to_u64(found), header)));
-            }
-            // A header may begin in the last bytes of this piece.
-            at += to_u64(piece.len().saturating_sub(HEADER) / 8 * 8 + 8);
-        }
-        Ok(None)
-    }
-
     /// Each base with the runs that continue from it, the one that reaches
     /// farthest first.
     fn find_ways(&mut self) -> Result<(), Error> {
+        let storage = self.storage.as_ref();
         let mut ways = BTreeMap::new();
         let first_chain = format::first_chain(&self.log);
         let mut bases: Vec<_> = self.snapshots.iter().map(|listed| Some(*listed)).collect();
@@ -516,7 +420,7 @@ impl Salvage {
             for (index, run) in self.runs.iter().enumerate() {
                 let fits = match base {
                     Some(_) => run.first <= begins && begins < run.next,
-                    None => run.first == 1 && self.run_follows(run, &first_chain)?,
+                    None => run.first == 1 && run.follows(storage, self.seed, &first_chain)?,
                 };
                 if fits {
                     let path = self.extend(index)?;
@@ -542,6 +446,7 @@ impl Salvage {
 
     /// The runs that continue from one, itself first.
     fn extend(&self, index: usize) -> Result<Vec<usize>, Error> {
+        let storage = self.storage.as_ref();
         let mut path = vec![index];
         loop {
             let last = &self.runs[path[path.len() - 1]];
@@ -549,7 +454,7 @@ impl Salvage {
             for (index, run) in self.runs.iter().enumerate() {
                 if run.first == last.next
                     && !path.contains(&index)
-                    && self.run_follows(run, &last.chain)?
+                    && run.follows(storage, self.seed, &last.chain)?
                 {
                     followed = Some(index);
                     break;
@@ -561,77 +466,6 @@ impl Salvage {
             }
         }
     }
-
-    /// Whether a run's first frame follows the frame with this digest.
-    fn run_follows(&self, run: &Run, before: &Chain) -> Result<bool, Error> {
-        let failed = |source| Error::io("read", self.storage.describe(&run.name))(source);
-        let file = self.storage.open_read(&run.name).map_err(failed)?;
-        let length = file.length().map_err(failed)?;
-        let mut window = Window::with_piece(file.as_ref(), length, HEADER);
-        let head = window.get(run.offset, HEADER).map_err(failed)?;
-        let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed) else {
-            return Ok(false);
-        };
-        let frame = window
-            .get(run.offset, to_usize(header.bytes()))
-            .map_err(failed)?;
-        let starts = header.kind != KIND_START
-            || frame.get(HEADER..HEADER + 16).map(|bytes| get_16(bytes, 0)) == Some(*before);
-        Ok(starts && header.follows(frame, before))
-    }
-
-    fn read_run(
-        &self,
-        run: &Run,
-        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
-    ) -> Result<(), Error> {
-        let failed = |source| Error::io("read", self.storage.describe(&run.name))(source);
-        let file = self.storage.open_read(&run.name).map_err(failed)?;
-        let mut window = Window::new(file.as_ref(), run.end);
-        let mut offset = run.offset;
-        while offset < run.end {
-            let head = window.get(offset, HEADER).map_err(failed)?;
-            let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed) else {
-                break;
-            };
-            if header.kind == KIND_DATA {
-                let frame = window
-                    .get(offset, to_usize(header.bytes()))
-                    .map_err(failed)?;
-                let records = header.records(frame).into_iter().flatten();
-                for (position, payload) in (header.first..).zip(records) {
-                    visit(Record { position, payload })
-                        .map_err(|source| Error::Visitor { position, source })?;
-                }
-            }
-            offset += header.bytes();
-        }
-        Ok(())
-    }
-}
-
-/// The id that the oldest segment says, where no manifest does. Those of an
-/// interrupted recovery, which has an id of its own, are newer.
-fn id_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<LogId, Error> {
-    for (_, name) in segments {
-        let failed = |source| Error::io("read", storage.describe(name))(source);
-        let file = storage.open_read(name).map_err(failed)?;
-        let mut block = vec![0; to_usize(FIRST_FRAME)];
-        let read = file.read_at(&mut block, 0).map_err(failed)?;
-        block.truncate(read);
-        if let SegmentFound::Sound(header) = SegmentHeader::parse(&block) {
-            return Ok(header.log);
-        }
-    }
-    Err(match segments.first() {
-        None => no_manifest(storage)?,
-        Some((_, name)) => Error::Damaged {
-            file: storage.describe(name),
-            offset: 16,
-            position: None,
-            what: "neither the manifest nor any segment says which log this is".to_owned(),
-        },
-    })
 }
 
 /// Copies the manifest to a name beside its own. The copy has that name once it is

@@ -3,24 +3,25 @@
 use std::sync::Arc;
 
 use crate::archive;
-use crate::error::{Error, UpkeepError};
+use crate::error::{Error, MaintenanceError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
 use crate::lock;
-use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
+use crate::manifest::{Manifest, Removable, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
-use crate::snapshot::{Finished, SnapshotInfo};
+use crate::report::TornTail;
+use crate::snapshot::Finished;
 use crate::storage::{File, Storage, write_all_at};
-use crate::survey::TornTail;
+use crate::visitor::SnapshotInfo;
 
 const ZEROS: usize = 1 << 20;
 /// Zeros written between two syncs while nobody else needs the disk, or while
 /// somebody waits for the segment.
-pub(crate) const PIECE: u64 = 8 << 20;
+pub(crate) const CHUNK: u64 = 8 << 20;
 /// The same while batches are written: each of their syncs waits for a piece at
 /// most.
-pub(crate) const PIECE_BESIDE: u64 = 256 << 10;
+pub(crate) const CHUNK_BESIDE: u64 = 256 << 10;
 
 /// The smallest segment: the header and one more block.
 pub(crate) const SEGMENT_BYTES_LEAST: u64 = 2 * BLOCK;
@@ -60,7 +61,7 @@ pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64, u64) -> u64;
 
 /// The pace where nothing else is written.
 pub(crate) fn alone(_: u64, _: u64) -> u64 {
-    PIECE
+    CHUNK
 }
 
 /// Makes segments, one thread at a time.
@@ -101,7 +102,7 @@ impl Maker {
 
     /// Acts on what the start found, unless that is done. For want of space nothing is changed,
     /// and it is tried again by whatever is asked for next.
-    pub(crate) fn settle(&mut self) -> Result<(), UpkeepError> {
+    pub(crate) fn settle(&mut self) -> Result<(), MaintenanceError> {
         let Some(found) = &mut self.unsettled else {
             return Ok(());
         };
@@ -114,8 +115,8 @@ impl Maker {
                 self.unsettled = None;
                 Ok(())
             }
-            Err(error) if error.is_shortage() => Err(UpkeepError::Passing(error)),
-            Err(error) => Err(UpkeepError::Final(error)),
+            Err(error) if error.is_shortage() => Err(MaintenanceError::Passing(error)),
+            Err(error) => Err(MaintenanceError::Final(error)),
         }
     }
 
@@ -173,7 +174,7 @@ impl Maker {
         frame: u64,
         room: Option<u64>,
         pace: Pace<'_>,
-    ) -> Result<Option<Prepared>, UpkeepError> {
+    ) -> Result<Option<Prepared>, MaintenanceError> {
         self.settle()?;
         let needed = round_up(segment_bytes_for(frame).max(self.size_min), BLOCK);
         let mut size = needed.max(self.size);
@@ -188,7 +189,7 @@ impl Maker {
         Ok(Some(prepared))
     }
 
-    fn make(&mut self, size: u64, pace: Pace<'_>) -> Result<Prepared, UpkeepError> {
+    fn make(&mut self, size: u64, pace: Pace<'_>) -> Result<Prepared, MaintenanceError> {
         let storage = Arc::clone(&self.storage);
         let storage = storage.as_ref();
         let (number, epoch) = (self.manifest.next_number, self.manifest.epoch);
@@ -225,7 +226,7 @@ impl Maker {
                 // this succeeds does not matter: the next start sweeps too.
                 let _ = storage.remove(&temp);
                 let _ = storage.remove(format::MANIFEST_TEMP);
-                return Err(UpkeepError::Passing(error));
+                return Err(MaintenanceError::Passing(error));
             }
         };
         let placed = storage
@@ -239,7 +240,7 @@ impl Maker {
             .and_then(|()| Manifest::put_in_place(storage));
         // From here on nobody can say which manifest is in force after an
         // error, so that none may pass for one that can be tried again.
-        placed.map_err(UpkeepError::Final)?;
+        placed.map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         for dropped in self.dropped.drain(..) {
             // No longer listed: if it stays, the next start removes it.
@@ -265,20 +266,13 @@ pub struct Compacted {
     pub first_position: u64,
 }
 
-/// A segment that the log no longer needs.
-#[derive(Clone, Copy)]
-pub(crate) struct Removable {
-    pub(crate) number: u64,
-    pub(crate) length: u64,
-}
-
 impl Maker {
     /// Puts a finished snapshot among the others; the oldest of three goes.
     pub(crate) fn install(
         &mut self,
         mut finished: Finished,
         reader: &Reader,
-    ) -> Result<SnapshotInfo, UpkeepError> {
+    ) -> Result<SnapshotInfo, MaintenanceError> {
         self.settle()?;
         let storage = Arc::clone(&self.storage);
         let mut manifest = self.manifest.clone();
@@ -296,7 +290,7 @@ impl Maker {
                     .map_err(Error::io("sync", storage.describe("")))
             })
             .and_then(|()| Manifest::put_in_place(storage.as_ref()));
-        placed.map_err(UpkeepError::Final)?;
+        placed.map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         let info = SnapshotInfo::from(&finished.listed);
         reader.installed(finished.into_kept(), self.snapshots());
@@ -334,7 +328,7 @@ impl Maker {
         &mut self,
         segments: &[Removable],
         reader: &Reader,
-    ) -> Result<Compacted, UpkeepError> {
+    ) -> Result<Compacted, MaintenanceError> {
         self.settle()?;
         let mut manifest = self.manifest.clone();
         manifest.generation += 1;
@@ -356,7 +350,7 @@ impl Maker {
             return Ok(compacted);
         }
         self.write_manifest_beside(&manifest)?;
-        Manifest::put_in_place(self.storage.as_ref()).map_err(UpkeepError::Final)?;
+        Manifest::put_in_place(self.storage.as_ref()).map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         reader.forget_before(compacted.first_position, segments);
         Ok(compacted)
@@ -367,25 +361,25 @@ impl Maker {
         &mut self,
         archive: Option<&dyn Storage>,
         reader: &Reader,
-    ) -> Result<Compacted, UpkeepError> {
+    ) -> Result<Compacted, MaintenanceError> {
         let segments = self.removable();
         if let Some(archive) = archive {
             let log = self.manifest.log;
             archive::keep_in(self.storage.as_ref(), &log, archive, &segments, &mut || {
                 Ok(())
             })
-            .map_err(UpkeepError::Passing)?;
+            .map_err(MaintenanceError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;
         remove(self.storage.as_ref(), &segments);
         Ok(compacted)
     }
 
-    fn write_manifest_beside(&self, manifest: &Manifest) -> Result<(), UpkeepError> {
+    fn write_manifest_beside(&self, manifest: &Manifest) -> Result<(), MaintenanceError> {
         let storage = self.storage.as_ref();
         manifest.write_beside(storage).map_err(|error| {
             let _ = storage.remove(format::MANIFEST_TEMP);
-            UpkeepError::Passing(error)
+            MaintenanceError::Passing(error)
         })
     }
 }
@@ -466,8 +460,8 @@ mod tests {
                 storage.as_ref(),
                 &manifest,
                 0,
-                &mut crate::snapshot::Nobody(|| {}),
-                &mut crate::reader::Index::new(),
+                &mut crate::visitor::Discard,
+                &mut crate::index::Index::new(),
             );
             let found = Findings::new(storage.as_ref(), manifest, found.unwrap(), Vec::new());
             let mut maker = Maker::new(storage, found, min, max);

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use crate::ancestry;
 use crate::error::Error;
 use crate::format;
+use crate::index::Index;
 use crate::lock;
-use crate::log::{begin, report};
 use crate::manifest::Manifest;
-use crate::reader::Index;
+use crate::opening::{begin, no_manifest, report};
 use crate::recovery;
-use crate::snapshot::{self, Nobody};
+use crate::report::Report;
+use crate::snapshot;
 use crate::storage::Storage;
-use crate::survey::{self, Report, Visitor};
+use crate::survey;
+use crate::visitor::{Discard, Visitor};
 
 /// Reads and checks a whole log with its snapshots, shows the newest snapshot
 /// and every record after it to the visitor, and writes nothing. A torn tail is no error: the report names it.
@@ -43,7 +45,7 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     let others = manifest.snapshots.iter();
     for listed in others.filter(|listed| Some(listed.number) != used) {
         let name = format::snapshot_name(listed.number);
-        snapshot::show(storage, &name, &manifest.log, listed, &mut Nobody(|| {}))?
+        snapshot::show(storage, &name, &manifest.log, listed, &mut Discard)?
             .whole(storage, &name)?;
     }
     let (covered, index) = (begun.covered(), &mut Index::new());
@@ -55,19 +57,4 @@ pub fn verify(storage: Arc<dyn Storage>, visitor: &mut dyn Visitor) -> Result<Re
     })?;
     let torn = recovery::torn_tails(storage, &survey);
     Ok(report(&manifest, &survey, torn, &begun))
-}
-
-/// What a directory without a manifest is: no log, or one that has lost it.
-pub(crate) fn no_manifest(storage: &dyn Storage) -> Result<Error, Error> {
-    Ok(match survey::orphan(storage)? {
-        None => Error::NoLog {
-            directory: storage.describe(""),
-        },
-        Some(segment) => Error::Damaged {
-            file: storage.describe(format::MANIFEST),
-            offset: 0,
-            position: None,
-            what: format!("the manifest is missing, but there is {segment}"),
-        },
-    })
 }

@@ -92,7 +92,7 @@ impl Writer {
         self.offset + frame + SEAL_BYTES <= segment.size
     }
 
-    /// Goes on in another segment; gives what becomes of the one before.
+    /// Goes on in another segment; returns what becomes of the one before.
     pub(crate) fn switch(&mut self, segment: Prepared) -> Before {
         let before = self.segment.replace(segment);
         let end = std::mem::replace(&mut self.offset, FIRST_FRAME);
@@ -116,7 +116,7 @@ impl Writer {
             .expect("only what fits into a segment is written")
     }
 
-    /// Writes and syncs one batch that fits; gives the last position in it.
+    /// Writes and syncs one batch that fits; returns the last position in it.
     /// An error is final.
     pub(crate) fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
         self.begin();
@@ -125,7 +125,7 @@ impl Writer {
         frame::push_data(&mut self.buffer, place, &mut self.chain, batch);
         self.flush()?;
         self.reader.note(self.next, self.segment().number, frame_at);
-        self.next += to_u64(batch.count);
+        self.next += to_u64(batch.count());
         self.unsealed = true;
         Ok(self.next - 1)
     }

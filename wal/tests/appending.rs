@@ -5,44 +5,44 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wal::storage::sim::SimDisk;
-use wal::{Error, Events, Failed, Options, RECORD_BYTES_MAX};
+use wal::{Error, Events, Options, RECORD_BYTES_MAX, Refused};
 
-use crate::support::{Heard, eventually, open, open_with, small};
+use crate::support::{Heard, Kind, eventually, open, small};
 
 #[test]
 fn positions_follow_the_order_of_the_lock() {
-    let disk = SimDisk::new();
-    let heard = Heard::default();
-    let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
-    let order = parking_lot::Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for caller in 0..4_u8 {
-            let (appender, order) = (&appender, &order);
-            scope.spawn(move || {
-                for number in 0..200_u8 {
-                    let mut sequence = appender.sequence();
-                    let expected = sequence.next();
-                    // Two in one critical section follow each other.
-                    assert_eq!(sequence.push(vec![caller, number]), Ok(expected));
-                    assert_eq!(sequence.push(vec![number, caller]), Ok(expected + 1));
-                    order
-                        .lock()
-                        .extend([vec![caller, number], vec![number, caller]]);
-                }
-            });
+    for kind in Kind::each() {
+        let heard = Heard::default();
+        let appender = kind.start(small(), heard.events());
+        let order = parking_lot::Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for caller in 0..4_u8 {
+                let (appender, order) = (&appender, &order);
+                scope.spawn(move || {
+                    for number in 0..200_u8 {
+                        let mut sequence = appender.sequence();
+                        let expected = sequence.next();
+                        // Two in one critical section follow each other.
+                        assert_eq!(sequence.push(vec![caller, number]), Ok(expected));
+                        assert_eq!(sequence.push(vec![number, caller]), Ok(expected + 1));
+                        order
+                            .lock()
+                            .extend([vec![caller, number], vec![number, caller]]);
+                    }
+                });
+            }
+        });
+        assert_eq!(appender.appended(), 1600);
+        eventually("all is durable", || appender.durable() == 1600);
+        assert_eq!(appender.queued_bytes(), 0);
+        appender.shutdown().unwrap();
+        assert_eq!(heard.state().durable, 1600);
+        assert!(kind.shown().0 == *order.lock());
+        if let Kind::Files(disk) = kind {
+            let mark = open(&disk).unwrap().report.durable_mark;
+            assert_eq!(mark, 1600, "the shutdown wrote a seal");
         }
-    });
-    assert_eq!(appender.appended(), 1600);
-    eventually("all is durable", || appender.durable() == 1600);
-    assert_eq!(appender.queued_bytes(), 0);
-    appender.shutdown().unwrap();
-    assert_eq!(heard.state().durable, 1600);
-    let opened = open(&disk).unwrap();
-    assert!(opened.records == *order.lock());
-    assert_eq!(
-        opened.report.durable_mark, 1600,
-        "the shutdown wrote a seal"
-    );
+    }
 }
 
 #[test]
@@ -59,56 +59,57 @@ fn what_queues_during_a_sync_is_one_batch() {
             self.0.failed(error);
         }
     }
-    let heard = Heard::default();
-    let options = Options {
-        batch_bytes_max: 1 << 20,
-        segment_bytes_min: 1 << 20,
-        ..small()
-    };
-    let (arrived, arrives) = mpsc::channel();
-    let (let_go, goes_on) = mpsc::channel();
-    let held = Held(heard.clone(), arrived, goes_on);
-    let opened = open_with(SimDisk::new().storage(), options).unwrap();
-    let appender = opened.log.start(Box::new(held)).unwrap();
-    appender.sequence().push(vec![1; 100]).unwrap();
-    arrives.recv().unwrap();
-    for _ in 0..100 {
+    for kind in Kind::each() {
+        let heard = Heard::default();
+        let options = Options {
+            batch_bytes_max: 1 << 20,
+            segment_bytes_min: 1 << 20,
+            ..small()
+        };
+        let (arrived, arrives) = mpsc::channel();
+        let (let_go, goes_on) = mpsc::channel();
+        let held = Held(heard.clone(), arrived, goes_on);
+        let appender = kind.start(options, Box::new(held));
         appender.sequence().push(vec![1; 100]).unwrap();
+        arrives.recv().unwrap();
+        for _ in 0..100 {
+            appender.sequence().push(vec![1; 100]).unwrap();
+        }
+        drop(let_go);
+        appender.shutdown().unwrap();
+        let heard = heard.state();
+        assert_eq!((heard.calls, heard.durable), (2, 101));
     }
-    drop(let_go);
-    appender.shutdown().unwrap();
-    let heard = heard.state();
-    assert_eq!((heard.calls, heard.durable), (2, 101));
 }
 
 #[test]
 fn what_was_appended_quietly_is_written_once_the_journal_is_woken_or_there_is_much_of_it() {
-    let disk = SimDisk::new();
-    let options = Options {
-        // Nothing else wakes it.
-        seal_after: Duration::from_secs(3_600),
-        ..small()
-    };
-    let opened = open_with(disk.storage(), options).unwrap();
-    let appender = opened.log.start(Heard::default().events()).unwrap();
-    let push = || {
-        let mut sequence = appender.sequence();
-        let position = sequence.push(b"quiet").unwrap();
-        sequence.end_quietly();
-        position
-    };
-    for _ in 0..20 {
-        let position = push();
-        appender.wake();
-        eventually("it was woken", || appender.durable() == position);
+    for kind in Kind::each() {
+        let options = Options {
+            // Nothing else wakes it.
+            seal_after: Duration::from_secs(3_600),
+            ..small()
+        };
+        let appender = kind.start(options, Heard::default().events());
+        let push = || {
+            let mut sequence = appender.sequence();
+            let position = sequence.push(b"quiet").unwrap();
+            sequence.end_quietly();
+            position
+        };
+        for _ in 0..20 {
+            let position = push();
+            appender.wake();
+            eventually("it was woken", || appender.durable() == position);
+        }
+        let mut last = 0;
+        for _ in 0..100 {
+            last = push();
+        }
+        eventually("most is written", || appender.durable() + 32 > last);
+        appender.shutdown().unwrap();
+        assert_eq!(appender.durable(), last, "the shutdown leaves nothing");
     }
-    let mut last = 0;
-    for _ in 0..100 {
-        last = push();
-    }
-    eventually("most is written", || appender.durable() + 32 > last);
-    appender.shutdown().unwrap();
-    assert_eq!(appender.durable(), last, "the shutdown leaves nothing");
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn nothing_is_acknowledged_after_a_failed_sync() {
         for _ in 0..5 {
             assert!(matches!(
                 appender.sequence().push(vec![3]),
-                Err(Failed::Stopped(_))
+                Err(Refused::Stopped(_))
             ));
         }
         thread::sleep(Duration::from_millis(10));
@@ -277,17 +278,14 @@ fn a_batch_larger_than_a_segment_is_whole() {
 
 #[test]
 fn a_record_that_is_too_large_is_refused_and_takes_no_position() {
-    let disk = SimDisk::new();
-    let appender = open(&disk)
-        .unwrap()
-        .log
-        .start(Heard::default().events())
-        .unwrap();
-    let bytes = RECORD_BYTES_MAX + 1;
-    let refused = appender.sequence().push(vec![0; bytes]);
-    assert_eq!(refused, Err(Failed::TooLarge { bytes }));
-    assert_eq!(appender.sequence().push(vec![1]), Ok(1));
-    appender.shutdown().unwrap();
+    for kind in Kind::each() {
+        let appender = kind.start(small(), Heard::default().events());
+        let bytes = RECORD_BYTES_MAX + 1;
+        let refused = appender.sequence().push(vec![0; bytes]);
+        assert_eq!(refused, Err(Refused::TooLarge { bytes }));
+        assert_eq!(appender.sequence().push(vec![1]), Ok(1));
+        appender.shutdown().unwrap();
+    }
 }
 
 #[test]
@@ -301,33 +299,31 @@ fn a_callback_that_panics_fails_the_log_instead_of_hanging_it() {
             self.0.failed(error);
         }
     }
-    let heard = Heard::default();
-    let opened = open(&SimDisk::new()).unwrap();
-    let appender = opened.log.start(Box::new(Panics(heard.clone()))).unwrap();
-    appender.sequence().push(vec![1]).unwrap();
-    eventually("the panic is told", || {
-        heard.state().failures == ["the log takes no more records: the journal thread panicked"]
-    });
-    assert!(appender.sequence().push(vec![1]).is_err());
-    let _ = appender.shutdown();
+    for kind in Kind::each() {
+        let heard = Heard::default();
+        let appender = kind.start(small(), Box::new(Panics(heard.clone())));
+        appender.sequence().push(vec![1]).unwrap();
+        eventually("the panic is told", || {
+            heard.state().failures == ["the log takes no more records: the journal thread panicked"]
+        });
+        assert!(appender.sequence().push(vec![1]).is_err());
+        let _ = appender.shutdown();
+    }
 }
 
 #[test]
 fn shutdown_takes_no_more_and_can_be_repeated() {
-    let disk = SimDisk::new();
-    let appender = open(&disk)
-        .unwrap()
-        .log
-        .start(Heard::default().events())
-        .unwrap();
-    appender.sequence().push(vec![1]).unwrap();
-    appender.shutdown().unwrap();
-    appender.shutdown().unwrap();
-    let refused = appender.sequence().push(vec![2]);
-    assert_eq!(refused, Err(Failed::Stopped("it was shut down".into())));
-    // The lock is back although the appender still lives, and still reads.
-    assert_eq!(open(&disk).unwrap().records.len(), 1);
-    assert_eq!(appender.read(1).unwrap(), Some(vec![1]));
+    for kind in Kind::each() {
+        let appender = kind.start(small(), Heard::default().events());
+        appender.sequence().push(vec![1]).unwrap();
+        appender.shutdown().unwrap();
+        appender.shutdown().unwrap();
+        let refused = appender.sequence().push(vec![2]);
+        assert_eq!(refused, Err(Refused::Stopped("it was shut down".into())));
+        // The lock is back although the appender still lives, and still reads.
+        assert_eq!(kind.shown().0.len(), 1);
+        assert_eq!(appender.read(1).unwrap(), Some(vec![1]));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use wal::Options;
 use wal::storage::sim::SimDisk;
 
-use crate::bits::{Outcome, opened, verified};
+use crate::outcome::{Outcome, opened, verified};
 use crate::support::{frames, open_with, random, record, seed, segments, size, snapshot};
 use crate::workload::on_two_threads;
 

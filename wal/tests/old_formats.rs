@@ -175,8 +175,8 @@ fn the_readme_has_the_tables_of_the_source() {
         include_str!("../src/ancestry.rs"),
         include_str!("../src/format.rs"),
         include_str!("../src/frame.rs"),
-        include_str!("../src/manifest.rs"),
-        include_str!("../src/snapshot.rs"),
+        include_str!("../src/manifest/layout.rs"),
+        include_str!("../src/snapshot/layout.rs"),
     ];
     let rows = sources.iter().flat_map(|source| source.lines());
     let rows: Vec<_> = rows.filter_map(|line| line.strip_prefix("//! |")).collect();

@@ -222,7 +222,7 @@ fn snapshots_and_compaction_go_on_beside_appends() {
                 let upto = appender.appended();
                 let mut read_back = 0;
                 appender
-                    .install_gently(writer, upto, &mut || {
+                    .install_throttled(writer, upto, &mut || {
                         read_back += 1;
                         Ok(())
                     })
@@ -343,7 +343,7 @@ fn a_snapshot_is_given_up_wherever_its_caller_breathes_and_leaves_nothing() {
             })
             .unwrap();
         pieces = 0;
-        let installed = appender.install_gently(writer, 90, &mut || {
+        let installed = appender.install_throttled(writer, 90, &mut || {
             pieces += 1;
             if pieces == last {
                 Err(given_up())
@@ -388,7 +388,7 @@ fn a_snapshot_that_waits_for_a_full_disk_is_given_up() {
         upto = appender.sequence().push(vec![1; 1000]).unwrap();
     }
     let mut waits = 0;
-    let installed = appender.install_gently(writer, upto, &mut || {
+    let installed = appender.install_throttled(writer, upto, &mut || {
         waits += 1;
         if waits == 3 { Err(given_up()) } else { Ok(()) }
     });
@@ -404,7 +404,7 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     let before = segments(&disk);
     let archive = SimDisk::new();
     let mut pieces = 0;
-    let compacted = appender.compact_gently(Some(archive.storage().as_ref()), &mut || {
+    let compacted = appender.compact_throttled(Some(archive.storage().as_ref()), &mut || {
         pieces += 1;
         if pieces == 2 { Err(given_up()) } else { Ok(()) }
     });

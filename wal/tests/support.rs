@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use wal::memory::MemoryLog;
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
-use wal::{BoxError, Error, Events, Log, Options, Record, Report, SnapshotInfo, Visitor};
+use wal::{Appender, BoxError, Error, Events, Log, Options, Record, Report, SnapshotInfo, Visitor};
 
 /// Small segments and batches, so that little data has all the seams.
 pub(crate) fn small() -> Options {
@@ -142,6 +143,46 @@ pub(crate) fn verify(disk: &SimDisk) -> Result<(Report, Vec<Vec<u8>>), Error> {
     Ok((report, collect.records))
 }
 
+/// What a journal is kept on. Clones are the same.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Files(SimDisk),
+    Memory(MemoryLog),
+}
+
+impl Kind {
+    /// One of each, empty.
+    pub(crate) fn each() -> [Self; 2] {
+        [Self::Files(SimDisk::new()), Self::Memory(MemoryLog::new())]
+    }
+
+    pub(crate) fn start(&self, options: Options, events: Box<dyn Events>) -> Arc<Appender> {
+        match self {
+            Self::Files(disk) => open_with(disk.storage(), options)
+                .unwrap()
+                .log
+                .start(events),
+            Self::Memory(log) => log.start_with(&options, events),
+        }
+        .unwrap()
+    }
+
+    /// What whoever opens it is shown: the records and what is kept of them, and the entries.
+    pub(crate) fn shown(&self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        match self {
+            Self::Files(disk) => {
+                let opened = open(disk).unwrap();
+                (opened.records, opened.entries)
+            }
+            Self::Memory(log) => {
+                let mut collect = Collect::default();
+                log.open(&mut collect).unwrap();
+                (collect.records, collect.entries)
+            }
+        }
+    }
+}
+
 /// `Log` cannot be printed, so `unwrap_err` does not apply.
 pub(crate) fn refusal(disk: &SimDisk) -> Error {
     let before: Vec<_> = disk.names().iter().map(|name| disk.bytes(name)).collect();
@@ -195,9 +236,9 @@ impl Events for Heard {
     }
 }
 
-/// Waits until something is so, for ten seconds at most.
+/// Waits until something is so, for a minute at most.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < until, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));

@@ -10,7 +10,8 @@ use super::looking::known;
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
-use crate::domain::resource::AnyResource;
+use crate::cli::open::refusal;
+use crate::domain::registered::AnyResource;
 use crate::journal::record::{Record, RecordChange};
 use crate::journal::snapshot::{StateEntry, Summary};
 
@@ -33,12 +34,13 @@ impl States {
     /// Puts a resource as a snapshot has it.
     ///
     /// # Errors
-    /// When its kind is not known here.
+    /// When its kind, or that version of it, is not known here.
     pub(super) fn put(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        let resource = known(entry.kind, entry.version)?;
         let standing = Standing {
-            resource: known(entry.kind)?,
+            resource,
             position: entry.position,
-            state: entry.state.0.to_vec(),
+            state: resource.present(entry.stored())?.into_owned(),
         };
         self.all.insert(entry.key, standing);
         Ok(())
@@ -54,13 +56,17 @@ impl States {
         at: Instant,
         change: &RecordChange<'_>,
     ) -> Result<Option<Vec<u8>>, BoxError> {
-        let resource = known(change.kind)?;
+        let resource = known(change.kind, change.version)?;
         let before = self.all.remove(&change.key);
-        let before = before.map(|standing| standing.state);
         let mut state = Vec::new();
-        let key = resource
-            .replay(before.as_deref(), change.event.0, at, &mut state)
-            .map_err(|error| format!("{}: {error}", resource.kind().name))?;
+        let replayed = change
+            .follows_on(before.as_ref().map_or(0, |standing| standing.position))
+            .and_then(|()| {
+                let before = before.as_ref().map(|standing| &standing.state[..]);
+                resource.replay(before, change.stored(), at, &mut state)
+            });
+        let key = replayed.map_err(|error| format!("{}: {error}", resource.kind().name))?;
+        let before = before.map(|standing| standing.state);
         if key != change.key {
             let kind = resource.kind().name;
             return Err(format!("{kind}: the event is another resource's").into());
@@ -133,15 +139,18 @@ impl Visitor for Showing<'_> {
     }
 
     fn kept(&mut self, record: wal::Record<'_>) -> Result<(), BoxError> {
-        let decoded = Record::decode(record.payload)?;
+        let decoded = Record::decode(record.payload).map_err(refusal)?;
         self.look.kept(record.position, &decoded)
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
         if !std::mem::replace(&mut self.has_summary, true) {
-            self.look.summary(Summary::decode(entry)?);
+            let summary = Summary::decode(entry).map_err(refusal)?;
+            self.look.summary(summary);
             return Ok(());
         }
-        self.look.state(&StateEntry::decode(entry)?)
+        let entry = StateEntry::decode(entry)?;
+        known(entry.kind, entry.version).map_err(refusal)?;
+        self.look.state(&entry)
     }
 }

@@ -40,7 +40,8 @@ Exit codes:
   0  done
   1  failed, for example because there is no log
   2  the arguments are wrong
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub(super) struct KeysArgs {
     #[command(flatten)]
     looking: Looking,

@@ -7,12 +7,14 @@ use clap::Args;
 use wal::live::{LiveEnd, LiveReader};
 
 use super::mask::Mask;
+use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
-use crate::catalogue::{OPERATIONS, RESOURCES};
+use crate::catalogue::{self, OPERATIONS, RESOURCES};
 use crate::cli::exit::Failure;
 use crate::cli::output::existing;
 use crate::cli::tell::tell;
-use crate::domain::resource::{AnyResource, Kind};
+use crate::domain::registered::{self, AnyResource};
+use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
 /// Where to look, and how it is shown.
@@ -113,8 +115,10 @@ pub(super) fn parse_time(text: &str) -> Result<Instant, String> {
         .ok_or_else(|| "a time is as 2026-11-20T09:00:00Z or 2026-11-20T18:00:00+09:00".to_owned())
 }
 
-/// The kind of resource with this tag, or a sentence that a record names one that is not known.
-pub(super) fn known(tag: u16) -> Result<&'static dyn AnyResource, String> {
-    crate::catalogue::resource(tag)
-        .ok_or_else(|| format!("resource kind {tag} is not known to this release"))
+/// The kind of resource with this tag, which reads bytes of this version.
+///
+/// # Errors
+/// When this carebook knows no such kind, or no such version of it.
+pub(super) fn known(tag: u16, version: u16) -> Result<&'static dyn AnyResource, DecodeError> {
+    registered::known(catalogue::resource, tag, version)
 }

@@ -222,6 +222,7 @@ mod tests {
     use crate::catalogue::{FACTS, RESOURCES};
     use crate::domain::reference::put::read_fact;
     use crate::domain::reference::samples;
+    use crate::domain::stored::Versioned;
 
     const CLOSED: Mask = Mask { reveal: false };
     const OPEN: Mask = Mask { reveal: true };
@@ -349,7 +350,11 @@ mod tests {
             let name = resource.kind().name;
             for bytes in [&[][..], &[0xff; 40]] {
                 assert!(resource.state_json(bytes).is_err(), "{name}");
-                assert!(resource.event_json(bytes).is_err(), "{name}");
+                let version = resource.version();
+                assert!(
+                    resource.event_json(Versioned { version, bytes }).is_err(),
+                    "{name}"
+                );
                 assert!(resource.id(bytes).is_err(), "{name}");
             }
         }

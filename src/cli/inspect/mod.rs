@@ -4,6 +4,7 @@
 //! Shown is what is proved durable. What a command has answered is, at the latest 50 ms after the
 //! log has gone quiet.
 
+mod backwards;
 mod counts;
 mod history;
 pub(super) mod ids;
@@ -25,6 +26,7 @@ Examples:
   carebook inspect records --data /srv/carebook --limit 20
   carebook inspect records --data /srv/carebook --follow
   carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook
+  carebook inspect resource settlement-statement 0199f0c2-… --data /srv/carebook --backwards
   carebook inspect keys --data /srv/carebook --actor hq-1
   carebook inspect counts --data /srv/carebook
   carebook inspect records --data /srv/carebook --archive /archive --to 100
@@ -37,7 +39,8 @@ Exit codes:
   0  done
   1  failed, for example because there is no log
   2  the arguments are wrong
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub struct InspectArgs {
     #[command(subcommand)]
     command: InspectCommand,

@@ -51,7 +51,8 @@ Exit codes:
   0  done
   1  failed, for example because there is no log
   2  the arguments are wrong
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub(super) struct RecordsArgs {
     #[command(flatten)]
     looking: Looking,
@@ -244,7 +245,11 @@ impl Showing {
 /// A change of a record, as far as the record itself tells.
 pub(in crate::cli) struct Changed {
     kind: Kind,
+    /// The version of the form that the event was stored in.
+    version: u16,
     key: Digest,
+    /// The position of the commit before that changed the resource; 0 when there is none.
+    before: u64,
     /// The parts of the resource's identifier, where it stands in the record or in one before.
     id: Option<Vec<String>>,
     event: Value,
@@ -289,16 +294,18 @@ pub(in crate::cli) fn changes_of(
     let subject = json!(record.subject);
     let mut changes = Vec::with_capacity(record.changes.len());
     for change in &record.changes {
-        let resource = known(change.kind)?;
+        let resource = known(change.kind, change.version)?;
         let kind = resource.kind();
         let event = resource
-            .event_json(change.event.0)
+            .event_json(change.stored())
             .map_err(|error| format!("{}: the event: {error}", kind.name))?;
         let id = ids.find(kind, change.key, &[&event, &answer, &subject]);
         let id = id.map(<[String]>::to_vec);
         changes.push(Changed {
             kind,
+            version: change.version,
             key: change.key,
+            before: change.before,
             id,
             event,
         });
@@ -320,6 +327,8 @@ pub(in crate::cli) fn record_json(
                 "kind": change.kind.name,
                 "id": change.id.as_ref().map(|id| change.shown_id(mask, id)),
                 "digest": change.key,
+                "version": change.version,
+                "before": change.before,
                 "event": mask.json(change.event),
             })
         })

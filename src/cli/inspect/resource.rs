@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use wal::BoxError;
 use wal::live::LiveRecord;
 
+use super::backwards;
 use super::history::{Look, Standing, States, show};
 use super::looking::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
 use super::mask::{Difference, Mask};
@@ -18,7 +19,8 @@ use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
 use crate::cli::tell::tell;
-use crate::domain::resource::{AnyResource, Kind};
+use crate::domain::registered::AnyResource;
+use crate::domain::resource::Kind;
 use crate::journal::record::Record;
 use crate::journal::snapshot::StateEntry;
 
@@ -42,16 +44,20 @@ Examples:
   carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook --reveal
   carebook inspect resource payout-receipt-state booking-1 assignment-1 instruction-1 \\
       --data /srv/carebook --json | jq .differences
+  carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook \\
+      --backwards --limit 3
 
 Each revision is told with how it differs from the one before: members added, changed, removed.
 --json has the event and the whole state besides. Where a compaction has removed the log's beginning,
-the history begins with what the older snapshot has of the resource.
+the history begins with what the older snapshot has of the resource. With --backwards it is told from
+the last commit on, each found by what the one after it says of it, back to where the log begins.
 
 Exit codes:
   0  done
   1  failed: there is no such resource, or no log
   2  the arguments are wrong
-  3  the log is damaged: file, offset and position are named")]
+  3  the log is damaged: file, offset and position are named
+  5  it was written by another version of carebook: which one is told")]
 pub(super) struct ResourceArgs {
     /// The kind of resource, as `inspect counts` lists them.
     #[arg(value_name = "KIND", value_parser = parse_kind)]
@@ -59,12 +65,23 @@ pub(super) struct ResourceArgs {
     /// Its identifier; some kinds have several parts, each an argument.
     #[arg(value_name = "ID", required = true)]
     id: Vec<String>,
+    /// Tells the commits of the resource from the last one back, without reading what lies between
+    /// them, and without the states that came of them.
+    #[arg(long)]
+    backwards: bool,
+    /// With --backwards: so many commits at most.
+    #[arg(long, value_name = "NUMBER", requires = "backwards")]
+    limit: Option<u64>,
     #[command(flatten)]
     looking: Looking,
 }
 
 impl ResourceArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
+        if self.backwards {
+            let key = self.kind.key(&self.id);
+            return backwards::tell(&self.looking, self.kind.name, key, self.limit);
+        }
         let (history, first) = self.read()?;
         if history.revisions.is_empty() {
             return Err(Failure::other(format!(
@@ -183,13 +200,13 @@ impl History {
         let record = Record::decode(found.payload)?;
         let key = self.key;
         for change in record.changes.iter().filter(|change| change.key == key) {
-            let resource = known(change.kind)?;
+            let resource = known(change.kind, change.version)?;
             let by = By {
                 at: record.at,
                 operation: operation_name(&record),
                 subject: record.subject.to_owned(),
                 key: record.key.as_ref().map(|key| key.key.to_owned()),
-                event: resource.event_json(change.event.0)?,
+                event: resource.event_json(change.stored())?,
             };
             let before_base = self
                 .base

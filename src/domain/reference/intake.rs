@@ -67,6 +67,15 @@ pub enum LineText<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// The bytes that are to be read of it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self.text {
+            LineText::Whole(bytes) => bytes.len(),
+            LineText::TooLong => 0,
+        }
+    }
+
     fn new(index: u64, bytes: &'a [u8]) -> Self {
         let bytes = without_cr(bytes);
         let text = if bytes.len() > LINE_BYTES_MAX {
@@ -227,8 +236,6 @@ pub struct Incoming {
     pub label: Label,
     /// The command that puts it in place, or what is wrong with it.
     pub command: Result<Box<dyn AnyCommand>, Vec<Fault>>,
-    /// The bytes of its line; 0 where it is an item of a body, which is accounted for as a whole.
-    pub bytes: usize,
 }
 
 impl Incoming {
@@ -250,7 +257,6 @@ impl Incoming {
                 id: envelope.id,
             },
             command: envelope.command.ok_or_else(|| at.into_faults()),
-            bytes: 0,
         }
     }
 
@@ -259,12 +265,7 @@ impl Incoming {
     pub fn of_line(line: &Line<'_>, kinds: &[&'static dyn AnyFactKind], now: Instant) -> Self {
         let fault = match line.text {
             LineText::Whole(bytes) => match Json::parse(bytes) {
-                Ok(json) => {
-                    return Self {
-                        bytes: bytes.len(),
-                        ..Self::of_item(line.index, &json, kinds, now)
-                    };
-                }
+                Ok(json) => return Self::of_item(line.index, &json, kinds, now),
                 Err(_) => FaultCode::MalformedJson,
             },
             LineText::TooLong => FaultCode::TooLong,
@@ -279,7 +280,6 @@ impl Incoming {
                 path: String::new(),
                 code: fault,
             }]),
-            bytes: 0,
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operation::Commit;
 use super::resource::{Kind, Name, Resource, View};
+use super::stored::Older;
 use crate::base::json::{Json, Member, Reader};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
@@ -49,6 +50,9 @@ pub trait FactKind:
 {
     /// The kind; its name is the one on the wire.
     const KIND: Kind;
+
+    /// See [`Resource::OLDER`].
+    const OLDER: &'static [Older<Fact<Self>, FactEvent<Self>>] = &[];
 
     /// Whether a fact of this kind can have this identifier, where the kind's identifiers have a
     /// form of their own.
@@ -99,6 +103,7 @@ pub enum FactEvent<K: FactKind> {
 impl<K: FactKind> Resource for Fact<K> {
     const KIND: Kind = K::KIND;
     type Event = FactEvent<K>;
+    const OLDER: &'static [Older<Self, FactEvent<K>>] = K::OLDER;
 
     fn apply(_: Option<Self>, event: &FactEvent<K>, _: Instant) -> Self {
         match event {

@@ -33,7 +33,7 @@ pub use self::standing::Standing;
 use self::states::{Look, States};
 use crate::base::digest::Digest;
 use crate::domain::operation::Change;
-use crate::domain::resource::Entries;
+use crate::domain::registered::Entries;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
@@ -470,6 +470,7 @@ mod tests {
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
             kind: 100,
+            version: 1,
             key: Digest([key; 16]),
             event: Vec::new(),
             state: state.to_vec(),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use wal::{BoxError, Log, Options, Record, Visitor};
 
 use super::external_directory::creation;
-use crate::support::gated::{Disk, Gate, OpenInTheEnd};
+use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
 use crate::support::{World, actor};
 
 /// How long nothing may happen while a sync is held up.
@@ -83,13 +83,13 @@ fn call(engine: &Engine) -> Call {
 fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
     let world = World::new();
     let gate = Arc::new(Gate::default());
-    let disk = Disk::new(wal::open_dir(&world.data()).unwrap(), &gate);
+    let disk = syncing_through(&gate, wal::open_dir(&world.data()).unwrap());
     let options = Options {
         reserve_bytes: 0,
         create: true,
         ..Options::default()
     };
-    let (log, _) = Log::open(Arc::new(disk), options, &mut Nothing).unwrap();
+    let (log, _) = Log::open(disk, options, &mut Nothing).unwrap();
     let engine = Engine::start(
         log,
         Recovered::default(),

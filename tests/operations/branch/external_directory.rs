@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Client, Server, World, actor, run};
 
 /// How long a test waits for what comes by itself.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// How long whoever creates a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
 const KINDS: [&str; 3] = [

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
-use super::{File, Locked, Storage};
+use super::directory::{File, Locked, Storage};
 
 const MODE_DIRECTORY: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
@@ -267,7 +267,7 @@ impl FileStorage {
         let mut text = Vec::new();
         (&mut file).take(200).read_to_end(&mut text)?;
         let holder = String::from_utf8_lossy(&text).trim().to_owned();
-        let lives = crate::lock::process_of(&holder)
+        let lives = crate::holder::process_of(&holder)
             .is_some_and(|process| lives_with(process, &self.path(name)));
         Ok(Locked::Busy { holder, lives })
     }

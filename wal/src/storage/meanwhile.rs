@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::read_only::only_reads;
+use super::directory::{File, Locked, Storage};
+use super::read_only::{ReadOnly, only_reads};
 use super::sim::SimDisk;
-use super::{File, Locked, ReadOnly, Storage};
 
 /// A simulated disk for somebody who only reads, to which something is done
 /// before one of the calls of the reader: everything that can happen while a log

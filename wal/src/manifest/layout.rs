@@ -56,15 +56,11 @@
 //! snapshots, else as version 2, which earlier releases read; one with ancestors is
 //! version 3.
 
-use std::io;
-
-use crate::error::Error;
+use super::types::{Ancestor, Manifest, SNAPSHOTS_MAX, Seal, Segment, Snapshot};
 use crate::format::{
-    self, Chain, FORMAT_VERSION, LogId, MANIFEST, MANIFEST_MAGIC, MANIFEST_TEMP, MANIFEST_VERSION,
-    MANIFEST_VERSION_PLAIN, MANIFEST_VERSION_SNAPSHOTS, NUMBER_LIMIT, PRELUDE, Prelude, get_16,
-    get_u32, get_u64, is_zero, to_u32, to_u64, to_usize,
+    self, MANIFEST_MAGIC, MANIFEST_VERSION, MANIFEST_VERSION_PLAIN, MANIFEST_VERSION_SNAPSHOTS,
+    NUMBER_LIMIT, PRELUDE, Prelude, get_16, get_u32, get_u64, is_zero, to_u32, to_usize,
 };
-use crate::storage::{Storage, write_all_at};
 
 const HEAD: usize = 88;
 /// What version 3 adds to the head.
@@ -73,123 +69,18 @@ const ANCESTOR_ENTRY: usize = 24;
 const ENTRY: usize = 64;
 const SNAPSHOT_ENTRY: usize = 48;
 const TAIL: usize = 20;
-/// How many snapshots are kept.
-pub(crate) const SNAPSHOTS_MAX: usize = 2;
 const OPEN: u32 = 1;
 const SEALED: u32 = 2;
 
-/// What a sealed segment holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
-    /// End of the last frame, in bytes from the start of the file.
-    pub(crate) length: u64,
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    /// The digest after the last frame.
-    pub(crate) chain: Chain,
-}
-
-/// One segment of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
-    pub(crate) number: u64,
-    pub(crate) epoch: u64,
-    /// `None` while frames may be appended.
-    pub(crate) seal: Option<Seal>,
-}
-
-/// One snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Snapshot {
-    pub(crate) number: u64,
-    /// Every record up to this position is in it.
-    pub(crate) covers: u64,
-    /// The last position of which anything is in it.
-    pub(crate) upto: u64,
-    /// Length of the file in bytes.
-    pub(crate) length: u64,
-    /// The digest of its last block.
-    pub(crate) chain: Chain,
-}
-
-/// A log that another one goes on from, as a restored one does from the one that
-/// it was restored from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ancestor {
-    /// Its id.
-    pub log_id: [u8; 16],
-    /// The last position that was appended under this id.
-    pub upto: u64,
-}
-
-/// Which log it is, and which ones it goes on from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The log's random name. Every record after those of its ancestors was
-    /// appended under it.
-    pub log_id: [u8; 16],
-    /// The logs that it was restored or recovered from, the oldest first: each has
-    /// the records after those of the one before, up to its `upto`.
-    pub ancestors: Vec<Ancestor>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Manifest {
-    pub(crate) log: LogId,
-    pub(crate) generation: u64,
-    pub(crate) epoch: u64,
-    pub(crate) next_number: u64,
-    pub(crate) first_position: u64,
-    pub(crate) first_chain: Chain,
-    pub(crate) segments: Vec<Segment>,
-    /// Oldest first; two at most.
-    pub(crate) snapshots: Vec<Snapshot>,
-    /// Oldest first.
-    pub(crate) ancestors: Vec<Ancestor>,
-}
-
-impl Identity {
-    /// The ancestors of a log that is made of this one's records up to a position.
-    pub(crate) fn handed_on(&self, last: u64) -> Vec<Ancestor> {
-        let own = Ancestor {
-            log_id: self.log_id,
-            upto: last,
-        };
-        let mut ancestors: Vec<Ancestor> = Vec::new();
-        for ancestor in self.ancestors.iter().chain([&own]) {
-            let before = ancestors.last().map_or(0, |before| before.upto);
-            let upto = ancestor.upto.min(last);
-            if upto > before {
-                ancestors.push(Ancestor { upto, ..*ancestor });
-            }
-        }
-        ancestors
-    }
+/// Why bytes are no manifest.
+pub(super) enum Bad {
+    /// It has a version that this release does not know.
+    Version(u32),
+    /// An offset, and what is wrong there.
+    Damaged(usize, &'static str),
 }
 
 impl Manifest {
-    pub(crate) fn identity(&self) -> Identity {
-        Identity {
-            log_id: self.log,
-            ancestors: self.ancestors.clone(),
-        }
-    }
-
-    /// Of a log without segments.
-    pub(crate) fn new(log: LogId) -> Self {
-        Self {
-            log,
-            generation: 0,
-            epoch: 0,
-            next_number: 1,
-            first_position: 1,
-            first_chain: format::first_chain(&log),
-            segments: Vec::new(),
-            snapshots: Vec::new(),
-            ancestors: Vec::new(),
-        }
-    }
-
     fn version(&self) -> u32 {
         match (self.ancestors.is_empty(), self.snapshots.is_empty()) {
             (true, true) => MANIFEST_VERSION_PLAIN,
@@ -198,7 +89,7 @@ impl Manifest {
         }
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let (segments, snapshots) = (self.segments.len(), self.snapshots.len());
         let length = HEAD + ENTRY * segments + SNAPSHOT_ENTRY * snapshots + TAIL;
         let mut bytes = Vec::with_capacity(length);
@@ -261,28 +152,12 @@ impl Manifest {
         bytes
     }
 
-    /// Reads a manifest; the error is an offset and what is wrong there.
-    fn parse(bytes: &[u8]) -> Result<Self, Bad> {
-        match format::parse_prelude(bytes, &MANIFEST_MAGIC) {
-            Prelude::Damaged(what) => return Err(Bad::Damaged(0, what)),
-            Prelude::Version(1..=MANIFEST_VERSION) => {}
-            Prelude::Version(other) => return Err(Bad::Version(other)),
-        }
-        if bytes.len() < HEAD + TAIL {
-            return Err(Bad::Damaged(bytes.len(), "the manifest is cut off"));
-        }
-        let (covered, crc) = bytes.split_at(bytes.len() - 4);
-        if crc32fast::hash(covered) != get_u32(crc, 0) {
-            return Err(Bad::Damaged(PRELUDE, "the manifest's checksum is wrong"));
-        }
-        let (body, digest) = covered.split_at(covered.len() - 16);
-        if blake3::hash(body).as_bytes()[..16] != *digest {
-            return Err(Bad::Damaged(PRELUDE, "the manifest's digest is wrong"));
-        }
-        let version = get_u32(bytes, 8);
+    /// Reads a manifest.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Bad> {
+        let body = unaltered(bytes)?;
+        let version = get_u32(body, 8);
         let snapshots = to_usize(u64::from(get_u32(body, 80)));
-        let count = to_usize(u64::from(get_u32(body, 84)));
-        let entries = count * ENTRY;
+        let segments = to_usize(u64::from(get_u32(body, 84)));
         let wrong = || Bad::Damaged(80, "the manifest does not have the length it states");
         let (head, ancestors) = if version == MANIFEST_VERSION {
             if body.len() < HEAD + ANCESTORS || !is_zero(&body[HEAD + 4..HEAD + ANCESTORS]) {
@@ -293,10 +168,9 @@ impl Manifest {
         } else {
             (HEAD, 0)
         };
-        if snapshots > SNAPSHOTS_MAX
-            || body.len() - head
-                != entries + snapshots * SNAPSHOT_ENTRY + ancestors * ANCESTOR_ENTRY
-        {
+        let snapshots_at = head + segments * ENTRY;
+        let ancestors_at = snapshots_at + snapshots * SNAPSHOT_ENTRY;
+        if snapshots > SNAPSHOTS_MAX || body.len() != ancestors_at + ancestors * ANCESTOR_ENTRY {
             return Err(wrong());
         }
         let mut manifest = Self {
@@ -306,19 +180,17 @@ impl Manifest {
             next_number: get_u64(body, 48),
             first_position: get_u64(body, 56),
             first_chain: get_16(body, 64),
-            segments: Vec::with_capacity(count),
+            segments: Vec::with_capacity(segments),
             snapshots: Vec::with_capacity(snapshots),
             ancestors: Vec::with_capacity(ancestors),
         };
-        let (segments, rest) = body[head..].split_at(entries);
-        let (snapshots, ancestors) = rest.split_at(snapshots * SNAPSHOT_ENTRY);
-        for entry in ancestors.chunks_exact(ANCESTOR_ENTRY) {
-            manifest.ancestors.push(Ancestor {
-                log_id: get_16(entry, 0),
-                upto: get_u64(entry, 16),
-            });
+        let entries = body[head..snapshots_at].chunks_exact(ENTRY);
+        for (index, entry) in entries.enumerate() {
+            let what = "a segment in the manifest has no known state";
+            let segment = segment(entry).ok_or(Bad::Damaged(head + index * ENTRY, what))?;
+            manifest.segments.push(segment);
         }
-        for entry in snapshots.chunks_exact(SNAPSHOT_ENTRY) {
+        for entry in body[snapshots_at..ancestors_at].chunks_exact(SNAPSHOT_ENTRY) {
             manifest.snapshots.push(Snapshot {
                 number: get_u64(entry, 0),
                 covers: get_u64(entry, 8),
@@ -327,87 +199,65 @@ impl Manifest {
                 chain: get_16(entry, 32),
             });
         }
-        for (index, entry) in segments.chunks_exact(ENTRY).enumerate() {
-            let seal = match get_u32(entry, 16) {
-                OPEN if is_zero(&entry[20..]) => None,
-                SEALED if is_zero(&entry[20..24]) => Some(Seal {
-                    length: get_u64(entry, 24),
-                    first: get_u64(entry, 32),
-                    last: get_u64(entry, 40),
-                    chain: get_16(entry, 48),
-                }),
-                _ => {
-                    return Err(Bad::Damaged(
-                        head + index * ENTRY,
-                        "a segment in the manifest has no known state",
-                    ));
-                }
-            };
-            manifest.segments.push(Segment {
-                number: get_u64(entry, 0),
-                epoch: get_u64(entry, 8),
-                seal,
+        for entry in body[ancestors_at..].chunks_exact(ANCESTOR_ENTRY) {
+            manifest.ancestors.push(Ancestor {
+                log_id: get_16(entry, 0),
+                upto: get_u64(entry, 16),
             });
         }
         if manifest.version() != version {
             return Err(wrong());
         }
         if !manifest.is_within_limits() {
-            return Err(Bad::Damaged(
-                PRELUDE,
-                "the manifest has numbers that no log reaches",
-            ));
+            let what = "the manifest has numbers that no log reaches";
+            return Err(Bad::Damaged(PRELUDE, what));
         }
-        let rising = manifest
-            .segments
-            .windows(2)
-            .all(|pair| pair[0].number < pair[1].number);
-        let sealed = manifest
-            .segments
-            .iter()
-            .filter_map(|segment| segment.seal)
-            .all(|seal| {
-                seal.length >= format::FIRST_FRAME && (1..=seal.last + 1).contains(&seal.first)
-            });
-        let below = manifest
-            .segments
-            .iter()
-            .all(|segment| segment.number < manifest.next_number);
-        let snapshots_rise = manifest
-            .snapshots
-            .windows(2)
-            .all(|pair| pair[0].number < pair[1].number && pair[0].covers <= pair[1].covers);
-        let snapshots_reach = manifest.snapshots.iter().all(|snapshot| {
-            snapshot.covers <= snapshot.upto
-                && manifest.first_position <= snapshot.covers.saturating_add(1)
-        });
-        if manifest.first_position == 0 || !rising || !below {
-            return Err(Bad::Damaged(
-                HEAD,
-                "the segments in the manifest are not in order",
-            ));
+        if let Some(what) = manifest.fault_of_segments() {
+            return Err(Bad::Damaged(HEAD, what));
         }
-        if !sealed {
-            return Err(Bad::Damaged(
-                HEAD,
-                "the end of a segment in the manifest is not one",
-            ));
-        }
-        if !snapshots_rise || !snapshots_reach {
-            return Err(Bad::Damaged(
-                head + entries,
-                "the snapshots in the manifest are not in order",
-            ));
+        if !manifest.has_snapshots_in_order() {
+            let what = "the snapshots in the manifest are not in order";
+            return Err(Bad::Damaged(snapshots_at, what));
         }
         let uptos = manifest.ancestors.iter().map(|ancestor| ancestor.upto);
         let uptos: Vec<_> = [0].into_iter().chain(uptos).collect();
         if !uptos.windows(2).all(|pair| pair[0] < pair[1]) {
-            return Err(Bad::Damaged(
-                head + entries + manifest.snapshots.len() * SNAPSHOT_ENTRY,
-                "the ancestors in the manifest are not in order",
-            ));
+            let what = "the ancestors in the manifest are not in order";
+            return Err(Bad::Damaged(ancestors_at, what));
         }
         Ok(manifest)
+    }
+
+    /// What cannot be true of the segments.
+    fn fault_of_segments(&self) -> Option<&'static str> {
+        let rising = self
+            .segments
+            .windows(2)
+            .all(|pair| pair[0].number < pair[1].number);
+        let below = self
+            .segments
+            .iter()
+            .all(|segment| segment.number < self.next_number);
+        if self.first_position == 0 || !rising || !below {
+            return Some("the segments in the manifest are not in order");
+        }
+        let mut seals = self.segments.iter().filter_map(|segment| segment.seal);
+        let sealed = seals.all(|seal| {
+            seal.length >= format::FIRST_FRAME && (1..=seal.last + 1).contains(&seal.first)
+        });
+        (!sealed).then_some("the end of a segment in the manifest is not one")
+    }
+
+    fn has_snapshots_in_order(&self) -> bool {
+        let rise = self
+            .snapshots
+            .windows(2)
+            .all(|pair| pair[0].number < pair[1].number && pair[0].covers <= pair[1].covers);
+        let reach = self.snapshots.iter().all(|snapshot| {
+            snapshot.covers <= snapshot.upto
+                && self.first_position <= snapshot.covers.saturating_add(1)
+        });
+        rise && reach
     }
 
     /// Whether all numbers can be counted up without an overflow.
@@ -439,77 +289,46 @@ impl Manifest {
             .chain(snapshots)
             .all(|number| number < NUMBER_LIMIT)
     }
-
-    /// The manifest of a directory, or `None` when it has none.
-    pub(crate) fn load(storage: &dyn Storage) -> Result<Option<Self>, Error> {
-        let name = storage.describe(MANIFEST);
-        let file = match storage.open_read(MANIFEST) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", name)(error)),
-        };
-        let length = file.length().map_err(Error::io("read", name.as_str()))?;
-        let mut bytes = vec![0; to_usize(length)];
-        let read = file
-            .read_at(&mut bytes, 0)
-            .map_err(Error::io("read", name.as_str()))?;
-        bytes.truncate(read);
-        match Self::parse(&bytes) {
-            Ok(manifest) => Ok(Some(manifest)),
-            Err(Bad::Version(version)) => Err(Error::Unsupported {
-                file: name,
-                version,
-                newest: FORMAT_VERSION,
-            }),
-            Err(Bad::Damaged(offset, what)) => Err(Error::Damaged {
-                file: name,
-                offset: to_u64(offset),
-                position: None,
-                what: what.to_owned(),
-            }),
-        }
-    }
-
-    /// Puts this manifest in the place of the one before. When it returns, this
-    /// one is durable; after an error, either may be.
-    pub(crate) fn store(&self, storage: &dyn Storage) -> Result<(), Error> {
-        self.write_beside(storage)?;
-        Self::put_in_place(storage)
-    }
-
-    /// Writes this manifest beside the one in force.
-    pub(crate) fn write_beside(&self, storage: &dyn Storage) -> Result<(), Error> {
-        let name = storage.describe(MANIFEST_TEMP);
-        // A file whose sync failed must never be taken for written: each attempt makes a new one.
-        remove_if_there(storage, MANIFEST_TEMP)?;
-        let file = storage
-            .create(MANIFEST_TEMP)
-            .map_err(Error::io("create", name.as_str()))?;
-        write_all_at(file.as_ref(), &self.encode(), 0)
-            .map_err(Error::io("write", name.as_str()))?;
-        file.sync().map_err(Error::io("sync", name))
-    }
-
-    /// Makes the manifest that was written beside the one in force.
-    pub(crate) fn put_in_place(storage: &dyn Storage) -> Result<(), Error> {
-        let name = storage.describe(MANIFEST_TEMP);
-        storage
-            .rename(MANIFEST_TEMP, MANIFEST)
-            .map_err(Error::io("rename", name))?;
-        storage
-            .sync_dir("")
-            .map_err(Error::io("sync", storage.describe("")))
-    }
 }
 
-/// Removes a file; that there is none is as good.
-pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> Result<(), Error> {
-    match storage.remove(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", storage.describe(name))(error))
-        }
-        _ => Ok(()),
+/// The bytes before digest and checksum, when both are right.
+fn unaltered(bytes: &[u8]) -> Result<&[u8], Bad> {
+    match format::parse_prelude(bytes, &MANIFEST_MAGIC) {
+        Prelude::Damaged(what) => return Err(Bad::Damaged(0, what)),
+        Prelude::Version(1..=MANIFEST_VERSION) => {}
+        Prelude::Version(other) => return Err(Bad::Version(other)),
     }
+    if bytes.len() < HEAD + TAIL {
+        return Err(Bad::Damaged(bytes.len(), "the manifest is cut off"));
+    }
+    let (covered, crc) = bytes.split_at(bytes.len() - 4);
+    if crc32fast::hash(covered) != get_u32(crc, 0) {
+        return Err(Bad::Damaged(PRELUDE, "the manifest's checksum is wrong"));
+    }
+    let (body, digest) = covered.split_at(covered.len() - 16);
+    if blake3::hash(body).as_bytes()[..16] != *digest {
+        return Err(Bad::Damaged(PRELUDE, "the manifest's digest is wrong"));
+    }
+    Ok(body)
+}
+
+/// Reads an entry; `None` when it has no known state.
+fn segment(entry: &[u8]) -> Option<Segment> {
+    let seal = match get_u32(entry, 16) {
+        OPEN if is_zero(&entry[20..]) => None,
+        SEALED if is_zero(&entry[20..24]) => Some(Seal {
+            length: get_u64(entry, 24),
+            first: get_u64(entry, 32),
+            last: get_u64(entry, 40),
+            chain: get_16(entry, 48),
+        }),
+        _ => return None,
+    };
+    Some(Segment {
+        number: get_u64(entry, 0),
+        epoch: get_u64(entry, 8),
+        seal,
+    })
 }
 
 /// For fuzzers: a manifest that is accepted is the one that would be written.
@@ -518,11 +337,6 @@ pub(crate) fn encodes_as_it_parses(bytes: &[u8]) {
     if let Ok(manifest) = Manifest::parse(bytes) {
         assert!(manifest.encode() == bytes, "it is encoded in another way");
     }
-}
-
-enum Bad {
-    Version(u32),
-    Damaged(usize, &'static str),
 }
 
 #[cfg(test)]

@@ -1,0 +1,194 @@
+//! `carebook inspect resource --backwards`: a resource's commits, the last one first, each found by
+//! what the one after it says of where it is. The log is not read from its beginning.
+
+use std::ops::ControlFlow;
+
+use serde_json::{Value, json};
+use wal::BoxError;
+
+use super::history::{Look, show};
+use super::looking::{Looking, known, operation_name};
+use super::mask::Mask;
+use super::output::{Column, Growing, left, right};
+use crate::base::digest::Digest;
+use crate::base::time::Instant;
+use crate::cli::exit::Failure;
+use crate::cli::output::Output;
+use crate::journal::record::Record;
+use crate::journal::snapshot::StateEntry;
+
+const COLUMNS: &[Column] = &[
+    right("position"),
+    left("time"),
+    left("operation"),
+    left("subject"),
+    left("event"),
+    right("before it"),
+];
+
+/// One commit of the resource.
+struct Commit {
+    position: u64,
+    at: Instant,
+    operation: &'static str,
+    subject: String,
+    key: Option<String>,
+    event: Value,
+    version: u16,
+    /// The position of the commit before that changed the resource; 0 when there is none.
+    before: u64,
+}
+
+/// Where a snapshot has the resource's last commit.
+struct Last {
+    key: Digest,
+    position: u64,
+}
+
+impl Look for Last {
+    fn begin(&mut self) {
+        self.position = 0;
+    }
+
+    fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        if entry.key == self.key {
+            self.position = entry.position;
+        }
+        Ok(())
+    }
+}
+
+/// Tells the resource's commits, the last one first, so many at most.
+///
+/// # Errors
+/// When there is no such resource in the log, or the log is damaged.
+pub(super) fn tell(
+    looking: &Looking,
+    kind: &str,
+    key: Digest,
+    limit: Option<u64>,
+) -> Result<(), Failure> {
+    let (mut position, first) = last(looking, key)?;
+    if position == 0 {
+        return Err(Failure::other(format!(
+            "there is no {kind} with this identifier in the log"
+        )));
+    }
+    let mask = looking.mask();
+    let mut out = Output::new();
+    let mut table = Growing::new(COLUMNS);
+    let mut left = limit.unwrap_or(u64::MAX);
+    while position >= first && left > 0 {
+        let commit = read(looking, key, position)?;
+        if looking.json {
+            out.json(&commit.json(mask))?;
+        } else {
+            table.row(&mut out, commit.row(mask))?;
+        }
+        position = commit.before;
+        left -= 1;
+        if position == 0 {
+            break;
+        }
+    }
+    table.print(&mut out)?;
+    out.flush()?;
+    if position > 0 && left > 0 {
+        eprintln!(
+            "carebook: the log begins at position {first}: the commit before, at position {position}, \
+             was removed by a compaction, and what came of it is in the snapshot only"
+        );
+    }
+    Ok(())
+}
+
+/// Where the resource was changed last, 0 when it is not there; and the first position of the log.
+fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
+    loop {
+        let reader = looking.reader(1)?;
+        let first = reader
+            .first_position()
+            .map_err(|error| Failure::of_log(&error))?;
+        let mut last = Last { key, position: 0 };
+        let shown = show(&reader, false, &mut last)?;
+        let from = shown.map_or(first, |info| info.covers + 1);
+        let mut reader = looking.reader(from)?;
+        let read = reader.read_on(&mut |found| {
+            let record = Record::decode(found.payload)?;
+            if record.changes.iter().any(|change| change.key == key) {
+                last.position = last.position.max(found.position);
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        let end = read.map_err(|error| Failure::of_log(&error))?;
+        if end.missed.is_none() {
+            return Ok((last.position, first));
+        }
+        // A compaction has overtaken the reader.
+    }
+}
+
+/// The commit at this position, which has to be one of the resource.
+fn read(looking: &Looking, key: Digest, position: u64) -> Result<Commit, Failure> {
+    let mut commit = None;
+    let mut reader = looking.reader(position)?;
+    let read = reader.read_on(&mut |found| {
+        let record = Record::decode(found.payload)?;
+        let change = record.changes.iter().find(|change| change.key == key);
+        let change = change.filter(|change| change.before < position);
+        if let Some(change) = change.filter(|_| found.position == position) {
+            let resource = known(change.kind, change.version)?;
+            commit = Some(Commit {
+                position,
+                at: record.at,
+                operation: operation_name(&record),
+                subject: record.subject.to_owned(),
+                key: record.key.as_ref().map(|key| key.key.to_owned()),
+                event: resource.event_json(change.stored())?,
+                version: change.version,
+                before: change.before,
+            });
+        }
+        Ok(ControlFlow::Break(()))
+    });
+    let end = read.map_err(|error| Failure::of_log(&error))?;
+    match (commit, end.missed) {
+        (Some(commit), _) => Ok(commit),
+        (None, Some(_)) => Err(Failure::other(
+            "a compaction has removed what was to be read next: once more",
+        )),
+        (None, None) => Err(Failure::Damaged(format!(
+            "the commit after it says that the resource was changed at position {position}, and the \
+             record there does not change it"
+        ))),
+    }
+}
+
+impl Commit {
+    fn json(&self, mask: Mask) -> Value {
+        json!({
+            "position": self.position,
+            "at": self.at,
+            "operation": self.operation,
+            "subject": mask.opaque(&self.subject),
+            "key": self.key.as_deref().map(|key| mask.opaque(key)),
+            "event": mask.json(self.event.clone()),
+            "version": self.version,
+            "before": self.before,
+        })
+    }
+
+    fn row(&self, mask: Mask) -> Vec<String> {
+        vec![
+            self.position.to_string(),
+            self.at.to_string(),
+            self.operation.to_owned(),
+            mask.opaque(&self.subject).into_owned(),
+            mask.json(self.event.clone()).to_string(),
+            match self.before {
+                0 => "none".to_owned(),
+                before => before.to_string(),
+            },
+        ]
+    }
+}

@@ -1,0 +1,237 @@
+//! Kinds of resources with their types erased: what a registry of them holds, and how the log's bytes
+//! become states again.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::resource::{Kind, Name, Rank, Resource, event_name};
+use super::stored::{Older, Versioned};
+use crate::base::codec::{self, DecodeError};
+use crate::base::{digest::Digest, revision::Revision, time::Instant};
+
+/// What the indexes hold of a resource, as its state says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entries {
+    /// Its key.
+    pub key: Digest,
+    /// Its names.
+    pub names: Vec<Name>,
+    /// The lists that it stands in.
+    pub lists: Vec<Name>,
+    /// The lists in which it has a rank.
+    pub ranks: Vec<(Name, Rank)>,
+}
+
+/// The version of the form in which `R` is stored: state and event, and whatever stands in them.
+#[must_use]
+pub const fn version<R: Resource>() -> u16 {
+    assert!(R::OLDER.len() < u16::MAX as usize, "that are too many");
+    let mut version = 1;
+    let mut older = R::OLDER;
+    while let Some((_, rest)) = older.split_first() {
+        version += 1;
+        older = rest;
+    }
+    version
+}
+
+/// How bytes of this version are read, when it is an older one; `None` when it is the present one.
+fn older<R: Resource>(found: u16) -> Result<Option<&'static Older<R, R::Event>>, DecodeError> {
+    let known = version::<R>();
+    if found == known {
+        return Ok(None);
+    }
+    let older = found.checked_sub(1).map(usize::from);
+    let older = older.and_then(|older| R::OLDER.get(older));
+    match older {
+        Some(older) => Ok(Some(older)),
+        None => Err(unknown_version(R::KIND, found, known)),
+    }
+}
+
+fn unknown_version(kind: Kind, found: u16, known: u16) -> DecodeError {
+    match found {
+        0 => DecodeError::Malformed(format!("a {} of version 0, which none is of", kind.name)),
+        _ => DecodeError::other_version(format_args!("a {}", kind.name), found, known),
+    }
+}
+
+fn read_event<R: Resource>(event: Versioned<'_>) -> Result<R::Event, DecodeError> {
+    match older::<R>(event.version)? {
+        None => codec::decode(event.bytes),
+        Some(older) => (older.event)(event.bytes),
+    }
+}
+
+/// A kind of resource with its types erased: how the log's bytes become states again.
+pub trait AnyResource: Send + Sync {
+    /// The kind.
+    fn kind(&self) -> Kind;
+    /// The version of its stored form ([`version`]). States in memory, and all that is said here to
+    /// be a state's bytes without a version, are of this one.
+    fn version(&self) -> u16;
+    /// A state's bytes in the present version.
+    ///
+    /// # Errors
+    /// When the bytes are no state of that version, or this program does not know it.
+    fn present<'a>(&self, state: Versioned<'a>) -> Result<Cow<'a, [u8]>, DecodeError>;
+    /// Applies an event to a state's bytes, as [`Resource::apply`]: the bytes of the state after it
+    /// become the content of `next`. The resource's key.
+    ///
+    /// # Errors
+    /// A sentence that says why the event does not follow on the state.
+    fn replay(
+        &self,
+        state: Option<&[u8]>,
+        event: Versioned<'_>,
+        at: Instant,
+        next: &mut Vec<u8>,
+    ) -> Result<Digest, String>;
+    /// What the indexes hold of a resource in this state.
+    ///
+    /// # Errors
+    /// A sentence that says why there is no such state, or why it cannot be.
+    fn entries(&self, state: &[u8]) -> Result<Entries, String>;
+    /// The revision of a state.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError>;
+    /// A state as JSON, for people and tools: members by the names that the code has for them,
+    /// bytes as hexadecimal digits. Its form is no contract.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn state_json(&self, state: &[u8]) -> Result<Value, DecodeError>;
+    /// An event as JSON, as [`AnyResource::state_json`]: an object whose one member is the event's
+    /// name.
+    ///
+    /// # Errors
+    /// When the bytes are no such event.
+    fn event_json(&self, event: Versioned<'_>) -> Result<Value, DecodeError>;
+    /// The parts of a state's identifier.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError>;
+    /// The forms of state and event, and of all types that stand in them.
+    #[cfg(test)]
+    fn forms(&self) -> Vec<String>;
+}
+
+/// Finds a kind of resource by its tag.
+pub type Kinds = fn(u16) -> Option<&'static dyn AnyResource>;
+
+/// The kind with this tag, which reads bytes of this version.
+///
+/// # Errors
+/// [`DecodeError::OtherVersion`] when there is none, or it knows no such version.
+pub fn known(
+    kinds: Kinds,
+    tag: u16,
+    version: u16,
+) -> Result<&'static dyn AnyResource, DecodeError> {
+    let Some(resource) = kinds(tag) else {
+        return Err(DecodeError::OtherVersion(format!(
+            "resource kind {tag} is not known here: it was written by a newer carebook, run that one"
+        )));
+    };
+    let known = resource.version();
+    if (1..=known).contains(&version) {
+        Ok(resource)
+    } else {
+        Err(unknown_version(resource.kind(), version, known))
+    }
+}
+
+/// The value as JSON.
+fn json_of<T: Serialize>(value: &T) -> Result<Value, DecodeError> {
+    serde_json::to_value(value).map_err(|error| DecodeError::Malformed(error.to_string()))
+}
+
+/// Erases the type of the resource `R`.
+pub struct Registered<R>(std::marker::PhantomData<R>);
+
+impl<R> Registered<R> {
+    /// The one value.
+    pub const NEW: Self = Self(std::marker::PhantomData);
+}
+
+impl<R: Resource> AnyResource for Registered<R> {
+    fn kind(&self) -> Kind {
+        R::KIND
+    }
+
+    fn version(&self) -> u16 {
+        version::<R>()
+    }
+
+    fn present<'a>(&self, state: Versioned<'a>) -> Result<Cow<'a, [u8]>, DecodeError> {
+        Ok(match older::<R>(state.version)? {
+            None => Cow::Borrowed(state.bytes),
+            Some(older) => Cow::Owned(codec::encode(&(older.state)(state.bytes)?)),
+        })
+    }
+
+    fn replay(
+        &self,
+        state: Option<&[u8]>,
+        event: Versioned<'_>,
+        at: Instant,
+        next: &mut Vec<u8>,
+    ) -> Result<Digest, String> {
+        let before: Option<R> = state
+            .map(codec::decode)
+            .transpose()
+            .map_err(|error| format!("the state: {error}"))?;
+        let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
+        let revision = before.as_ref().map(R::revision);
+        let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            R::apply(before, &event, at)
+        }))
+        .map_err(|_| {
+            let event = event_name(&event);
+            format!("{event} does not follow on revision {revision:?}")
+        })?;
+        after.validate()?;
+        codec::encode_into(&after, next);
+        Ok(after.key())
+    }
+
+    fn entries(&self, state: &[u8]) -> Result<Entries, String> {
+        let state: R = codec::decode(state).map_err(|error| error.to_string())?;
+        state.validate()?;
+        Ok(Entries {
+            key: state.key(),
+            names: state.names(),
+            lists: state.listed(),
+            ranks: state.ranked(),
+        })
+    }
+
+    fn revision(&self, state: &[u8]) -> Result<Revision, DecodeError> {
+        codec::decode::<R>(state).map(|state| state.revision())
+    }
+
+    fn state_json(&self, state: &[u8]) -> Result<Value, DecodeError> {
+        json_of(&codec::decode::<R>(state)?)
+    }
+
+    fn event_json(&self, event: Versioned<'_>) -> Result<Value, DecodeError> {
+        json_of(&read_event::<R>(event)?)
+    }
+
+    fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError> {
+        codec::decode::<R>(state).map(|state| state.id())
+    }
+
+    #[cfg(test)]
+    fn forms(&self) -> Vec<String> {
+        let forms = crate::base::forms::Forms::default();
+        let state = format!("state: {}", forms.trace::<R>());
+        let event = format!("event: {}", forms.trace::<R::Event>());
+        [vec![state, event], forms.lines()].concat()
+    }
+}

@@ -1,0 +1,376 @@
+//! What is stored in one version of a resource's form is read by a program that has a later one,
+//! and the other way round refused by its number: one kind of resource, as two programs have it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};
+use super::replay::{Recovered, Replay};
+use super::replay_error::ReplayError;
+use super::snapshot::{StateEntry, Summary};
+use super::tables::Standing;
+use crate::base::codec::{self, Blob, DecodeError};
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::registered::{AnyResource, Kinds, Registered, version};
+use crate::domain::resource::{Kind, Resource};
+use crate::domain::stored::{Older, Versioned};
+
+const KIND: Kind = Kind {
+    tag: 0x7ffe,
+    name: "parcel",
+};
+
+crate::wire_enum! {
+    /// Words of the first program.
+    enum Size {
+        /// s
+        Small = "small",
+    }
+}
+
+/// As the first program has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Parcel {
+    id: String,
+    size: Size,
+    revision: Revision,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum ParcelEvent {
+    Sent { id: String, size: Size },
+    Moved,
+}
+
+impl Resource for Parcel {
+    const KIND: Kind = KIND;
+    type Event = ParcelEvent;
+
+    fn apply(state: Option<Self>, event: &ParcelEvent, _: Instant) -> Self {
+        match (state, event) {
+            (None, ParcelEvent::Sent { id, size }) => Self {
+                id: id.clone(),
+                size: *size,
+                revision: Revision::FIRST,
+            },
+            (Some(parcel), ParcelEvent::Moved) => Self {
+                revision: Revision::new(parcel.revision.number() + 1),
+                ..parcel
+            },
+            _ => panic!("it cannot follow"),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.clone()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+}
+
+crate::wire_enum! {
+    /// Words of the second program: one was added.
+    enum SizeNow {
+        /// s
+        Small = "small",
+        /// l
+        Large = "large",
+    }
+}
+
+/// As the second program has it: with one more member, in front.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ParcelNow {
+    stops: u64,
+    id: String,
+    size: SizeNow,
+    revision: Revision,
+}
+
+/// Two events more. What there was stays as it was: it makes the same of a state that is replayed
+/// from the log as of one that a snapshot has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum ParcelEventNow {
+    Sent { id: String, size: SizeNow },
+    Moved,
+    Repacked { size: SizeNow },
+    Stopped,
+}
+
+/// Brings a state of version 1 up: how often it stopped was not counted then.
+fn parcel_of_version_1(bytes: &[u8]) -> Result<ParcelNow, DecodeError> {
+    #[derive(Deserialize)]
+    struct Parcel {
+        id: String,
+        size: SizeNow,
+        revision: Revision,
+    }
+    let Parcel { id, size, revision } = codec::decode(bytes)?;
+    let stops = 0;
+    Ok(ParcelNow {
+        stops,
+        id,
+        size,
+        revision,
+    })
+}
+
+impl Resource for ParcelNow {
+    const KIND: Kind = KIND;
+    type Event = ParcelEventNow;
+    const OLDER: &'static [Older<Self, ParcelEventNow>] = &[Older {
+        state: parcel_of_version_1,
+        ..Older::ADDED_TO
+    }];
+
+    fn apply(state: Option<Self>, event: &ParcelEventNow, _: Instant) -> Self {
+        match (state, event) {
+            (None, ParcelEventNow::Sent { id, size }) => Self {
+                stops: 0,
+                id: id.clone(),
+                size: *size,
+                revision: Revision::FIRST,
+            },
+            (Some(parcel), ParcelEventNow::Moved) => Self {
+                revision: Revision::new(parcel.revision.number() + 1),
+                ..parcel
+            },
+            (Some(parcel), ParcelEventNow::Stopped) => Self {
+                stops: parcel.stops + 1,
+                revision: Revision::new(parcel.revision.number() + 1),
+                ..parcel
+            },
+            (Some(parcel), ParcelEventNow::Repacked { size }) => Self {
+                size: *size,
+                revision: Revision::new(parcel.revision.number() + 1),
+                ..parcel
+            },
+            _ => panic!("it cannot follow"),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.id.clone()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+}
+
+fn first_program(tag: u16) -> Option<&'static dyn AnyResource> {
+    (tag == KIND.tag).then_some(&Registered::<Parcel>::NEW as &dyn AnyResource)
+}
+
+fn second_program(tag: u16) -> Option<&'static dyn AnyResource> {
+    (tag == KIND.tag).then_some(&Registered::<ParcelNow>::NEW as &dyn AnyResource)
+}
+
+/// A record of one change of the parcel called so.
+fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
+    let event = codec::encode(event);
+    let change = NewChange {
+        kind: KIND.tag,
+        version: version::<R>(),
+        key: KIND.key(&[id]),
+        before,
+        event: Blob(event.as_slice()),
+    };
+    NewRecord {
+        schema: SCHEMA,
+        at: Instant::default(),
+        operation: 0,
+        subject: "somebody",
+        key: None,
+        changes: vec![change],
+        outbox: &[],
+        outcome: RecordOutcome::None,
+    }
+    .encode()
+}
+
+/// What the first program writes.
+fn of_the_first() -> Vec<Vec<u8>> {
+    let sent = |id: &str| ParcelEvent::Sent {
+        id: id.to_owned(),
+        size: Size::Small,
+    };
+    vec![
+        record::<Parcel>("a", 0, &sent("a")),
+        record::<Parcel>("b", 0, &sent("b")),
+        record::<Parcel>("a", 1, &ParcelEvent::Moved),
+    ]
+}
+
+/// What the second program writes behind it.
+fn of_the_second() -> Vec<Vec<u8>> {
+    let repacked = ParcelEventNow::Repacked {
+        size: SizeNow::Large,
+    };
+    vec![
+        record::<ParcelNow>("a", 3, &ParcelEventNow::Stopped),
+        record::<ParcelNow>("b", 2, &repacked),
+    ]
+}
+
+/// The entries of a snapshot that a program takes of all that it has.
+fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
+    let summary = Summary {
+        forgotten: 0,
+        tally: recovered.tally.clone(),
+    };
+    let mut entries = vec![summary.encode()];
+    recovered.tables.each(|kind, key, position, bytes| {
+        let standing = Standing {
+            kind,
+            key,
+            position,
+            bytes,
+        };
+        let version = kinds(kind).unwrap().version();
+        entries.push(codec::encode(&StateEntry::new(standing, version)));
+    });
+    entries
+}
+
+/// What a program makes of a snapshot that covers so much, if there is one, and of the log.
+fn opened(
+    kinds: Kinds,
+    snapshot: Option<(&[Vec<u8>], u64)>,
+    log: &[Vec<u8>],
+) -> Result<Recovered, ReplayError> {
+    let mut replay = Replay::of(kinds);
+    let mut covered = 0;
+    if let Some((entries, covers)) = snapshot {
+        covered = covers;
+        replay.snapshot(covers, covers);
+        for entry in entries {
+            replay.entry(entry)?;
+        }
+    }
+    for (position, record) in (1..).zip(log).filter(|(position, _)| *position > covered) {
+        replay.record(position, record)?;
+    }
+    replay.finish()
+}
+
+/// Each resource by its identifier: where it was changed last, and its state.
+fn states(recovered: &Recovered, kinds: Kinds) -> Value {
+    let mut all = serde_json::Map::new();
+    recovered.tables.each(|kind, _, position, bytes| {
+        let resource = kinds(kind).unwrap();
+        let id = resource.id(bytes).unwrap().join("/");
+        let state = resource.state_json(bytes).unwrap();
+        all.insert(id, json!({"position": position, "state": state}));
+    });
+    Value::Object(all)
+}
+
+#[test]
+fn what_an_older_program_stored_is_brought_up_and_gone_on_with() {
+    assert_eq!((version::<Parcel>(), version::<ParcelNow>()), (1, 2));
+    let log = of_the_first();
+    let old = opened(first_program, None, &log).unwrap();
+    let snapshots = snapshot(&old, first_program);
+
+    let from_log = opened(second_program, None, &log).unwrap();
+    let expected = json!({
+        "a": {"position": 3, "state": {"stops": 0, "id": "a", "size": "small", "revision": 2}},
+        "b": {"position": 2, "state": {"stops": 0, "id": "b", "size": "small", "revision": 1}},
+    });
+    assert_eq!(states(&from_log, second_program), expected);
+    let from_snapshot = opened(second_program, Some((&snapshots, 3)), &log).unwrap();
+    assert_eq!(from_snapshot.tables.digest(), from_log.tables.digest());
+
+    // It goes on, takes a snapshot of its own, and starts from that.
+    let log = [log, of_the_second()].concat();
+    let gone_on = opened(second_program, Some((&snapshots, 3)), &log).unwrap();
+    let seen = states(&gone_on, second_program);
+    assert_eq!(seen["a"]["state"]["stops"], 1);
+    assert_eq!(seen["b"]["state"]["size"], "large");
+    let snapshots = snapshot(&gone_on, second_program);
+    let again = opened(second_program, Some((&snapshots, 5)), &log).unwrap();
+    assert_eq!(again.tables.digest(), gone_on.tables.digest());
+}
+
+#[test]
+fn what_a_newer_program_stored_is_refused_by_its_number() {
+    let log = [of_the_first(), of_the_second()].concat();
+    let refused = |opened: Result<Recovered, ReplayError>| {
+        let error = opened.err().unwrap();
+        assert!(error.is_of_other_version(), "{error}");
+        error.to_string()
+    };
+    let advice = "a parcel of version 2, and this carebook knows version 1: it was written by a newer \
+                  carebook, run that one";
+    assert_eq!(
+        refused(opened(first_program, None, &log)),
+        format!("position 4: {advice}")
+    );
+    let new = opened(second_program, None, &log).unwrap();
+    let snapshots = snapshot(&new, second_program);
+    let error = refused(opened(first_program, Some((&snapshots, 5)), &log));
+    assert!(error.contains("the state of a snapshot: "), "{error}");
+    assert!(error.ends_with(advice), "{error}");
+    // A kind that the older program does not have, and bytes that no program has written.
+    let unknown = |_: u16| None;
+    let error = refused(opened(unknown, None, &log));
+    assert!(
+        error.starts_with("position 1: resource kind 32766 is not known here"),
+        "{error}"
+    );
+    let never = Versioned {
+        version: 0,
+        bytes: &[],
+    };
+    let error = Registered::<Parcel>::NEW.present(never).unwrap_err();
+    assert!(!matches!(error, DecodeError::OtherVersion(_)), "{error}");
+}
+
+#[test]
+fn a_change_that_follows_on_another_commit_than_it_says_is_damage() {
+    let log = |before: u64| {
+        let mut log = of_the_first();
+        log[2] = record::<Parcel>("a", before, &ParcelEvent::Moved);
+        log
+    };
+    assert!(opened(first_program, None, &log(1)).is_ok());
+    for (before, told) in [
+        (
+            0,
+            "position 3: parcel: the change says that the commit before it is none, and that is the one at position 1",
+        ),
+        (
+            2,
+            "position 3: parcel: the change says that the commit before it is the one at position 2, and that is the one at position 1",
+        ),
+    ] {
+        let error = opened(first_program, None, &log(before)).err().unwrap();
+        assert_eq!(error.to_string(), told);
+        assert!(!error.is_of_other_version());
+        // Behind a snapshot that has the state before it, and not the change.
+        let earlier = opened(first_program, None, &log(1)[..2]).unwrap();
+        let entries = snapshot(&earlier, first_program);
+        let error = opened(first_program, Some((&entries, 2)), &log(before))
+            .err()
+            .unwrap();
+        assert_eq!(error.to_string(), told);
+    }
+    let first = record::<Parcel>(
+        "c",
+        2,
+        &ParcelEvent::Sent {
+            id: "c".to_owned(),
+            size: Size::Small,
+        },
+    );
+    let error = opened(first_program, None, &[of_the_first(), vec![first]].concat());
+    let error = error.err().unwrap().to_string();
+    assert!(
+        error.ends_with("the one at position 2, and that is none"),
+        "{error}"
+    );
+}

@@ -1,0 +1,420 @@
+//! Data directories of each form in which a carebook ever stored anything: opened, verified, read and
+//! written on by the present one, for ever. `tests/golden/N/` has two of one form, `log` and
+//! `snapshot` (a log behind a snapshot), with what was asked and answered while they were made.
+//!
+//! `WRITE_GOLDEN=N cargo test --test main golden::` makes a new one: the sample facts, the walk
+//! through all operations, a key that was taken for an answer given under another. What its states
+//! are by now is in `log.jsonl` and `snapshot.jsonl`; `GOLDEN_STATES=1` writes these anew, for a
+//! review of what a new version makes of what is old.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carebook::base::actor::ActorKind;
+use carebook::catalogue::{KeySource, RESOURCES, resource};
+use carebook::cli::open::Replaying;
+use carebook::cli::walk::{PARTS, Step};
+use carebook::domain::cast::cast;
+use carebook::domain::reference::samples;
+use carebook::journal::record::Record;
+use carebook::journal::snapshot::StateEntry;
+use serde_json::{Value, json};
+use wal::{BoxError, SnapshotInfo, Visitor};
+
+use crate::support::{Answer, Client, Server, World, files, good, run};
+
+/// Kinds of which the walk makes none.
+const NOT_WALKED: [&str; 1] = ["gateway-search"];
+/// The directories of one form.
+const DIRECTORIES: [&str; 2] = ["log", "snapshot"];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// The forms that there are, by their numbers.
+fn forms() -> BTreeMap<u32, PathBuf> {
+    let numbered = std::fs::read_dir(golden()).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        let number = path.file_name().unwrap().to_str().unwrap().parse();
+        (number.expect("a form has a number"), path)
+    });
+    numbered.collect()
+}
+
+/// Keeps a directory in a form, without the zeros that its files end with; how long they were is
+/// written beside it.
+fn keep(data: &Path, form: &Path, name: &str) {
+    let kept = form.join(name);
+    std::fs::create_dir_all(&kept).unwrap();
+    let mut lengths = String::new();
+    for file in files(data) {
+        let file_name = file.file_name().unwrap().to_str().unwrap();
+        if file_name == "lock" {
+            continue;
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0);
+        let end = end.map_or(0, |last| last + 1);
+        std::fs::write(kept.join(file_name), &bytes[..end]).unwrap();
+        lengths.push_str(&format!("{file_name} {}\n", bytes.len()));
+    }
+    std::fs::write(form.join(format!("{name}.lengths")), lengths).unwrap();
+}
+
+/// Makes the directory anew that was kept.
+fn unpack(form: &Path, name: &str, data: &Path) {
+    std::fs::create_dir_all(data).unwrap();
+    let lengths = std::fs::read_to_string(form.join(format!("{name}.lengths"))).unwrap();
+    for line in lengths.lines() {
+        let (file, length) = line.split_once(' ').unwrap();
+        std::fs::copy(form.join(name).join(file), data.join(file)).unwrap();
+        let made = std::fs::OpenOptions::new()
+            .write(true)
+            .open(data.join(file));
+        made.unwrap().set_len(length.parse().unwrap()).unwrap();
+    }
+}
+
+/// What was asked, and what was answered.
+struct Asked {
+    who: Option<ActorKind>,
+    method: String,
+    path: String,
+    key: Option<String>,
+    body: String,
+    status: u16,
+    answer: Value,
+}
+
+impl Asked {
+    /// A step of the walk, with what earlier ones have kept in its place.
+    fn of(step: &Step, kept: &BTreeMap<&'static str, String>) -> Self {
+        let with_kept = |text: &str| {
+            let names = kept.iter().rev();
+            names.fold(text.to_owned(), |text, (name, value)| {
+                text.replace(&format!("${name}"), value)
+            })
+        };
+        let row = step.row();
+        let key = row.filter(|row| row.key == KeySource::Header);
+        Self {
+            who: step.who(),
+            method: row.map_or("GET", good::method).to_owned(),
+            path: with_kept(&step.path()),
+            key: key.map(|row| format!("walk-{}", row.tag)),
+            body: with_kept(&step.body().unwrap_or_default()),
+            status: 0,
+            answer: Value::Null,
+        }
+    }
+
+    fn send(&self, world: &World, client: &mut Client) -> Answer {
+        let mut headers = Vec::new();
+        let bearer = self.who.map(|kind| {
+            let cast = cast().into_iter().find(|actor| actor.kind == kind);
+            format!("Bearer {}", world.token(&cast.unwrap()))
+        });
+        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+        headers.extend(self.key.as_deref().map(|key| ("Idempotency-Key", key)));
+        if self.method != "GET" {
+            headers.push(("Content-Type", "application/json"));
+        }
+        client.request(&self.method, &self.path, &headers, self.body.as_bytes())
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "who": self.who.map(ActorKind::as_str),
+            "method": self.method,
+            "path": self.path,
+            "key": self.key,
+            "body": self.body,
+            "status": self.status,
+            "answer": self.answer,
+        })
+    }
+
+    fn read(line: &str) -> Self {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| line[name].as_str().map(str::to_owned);
+        Self {
+            who: text("who").map(|kind| kind.parse().unwrap()),
+            method: text("method").unwrap(),
+            path: text("path").unwrap(),
+            key: text("key"),
+            body: text("body").unwrap(),
+            status: line["status"].as_u64().unwrap().try_into().unwrap(),
+            answer: line["answer"].clone(),
+        }
+    }
+}
+
+/// The text of the first member of this name, wherever it stands in the answer.
+fn text_of(answer: &Value, name: &str) -> Option<String> {
+    match answer {
+        Value::Object(members) => {
+            let own = members.get(name).and_then(Value::as_str);
+            let own = own.map(str::to_owned);
+            own.or_else(|| members.values().find_map(|member| text_of(member, name)))
+        }
+        Value::Array(items) => items.iter().find_map(|item| text_of(item, name)),
+        _ => None,
+    }
+}
+
+/// An answer without what says whether it is given for the first time.
+fn but_for_replay(answer: &Value) -> Value {
+    let mut answer = answer.clone();
+    if let Some(members) = answer.as_object_mut() {
+        members.remove("idempotentReplay");
+        members.remove("replayedFromAuditId");
+    }
+    answer
+}
+
+/// Every resource of a stopped directory: its kind and identifier, where it was changed last, and
+/// its state. A line for each, in order.
+fn states(data: &Path) -> String {
+    let storage = wal::storage::FileStorage::existing(data).unwrap();
+    let mut replaying = Replaying::new("reading");
+    wal::verify(Arc::new(storage), &mut replaying).unwrap();
+    let mut lines = Vec::new();
+    replaying.finish().tables.each(|kind, _, position, bytes| {
+        let resource = resource(kind).unwrap();
+        let state = json!({
+            "kind": resource.kind().name,
+            "id": resource.id(bytes).unwrap(),
+            "position": position,
+            "state": resource.state_json(bytes).unwrap(),
+        });
+        lines.push(state.to_string() + "\n");
+    });
+    lines.sort();
+    lines.concat()
+}
+
+/// Kinds and versions that stand in a directory's records, and in its snapshots.
+#[derive(Default)]
+struct Versions {
+    records: BTreeSet<(u16, u16)>,
+    states: BTreeSet<(u16, u16)>,
+    is_summary: bool,
+    covers: u64,
+}
+
+impl Versions {
+    fn of(data: &Path) -> Self {
+        let storage = wal::storage::FileStorage::existing(data).unwrap();
+        let mut versions = Self::default();
+        wal::verify(Arc::new(storage), &mut versions).unwrap();
+        versions
+    }
+}
+
+impl Visitor for Versions {
+    fn record(&mut self, record: wal::Record<'_>) -> Result<(), BoxError> {
+        let record = Record::decode(record.payload)?;
+        let changes = record.changes.iter();
+        self.records
+            .extend(changes.map(|change| (change.kind, change.version)));
+        Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.is_summary = true;
+        self.covers = info.covers;
+        Ok(())
+    }
+
+    fn kept(&mut self, _: wal::Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        if !std::mem::replace(&mut self.is_summary, false) {
+            let entry = StateEntry::decode(entry)?;
+            self.states.insert((entry.kind, entry.version));
+        }
+        Ok(())
+    }
+}
+
+/// Sample facts, the walk, and a second key for an answer.
+fn make(world: &World) -> Vec<Asked> {
+    let server = Server::start(world);
+    let mut client = server.client();
+    let facts: Vec<Value> = samples::lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let placed = client.put_facts(&world.workflow(), &facts);
+    assert_eq!(placed.status, 200, "{placed:?}");
+    let mut asked: Vec<Asked> = Vec::new();
+    let mut kept = BTreeMap::new();
+    for step in PARTS.iter().flat_map(|part| part.steps) {
+        let mut next = Asked::of(step, &kept);
+        let answer = next.send(world, &mut client);
+        assert_eq!(answer.status, step.status(), "{}: {answer:?}", step.title);
+        (next.status, next.answer) = (answer.status, answer.json());
+        for name in step.kept {
+            kept.insert(*name, text_of(&next.answer, name).expect(name));
+        }
+        asked.push(next);
+    }
+    let deposit = asked
+        .iter()
+        .find(|asked| asked.path == "/settlement-deposit-requests");
+    let deposit = deposit.unwrap();
+    let mut second = Asked {
+        path: deposit.path.clone(),
+        method: deposit.method.clone(),
+        key: None,
+        body: deposit.body.replace("walk-9", "walk-9-again"),
+        answer: Value::Null,
+        ..*deposit
+    };
+    let answer = second.send(world, &mut client);
+    (second.status, second.answer) = (answer.status, answer.json());
+    assert_eq!(
+        second.answer["statementId"], deposit.answer["statementId"],
+        "{answer:?}"
+    );
+    asked.push(second);
+    assert_eq!(server.stop(), Some(0));
+    asked
+}
+
+/// One deposit more, of what is not there yet.
+fn write_on(world: &World, client: &mut Client, code: &str) -> String {
+    let body = world.deposit_request(code, code);
+    let opened = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+    assert_eq!(opened.status, 201, "{opened:?}");
+    opened.json()["statementId"].as_str().unwrap().to_owned()
+}
+
+fn write(form: &Path) {
+    let world = World::new();
+    let asked = make(&world);
+    let data = world.data();
+    keep(&data, form, "log");
+    let compact = run(&["compact", "--data", data.to_str().unwrap()]);
+    assert_eq!(compact.0, Some(0), "{compact:?}");
+    let server = Server::start(&world);
+    write_on(&world, &mut server.client(), "after-the-snapshot");
+    assert_eq!(server.stop(), Some(0));
+    keep(&data, form, "snapshot");
+    let lines: String = asked
+        .iter()
+        .map(|asked| format!("{}\n", asked.json()))
+        .collect();
+    std::fs::write(form.join("walk.jsonl"), lines).unwrap();
+}
+
+/// A world whose data directory is a copy of this one.
+fn world_of(form: &Path, name: &str) -> World {
+    let world = World::new();
+    unpack(form, name, &world.data());
+    world
+}
+
+#[test]
+fn what_was_ever_stored_is_opened_verified_read_and_written_on() {
+    if let Ok(number) = std::env::var("WRITE_GOLDEN") {
+        let form = golden().join(number);
+        assert!(!form.exists(), "a form that is there never changes");
+        write(&form);
+    }
+    let cases = forms()
+        .into_values()
+        .flat_map(|form| DIRECTORIES.map(|name| (form.clone(), name)));
+    for (form, name) in cases {
+        let what = format!("{} {name}", form.display());
+        let world = world_of(&form, name);
+        let data = world.data();
+        let verified = run(&["verify", "--data", data.to_str().unwrap()]);
+        assert_eq!(verified.0, Some(0), "{what}: {verified:?}");
+        let known = form.join(format!("{name}.jsonl"));
+        let found = states(&data);
+        if std::env::var_os("GOLDEN_STATES").is_some() || !known.exists() {
+            std::fs::write(&known, &found).unwrap();
+        }
+        let expected = std::fs::read_to_string(&known).unwrap();
+        for (found, expected) in found.lines().zip(expected.lines()) {
+            assert_eq!(found, expected, "{what}");
+        }
+        assert_eq!(found.len(), expected.len(), "{what}");
+
+        // Each answer once more, under the key that it was given under then.
+        let server = Server::start(&world);
+        let mut client = server.client();
+        let walk = std::fs::read_to_string(form.join("walk.jsonl")).unwrap();
+        for line in walk.lines() {
+            let asked = Asked::read(line);
+            let again = asked.send(&world, &mut client);
+            let once = again.status == 200 && asked.status == 201;
+            assert!(again.status == asked.status || once, "{what}: {again:?}");
+            let (found, expected) = (but_for_replay(&again.json()), but_for_replay(&asked.answer));
+            assert_eq!(found, expected, "{what}: {} {}", asked.method, asked.path);
+        }
+        let id = write_on(&world, &mut client, "written-on");
+        server.kill();
+        let server = Server::start(&world);
+        let path = format!("/settlement-statements/{id}");
+        let read = server.client().get(&path, &world.headquarters());
+        assert_eq!(read.status, 200, "{what}: {read:?}");
+        assert_eq!(server.stop(), Some(0));
+        let verified = run(&["verify", "--data", data.to_str().unwrap()]);
+        assert_eq!(verified.0, Some(0), "{what}: {verified:?}");
+    }
+}
+
+#[test]
+fn every_kind_stands_in_some_golden_directory_in_each_version() {
+    let mut missing = BTreeSet::new();
+    for resource in RESOURCES {
+        let kind = resource.kind();
+        if NOT_WALKED.contains(&kind.name) {
+            continue;
+        }
+        missing.extend((1..=resource.version()).map(|version| (kind.tag, version)));
+    }
+    let mut missing = [missing.clone(), missing];
+    for form in forms().into_values() {
+        for name in DIRECTORIES {
+            let world = world_of(&form, name);
+            let versions = Versions::of(&world.data());
+            missing[0].retain(|version| !versions.records.contains(version));
+            missing[1].retain(|version| !versions.states.contains(version));
+        }
+    }
+    let none = [BTreeSet::new(), BTreeSet::new()];
+    assert_eq!(
+        missing, none,
+        "kinds with their versions of which no record, and no snapshot, is in tests/golden: \
+         WRITE_GOLDEN=N cargo test --test main golden::, where N is the next number"
+    );
+}
+
+#[test]
+fn a_golden_directory_is_small_and_has_all_that_can_be_in_one() {
+    for form in forms().into_values() {
+        let bytes: u64 = files(&form)
+            .iter()
+            .map(|file| file.metadata().unwrap().len())
+            .sum();
+        assert!(bytes < 512 << 10, "{}: {bytes} bytes", form.display());
+        let world = world_of(&form, "snapshot");
+        assert!(Versions::of(&world.data()).covers > 0);
+        let data = world.data();
+        let found = run(&["verify", "--json", "--data", data.to_str().unwrap()]);
+        let found: Value = serde_json::from_str(&found.1).unwrap();
+        for what in ["keys", "outboxMessages"] {
+            assert!(
+                found[what].as_u64() > Some(0),
+                "{}: {found}",
+                form.display()
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A command around another one: to see what is asked of it, to hold it up, to have it fail.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use carebook::base::actor::Actor;
+use carebook::base::digest::{Digest, Fingerprint};
+use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
+use carebook::domain::rejection::Rejection;
+use carebook::domain::resource::{Name, View};
+
+/// What is asked of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Fingerprint,
+    KeyReused,
+    Target,
+    Names,
+    Decide,
+}
+
+/// What a test does around a command; nothing, where it does not say otherwise.
+pub trait Around: Send + Sync {
+    /// The command itself.
+    fn inner(&self) -> &dyn AnyCommand;
+
+    /// Called before the command is asked.
+    fn asked(&self, _: Asked) {}
+
+    /// What the command belongs to.
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        self.inner().target(context)
+    }
+
+    /// What the command comes to.
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        self.inner().decide(target, slot, context)
+    }
+}
+
+/// A command with what is done around it.
+pub struct Wrapped<A>(pub A);
+
+impl<A: Around> AnyCommand for Wrapped<A> {
+    fn key(&self) -> Option<&str> {
+        self.0.inner().key()
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.0.asked(Asked::Fingerprint);
+        self.0.inner().fingerprint()
+    }
+
+    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+        self.0.asked(Asked::KeyReused);
+        self.0.inner().key_reused(actor, view)
+    }
+
+    fn target(&self, context: &Context<'_>) -> Option<Digest> {
+        self.0.asked(Asked::Target);
+        self.0.target(context)
+    }
+
+    fn names(&self, context: &Context<'_>) -> Vec<Name> {
+        self.0.asked(Asked::Names);
+        self.0.inner().names(context)
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        self.0.asked(Asked::Decide);
+        self.0.decide(target, slot, context)
+    }
+}
+
+/// A command that waits at two barriers once it has decided, in each of its first decisions, so that
+/// something can be done before it is committed.
+pub struct HeldUp {
+    pub inner: Box<dyn AnyCommand>,
+    /// A list that its decision rests on, too.
+    pub rests_on: Option<Name>,
+    pub meanwhile: Arc<(Barrier, Barrier)>,
+    /// In how many decisions it waits.
+    pub times: usize,
+    /// How often it has decided.
+    pub decided: Arc<AtomicUsize>,
+}
+
+impl Around for HeldUp {
+    fn inner(&self) -> &dyn AnyCommand {
+        self.inner.as_ref()
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut Slot,
+        context: &Context<'_>,
+    ) -> Result<Outcome, Rejection> {
+        if let Some(list) = self.rests_on {
+            let _ = context.view.listed(list);
+        }
+        let decided = self.inner.decide(target, slot, context);
+        if self.decided.fetch_add(1, Ordering::SeqCst) < self.times {
+            self.meanwhile.0.wait();
+            self.meanwhile.1.wait();
+        }
+        decided
+    }
+}

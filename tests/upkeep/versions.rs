@@ -1,0 +1,191 @@
+//! What a newer carebook has stored is refused by its version, with an exit code of its own, by every
+//! command that asks what it means; what only copies bytes copies it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use carebook::base::codec::{self, Blob};
+use carebook::journal::record::{NewChange, NewRecord, Record, RecordOutcome, SCHEMA};
+use carebook::journal::snapshot::{StateEntry, Summary};
+use wal::storage::FileStorage;
+use wal::{BoxError, Log, Options, SnapshotInfo, Visitor};
+
+use crate::support::{Server, World, carebook, files, run, serve_arguments};
+
+/// Has seen everything.
+struct Nobody;
+
+impl Visitor for Nobody {
+    fn record(&mut self, _: wal::Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+/// A stopped directory with one statement, and its log.
+fn stopped() -> (World, Log) {
+    let world = World::new();
+    let server = Server::start(&world);
+    let body = world.deposit_request("S-1", "key-1");
+    let token = world.headquarters();
+    let opened = server
+        .client()
+        .post("/settlement-deposit-requests", &token, &body);
+    assert_eq!(opened.status, 201, "{opened:?}");
+    assert_eq!(server.stop(), Some(0));
+    let storage = FileStorage::existing(&world.data()).unwrap();
+    let opened = Log::open(Arc::new(storage), Options::default(), &mut Nobody);
+    (world, opened.unwrap().0)
+}
+
+/// A record of the same change, as a carebook of this layout, with such kinds, would write it.
+fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u16) -> Vec<u8> {
+    let changes = record.changes.iter().map(|change| NewChange {
+        kind: kind(change.kind),
+        version,
+        key: change.key,
+        before: 1,
+        event: Blob(change.event.0),
+    });
+    NewRecord {
+        schema,
+        at: record.at,
+        operation: record.operation,
+        subject: record.subject,
+        key: None,
+        changes: changes.collect(),
+        outbox: &[],
+        outcome: RecordOutcome::None,
+    }
+    .encode()
+}
+
+/// Every file's bytes, but for the lock.
+fn contents(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = files(data).into_iter();
+    let files = files.filter(|file| !file.ends_with("lock"));
+    files
+        .map(|file| (file.clone(), std::fs::read(file).unwrap()))
+        .collect()
+}
+
+/// The command ends with 5, says each of these words, and leaves everything as it is.
+fn refuses(world: &World, arguments: &[&str], words: &[&str]) {
+    let before = contents(&world.data());
+    let (code, _, err) = run(arguments);
+    assert_eq!(code, Some(5), "{arguments:?}: {err}");
+    for word in words {
+        assert!(err.contains(word), "{arguments:?}: {word}: {err}");
+    }
+    assert!(contents(&world.data()) == before, "{arguments:?} writes");
+}
+
+/// As [`refuses`], of every command that reads the whole log.
+fn all_refuse(world: &World, words: &[&str]) {
+    let data = world.data();
+    let data = data.to_str().unwrap();
+    let facts = world.path("facts");
+    std::fs::write(&facts, "").unwrap();
+    for arguments in [
+        &["verify", "--data", data][..],
+        &["compact", "--data", data],
+        &["facts", "load", facts.to_str().unwrap(), "--data", data],
+    ] {
+        refuses(world, arguments, words);
+    }
+    let output = serve_arguments(&mut carebook(), world).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{err}");
+    assert!(words.iter().all(|word| err.contains(word)), "{err}");
+    let copy = world.path("copy");
+    let copied = run(&["backup", "--data", data, "--to", copy.to_str().unwrap()]);
+    assert_eq!(copied.0, Some(0), "bytes are bytes: {copied:?}");
+}
+
+#[test]
+fn a_record_that_a_newer_carebook_wrote_is_refused_by_its_number() {
+    let same = |kind: u16| kind;
+    let newer_kind = |_: u16| 9_999;
+    for (schema, kind, version, words) in [
+        (
+            SCHEMA,
+            &same as &dyn Fn(u16) -> u16,
+            2,
+            "position 2: a settlement-statement of version 2, and this carebook knows version 1",
+        ),
+        (
+            SCHEMA,
+            &newer_kind,
+            1,
+            "position 2: resource kind 9999 is not known here",
+        ),
+        (
+            SCHEMA + 1,
+            &same,
+            1,
+            "position 2: a record of version 3, and this carebook knows version 2",
+        ),
+    ] {
+        let (world, mut log) = stopped();
+        let bytes = log.read(1).unwrap().unwrap();
+        let record = Record::decode(&bytes).unwrap();
+        log.append(&[again(&record, schema, kind, version)])
+            .unwrap();
+        log.seal().unwrap();
+        drop(log);
+        let advice = "newer carebook, run that one";
+        all_refuse(&world, &[words, advice]);
+        let data = world.data();
+        let data = data.to_str().unwrap();
+        for look in ["records", "counts"] {
+            refuses(
+                &world,
+                &["inspect", look, "--data", data],
+                &["position 2", advice],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
+    let state = |version| StateEntry {
+        kind: 100,
+        version,
+        key: carebook::base::digest::Digest([7; 16]),
+        position: 1,
+        state: Blob(b"whatever"),
+    };
+    let summary = Summary::default().encode();
+    let mut newer = summary.clone();
+    newer[0] += 1;
+    for (first, version, words) in [
+        (
+            &summary,
+            2,
+            "the state of a snapshot: a settlement-statement of version 2",
+        ),
+        (
+            &newer,
+            1,
+            "a snapshot of version 3, and this carebook knows version 2",
+        ),
+    ] {
+        let (world, mut log) = stopped();
+        let mut snapshot = log.begin_snapshot(1).unwrap();
+        snapshot.entry(first).unwrap();
+        snapshot.entry(&codec::encode(&state(version))).unwrap();
+        log.install(snapshot, 1).unwrap();
+        log.seal().unwrap();
+        drop(log);
+        // The log alone would do: it has everything.
+        all_refuse(&world, &[words, "newer carebook, run that one"]);
+    }
+}

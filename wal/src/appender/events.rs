@@ -1,0 +1,22 @@
+//! What the journal thread tells.
+
+use crate::error::Error;
+
+/// What the journal thread tells; called on that thread, which does nothing
+/// else in the meantime.
+pub trait Events: Send {
+    /// Every record up to this position will survive a power cut. Positions rise.
+    fn durable(&mut self, position: u64);
+
+    /// The log has failed and nothing more becomes durable. Called once at
+    /// most, as the last call. What was appended and not reported durable may
+    /// be found after a restart or not.
+    fn failed(&mut self, error: &Error);
+
+    /// How many are in flight: they wait for what they have appended, or may append soon. By
+    /// this the journal thread knows when there is nobody worth waiting for. 0, as without an own
+    /// implementation, when that is not known.
+    fn in_flight(&self) -> usize {
+        0
+    }
+}

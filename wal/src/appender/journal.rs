@@ -1,0 +1,133 @@
+//! The journal thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::events::Events;
+use super::gathering::{FEW, gathered};
+use super::queue::Shared;
+use crate::error::Error;
+use crate::frame::Batched;
+use crate::medium::{BatchWriter, Medium};
+
+enum Task {
+    Write,
+    Seal,
+    Stop,
+}
+
+/// What the journal thread works with.
+pub(super) struct Journal {
+    pub(super) shared: Arc<Shared>,
+    pub(super) medium: Arc<dyn Medium>,
+    pub(super) writer: Box<dyn BatchWriter>,
+    pub(super) batch_bytes_max: usize,
+    /// How long nothing must be appended before the last batch gets a seal.
+    pub(super) seal_after: Duration,
+    /// When the last records were taken, and how many they were.
+    pub(super) batch_began: Instant,
+    pub(super) batch_records: usize,
+}
+
+impl Journal {
+    pub(super) fn run(mut self, mut events: Box<dyn Events>) {
+        // A panic here, ours or a callback's, must not leave callers waiting
+        // for a thread that is gone.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work(events.as_mut())));
+        let error = match ended {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(Error::Stopped {
+                reason: "the journal thread panicked".into(),
+            }),
+        };
+        if let Some(error) = error {
+            {
+                let mut queue = self.shared.queue.lock();
+                queue.closed = Some(error.to_string().into());
+                queue.records.clear(0);
+            }
+            let _ = catch_unwind(AssertUnwindSafe(|| events.failed(&error)));
+        }
+        self.medium.stop();
+    }
+
+    fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {
+        let mut records = Batched::default();
+        loop {
+            match self.wait(&mut records, events)? {
+                Task::Write => {
+                    self.write(&mut records, events)?;
+                    // One huge batch must not keep its memory for good.
+                    records.clear(self.batch_bytes_max);
+                }
+                Task::Seal => self.writer.seal()?,
+                Task::Stop => return self.writer.seal(),
+            }
+        }
+    }
+
+    /// Waits for something to do; takes all records that are queued.
+    fn wait(&mut self, records: &mut Batched, events: &dyn Events) -> Result<Task, Error> {
+        let shared = Arc::clone(&self.shared);
+        let (enough, apart) = gathered(events.in_flight());
+        let mut queue = shared.queue.lock();
+        let seal_at = self
+            .writer
+            .is_unsealed()
+            .then(|| Instant::now() + self.seal_after);
+        // Whoever is alone is not kept waiting.
+        let mut gather_until = (self.batch_records >= FEW).then(|| self.batch_began + apart);
+        loop {
+            if let Some(failure) = self.writer.failure() {
+                return Err(failure);
+            }
+            let stopping = shared.stopping.load(Ordering::SeqCst);
+            if let Some(until) = gather_until
+                && queue.records.count() < enough
+                && !stopping
+            {
+                queue.wake_at = Some(enough);
+                if shared.work.wait_until(&mut queue, until).timed_out() {
+                    gather_until = None;
+                }
+                queue.wake_at = None;
+                continue;
+            }
+            if !queue.records.is_empty() {
+                std::mem::swap(records, &mut queue.records);
+                self.batch_began = Instant::now();
+                self.batch_records = records.count();
+                return Ok(Task::Write);
+            }
+            if stopping {
+                return Ok(Task::Stop);
+            }
+            queue.wake_at = Some(1);
+            match seal_at {
+                None => shared.work.wait(&mut queue),
+                Some(at) => {
+                    let late = shared.work.wait_until(&mut queue, at).timed_out();
+                    if late && queue.records.is_empty() && !shared.stopping.load(Ordering::SeqCst) {
+                        queue.wake_at = None;
+                        return Ok(Task::Seal);
+                    }
+                }
+            }
+            queue.wake_at = None;
+        }
+    }
+
+    fn write(&mut self, records: &mut Batched, events: &mut dyn Events) -> Result<(), Error> {
+        for batch in records.batches(self.batch_bytes_max) {
+            self.writer.make_room(batch)?;
+            let started = Instant::now();
+            let last = self.writer.commit(batch)?;
+            self.shared.note_durable(batch, started.elapsed(), last);
+            events.durable(last);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The queue of records that wait for the journal thread.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::format::{RECORD_BYTES_MAX, to_u64};
+use crate::frame::{Batch, Batched};
+
+/// So many queued records are worth a batch, whoever may still have some.
+const QUIET_MAX: usize = 32;
+
+/// Why a record was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The log has failed or was shut down, for this reason.
+    Stopped(Arc<str>),
+    /// The record has more than [`RECORD_BYTES_MAX`] bytes.
+    TooLarge {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(reason) => write!(f, "the log takes no more records: {reason}"),
+            Self::TooLarge { bytes } => {
+                write!(
+                    f,
+                    "a record of {bytes} bytes is too large, the limit is {RECORD_BYTES_MAX}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What those who append share with the journal thread.
+pub(super) struct Shared {
+    pub(super) queue: Mutex<Queue>,
+    /// The journal thread waits here when there is nothing to do.
+    pub(super) work: Condvar,
+    pub(super) durable: AtomicU64,
+    pub(super) appended: AtomicU64,
+    pub(super) queued_bytes: AtomicUsize,
+    pub(super) batches: AtomicU64,
+    pub(super) batch_nanos: AtomicU64,
+    /// Bytes of the records since the newest snapshot began.
+    pub(super) log_bytes: AtomicU64,
+    pub(super) stopping: AtomicBool,
+}
+
+/// The records that the journal thread has not taken yet.
+pub(super) struct Queue {
+    pub(super) records: Batched,
+    pub(super) next: u64,
+    /// How many records have to be queued for the journal thread to be woken; none while it is
+    /// awake.
+    pub(super) wake_at: Option<usize>,
+    /// Why nothing more is taken.
+    pub(super) closed: Option<Arc<str>>,
+}
+
+impl Queue {
+    /// Whether the journal thread sleeps although there is something to write. It is taken for
+    /// awake from then on.
+    fn needs_waking(&mut self) -> bool {
+        let wake = self.wake_at.is_some_and(|at| self.records.count() >= at);
+        if wake {
+            self.wake_at = None;
+        }
+        wake
+    }
+}
+
+impl Shared {
+    /// Behind a last record at `last`, with so many bytes of records since the newest snapshot.
+    pub(super) fn new(last: u64, log_bytes: u64) -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                records: Batched::default(),
+                next: last + 1,
+                wake_at: None,
+                closed: None,
+            }),
+            work: Condvar::new(),
+            durable: AtomicU64::new(last),
+            appended: AtomicU64::new(last),
+            queued_bytes: AtomicUsize::new(0),
+            batches: AtomicU64::new(0),
+            batch_nanos: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(log_bytes),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Wakes the journal thread when it sleeps although there is something to write.
+    pub(super) fn wake(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wake = queue.needs_waking();
+        drop(queue);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// Counts a batch that is durable up to `last`.
+    pub(super) fn note_durable(&self, batch: Batch<'_>, took: Duration, last: u64) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        let bytes = batch.payload_bytes();
+        self.log_bytes.fetch_add(to_u64(bytes), Ordering::Relaxed);
+        self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.durable.store(last, Ordering::Release);
+    }
+}
+
+/// The right to append next. Dropping it lets others append, and wakes the
+/// journal thread when it sleeps; one that gathers a batch wakes by itself.
+pub struct Sequence<'a> {
+    shared: &'a Shared,
+    queue: Option<MutexGuard<'a, Queue>>,
+}
+
+impl<'a> Sequence<'a> {
+    pub(super) fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            queue: Some(shared.queue.lock()),
+        }
+    }
+
+    fn queue(&self) -> &Queue {
+        self.queue
+            .as_ref()
+            .expect("the guard is there until the value is dropped")
+    }
+
+    /// The position that the next record will get.
+    pub fn next(&self) -> u64 {
+        self.queue().next
+    }
+
+    /// Appends a record; returns its position.
+    ///
+    /// # Errors
+    /// [`Refused`], and the record has no position then.
+    pub fn push(&mut self, payload: impl AsRef<[u8]>) -> Result<u64, Refused> {
+        let payload = payload.as_ref();
+        self.take(payload.len(), |records| records.push(payload))
+    }
+
+    /// As [`Sequence::push`], of a record that the caller does not need any more: a large one is
+    /// not copied while others wait.
+    ///
+    /// # Errors
+    /// [`Refused`], and the record has no position then.
+    pub fn push_owned(&mut self, payload: Vec<u8>) -> Result<u64, Refused> {
+        self.take(payload.len(), |records| records.push_owned(payload))
+    }
+
+    fn take(&mut self, bytes: usize, push: impl FnOnce(&mut Batched)) -> Result<u64, Refused> {
+        if let Some(reason) = &self.queue().closed {
+            return Err(Refused::Stopped(Arc::clone(reason)));
+        }
+        if bytes > RECORD_BYTES_MAX {
+            return Err(Refused::TooLarge { bytes });
+        }
+        self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let queue = self
+            .queue
+            .as_mut()
+            .expect("the guard is there until the value is dropped");
+        let position = queue.next;
+        queue.next += 1;
+        push(&mut queue.records);
+        self.shared.appended.store(position, Ordering::Release);
+        Ok(position)
+    }
+
+    /// Lets others append, and leaves a sleeping journal thread asleep while little is queued:
+    /// the caller wakes it by [`crate::Appender::wake`] when it has appended what it has at
+    /// hand, so that all of that becomes one batch.
+    pub fn end_quietly(mut self) {
+        if self.queue().records.count() < QUIET_MAX {
+            self.queue = None;
+        }
+    }
+}
+
+impl Drop for Sequence<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.shared.wake(queue);
+        }
+    }
+}

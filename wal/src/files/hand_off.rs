@@ -1,0 +1,145 @@
+//! What the journal thread, the maintenance thread and callers hand each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::room::Room;
+use crate::error::Error;
+use crate::manifest::Removable;
+use crate::reader::Reader;
+use crate::segment::{self, Compacted, Prepared, Retired};
+use crate::snapshot::Finished;
+use crate::visitor::SnapshotInfo;
+
+/// How long the disk is left to the batches between two chunks of the next segment.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What all threads of the medium share.
+pub(super) struct Shared {
+    pub(super) hand_off: Mutex<HandOff>,
+    /// Both threads, and callers, wait here for each other.
+    pub(super) exchange: Condvar,
+    pub(super) room: Room,
+    pub(super) reader: Arc<Reader>,
+    /// No more batches come than are queued.
+    pub(super) draining: AtomicBool,
+    pub(super) maintenance_failed: AtomicBool,
+}
+
+/// What is handed over, under its lock.
+#[derive(Default)]
+pub(super) struct HandOff {
+    pub(super) ready: Option<Prepared>,
+    /// Length of the frame that the journal thread waits to write.
+    pub(super) wanted: Option<u64>,
+    pub(super) retired: Vec<Retired>,
+    pub(super) unused: Vec<Prepared>,
+    /// Why no other segment could be made. It is tried again.
+    pub(super) blocked: Option<Arc<str>>,
+    /// By what the maintenance thread ended.
+    pub(super) failure: Option<Error>,
+    /// What the maintenance thread is asked to do with the manifest.
+    pub(super) request: Option<Request>,
+    pub(super) done: Option<Result<Done, Error>>,
+    pub(super) stop: bool,
+    /// The maintenance thread does nothing any more.
+    pub(super) ended: bool,
+}
+
+/// A change of the manifest, which only the maintenance thread makes.
+pub(super) enum Request {
+    Install(Box<Finished>),
+    Removable,
+    Forget(Vec<Removable>),
+}
+
+/// What a request has come to.
+pub(super) enum Done {
+    Installed(SnapshotInfo),
+    Removable(Vec<Removable>),
+    Forgotten(Compacted),
+}
+
+impl Shared {
+    pub(super) fn new(reader: Arc<Reader>, room: Room) -> Self {
+        Self {
+            hand_off: Mutex::default(),
+            exchange: Condvar::new(),
+            room,
+            reader,
+            draining: AtomicBool::new(false),
+            maintenance_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the maintenance thread do something.
+    pub(super) fn ask(&self, request: Request) -> Result<Done, Error> {
+        let mut hand_off = self.hand_off.lock();
+        hand_off.done = None;
+        hand_off.request = Some(request);
+        self.exchange.notify_all();
+        loop {
+            if let Some(done) = hand_off.done.take() {
+                return done;
+            }
+            if hand_off.ended {
+                hand_off.request = None;
+                return Err(Error::Stopped {
+                    reason: "the log has ended".into(),
+                });
+            }
+            self.exchange.wait(&mut hand_off);
+        }
+    }
+
+    /// Asks the disk for its free space.
+    pub(super) fn look_at_free_space(&self) -> Result<u64, Error> {
+        let storage = self.reader.storage();
+        let free = storage.free_bytes().map_err(|source| {
+            Error::io("ask for the free space of", storage.describe(""))(source)
+        })?;
+        self.room.free.store(free, Ordering::Relaxed);
+        let is_low = free < self.room.reserve;
+        self.room.low.store(is_low, Ordering::Relaxed);
+        Ok(free)
+    }
+
+    /// The free space; `None` when the system does not tell, which is no reason
+    /// to end: nothing new is taken until it does.
+    pub(super) fn free_space(&self) -> Option<u64> {
+        let free = self.look_at_free_space().ok();
+        if free.is_none() {
+            self.room.free.store(u64::MAX, Ordering::Relaxed);
+            self.room.low.store(true, Ordering::Relaxed);
+        }
+        free
+    }
+
+    /// How much of the next segment is written at once, after a pause if there is
+    /// time: a sync of a batch waits behind what else the disk is given.
+    pub(super) fn pace(&self, made: u64, of: u64) -> u64 {
+        let mut hand_off = self.hand_off.lock();
+        if hand_off.wanted.is_some() || hand_off.request.is_some() || hand_off.stop {
+            return segment::CHUNK;
+        }
+        if self.room.is_ahead(made, of) {
+            self.exchange.wait_for(&mut hand_off, PAUSE);
+        }
+        segment::CHUNK_BESIDE
+    }
+
+    pub(super) fn stop(&self) {
+        self.hand_off.lock().stop = true;
+        self.exchange.notify_all();
+    }
+}
+
+/// What the journal thread ends with when the maintenance thread has.
+pub(super) fn ended_by(failure: Option<Error>) -> Error {
+    failure.unwrap_or(Error::Stopped {
+        reason: "the maintenance thread panicked".into(),
+    })
+}

@@ -1,0 +1,163 @@
+//! The maintenance thread: it makes segments ahead of need, keeps the manifest, and watches the
+//! free space.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::hand_off::{Done, HandOff, Request, Shared};
+use crate::error::{Error, MaintenanceError};
+use crate::medium::WakeUp;
+use crate::segment::{Maker, Prepared};
+
+/// How often the free space is looked at, and again when it was too little.
+const WATCH: Duration = Duration::from_millis(500);
+const WATCH_LOW: Duration = Duration::from_millis(100);
+
+/// What the maintenance thread works with.
+pub(super) struct Maintenance {
+    pub(super) shared: Arc<Shared>,
+    pub(super) maker: Maker,
+    /// Wakes the journal thread.
+    pub(super) wake_up: WakeUp,
+}
+
+impl Maintenance {
+    pub(super) fn run(mut self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
+        self.shared.hand_off.lock().ended = true;
+        self.shared.exchange.notify_all();
+        let failure = match ended {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        self.shared.hand_off.lock().failure = failure;
+        self.shared.maintenance_failed.store(true, Ordering::SeqCst);
+        // Under its lock, so that the journal thread does not miss it.
+        drop(self.shared.hand_off.lock());
+        self.shared.exchange.notify_all();
+        (self.wake_up)();
+    }
+
+    fn work(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let free = shared.free_space();
+            let mut hand_off = shared.hand_off.lock();
+            if hand_off.stop {
+                return Ok(());
+            }
+            for retired in hand_off.retired.drain(..) {
+                self.maker.retire(retired);
+            }
+            if let Some(request) = hand_off.request.take() {
+                drop(hand_off);
+                self.answer(request)?;
+                continue;
+            }
+            let wanted = hand_off.wanted;
+            let too_small = hand_off
+                .ready
+                .take_if(|ready| wanted.is_some_and(|frame| !ready.fits(frame)));
+            for unused in hand_off.unused.drain(..).chain(too_small) {
+                self.maker.give_up(&unused);
+            }
+            if hand_off.ready.is_none() {
+                drop(hand_off);
+                hand_off = self.make_ready(&shared, wanted, free)?;
+            }
+            let is_fitting = match (&hand_off.ready, hand_off.wanted) {
+                (None, _) => hand_off.blocked.is_some(),
+                (Some(ready), Some(frame)) => ready.fits(frame),
+                (Some(_), None) => true,
+            };
+            let is_asked = hand_off.stop || hand_off.request.is_some();
+            if !is_asked && hand_off.retired.is_empty() && is_fitting {
+                let low = hand_off.blocked.is_some() || shared.room.low.load(Ordering::Relaxed);
+                shared
+                    .exchange
+                    .wait_for(&mut hand_off, if low { WATCH_LOW } else { WATCH });
+            }
+        }
+    }
+
+    /// Does what was asked for. The error is the end of the medium.
+    fn answer(&mut self, request: Request) -> Result<(), Error> {
+        let (done, failure) = match self.carry_out(request) {
+            Ok(done) => (Ok(done), None),
+            Err(MaintenanceError::Passing(error)) => (Err(error), None),
+            Err(MaintenanceError::Final(error)) => {
+                let reason = error.to_string().into();
+                (Err(Error::Stopped { reason }), Some(error.into_final()))
+            }
+        };
+        self.shared.hand_off.lock().done = Some(done);
+        self.shared.exchange.notify_all();
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Done, MaintenanceError> {
+        let reader = &self.shared.reader;
+        Ok(match request {
+            Request::Install(finished) => Done::Installed(self.maker.install(*finished, reader)?),
+            Request::Removable => Done::Removable(self.maker.removable()),
+            Request::Forget(segments) => Done::Forgotten(self.maker.forget(&segments, reader)?),
+        })
+    }
+
+    /// Makes the next segment, or notes why there is none.
+    fn make_ready<'a>(
+        &mut self,
+        shared: &'a Shared,
+        wanted: Option<u64>,
+        free: Option<u64>,
+    ) -> Result<MutexGuard<'a, HandOff>, Error> {
+        let made = self.prepare(wanted, free)?;
+        shared.free_space();
+        let next = self.maker.next_bytes();
+        shared.room.next.store(next, Ordering::Relaxed);
+        let mut hand_off = shared.hand_off.lock();
+        (hand_off.ready, hand_off.blocked) = match made {
+            Ok(made) => (Some(made), None),
+            Err(why) => (None, Some(why)),
+        };
+        let is_blocked = hand_off.blocked.is_some();
+        shared.room.blocked.store(is_blocked, Ordering::Relaxed);
+        shared.exchange.notify_all();
+        Ok(hand_off)
+    }
+
+    /// Makes the next segment, with room for the frame that is waited for; or why there is none,
+    /// which passes.
+    fn prepare(
+        &mut self,
+        wanted: Option<u64>,
+        free: Option<u64>,
+    ) -> Result<Result<Prepared, Arc<str>>, Error> {
+        let shared = Arc::clone(&self.shared);
+        // What the journal thread waits for was appended already: the
+        // reserve is there for just that.
+        // Where nobody knows how much there is, that is tried without a
+        // bound, and what is wrong with the disk is told by it.
+        let room = match wanted {
+            Some(_) => free,
+            None => Some(free.unwrap_or(0).saturating_sub(shared.room.reserve)),
+        };
+        let mut pace = |made, of| shared.pace(made, of);
+        let made = self.maker.prepare(wanted.unwrap_or(0), room, &mut pace);
+        match made {
+            Ok(Some(made)) => Ok(Ok(made)),
+            Ok(None) => Ok(Err("there is no space for it".into())),
+            // While records find room, even a disk that fails is given time. Who waits for the
+            // segment, waits only for what can come back: space, descriptors, memory.
+            Err(MaintenanceError::Passing(error)) if wanted.is_none() || error.is_shortage() => {
+                Ok(Err(error.to_string().into()))
+            }
+            Err(error) => Err(error.into_inner().into_final()),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The files of a directory, as an appender sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use super::hand_off::{Done, Request, Shared};
+use super::maintenance::Maintenance;
+use super::room::Room;
+use super::writer::FileWriter;
+use crate::archive;
+use crate::error::{BoxError, Error};
+use crate::format::{self, RECORD_BYTES_MAX, to_u64};
+use crate::medium::{BatchWriter, Medium, WakeUp};
+use crate::options::Options;
+use crate::reader::Reader;
+use crate::segment::{self, Compacted, Maker};
+use crate::snapshot::{SnapshotFile, SnapshotTarget};
+use crate::space::{Lack, Space};
+use crate::storage::{Lock, Storage};
+use crate::visitor::{Record, SnapshotInfo};
+use crate::writer::Writer;
+
+/// A log of files in a directory.
+struct Files {
+    shared: Arc<Shared>,
+    /// What the maintenance thread takes over.
+    maker: Mutex<Option<Maker>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Given back at the end.
+    lock: Mutex<Option<Lock>>,
+}
+
+/// The two sides of an open log.
+pub(crate) fn split(
+    options: &Options,
+    lock: Lock,
+    reader: Arc<Reader>,
+    writer: Writer,
+    maker: Maker,
+) -> Result<(Arc<dyn Medium>, Box<dyn BatchWriter>), Error> {
+    let batch_bytes_max = options.batch_bytes_max.clamp(1, RECORD_BYTES_MAX);
+    let room = Room {
+        low: AtomicBool::new(false),
+        free: AtomicU64::new(u64::MAX),
+        reserve: options.reserve_bytes,
+        next: AtomicU64::new(maker.next_bytes()),
+        // Until the maintenance thread knows better.
+        blocked: AtomicBool::new(writer.segment_bytes() == 0),
+        left: AtomicU64::new(writer.left()),
+        size: AtomicU64::new(writer.segment_bytes()),
+        margin: to_u64(batch_bytes_max).saturating_mul(2),
+    };
+    let shared = Arc::new(Shared::new(reader, room));
+    shared.look_at_free_space()?;
+    let files = Files {
+        shared: Arc::clone(&shared),
+        maker: Mutex::new(Some(maker)),
+        thread: Mutex::new(None),
+        lock: Mutex::new(Some(lock)),
+    };
+    Ok((Arc::new(files), Box::new(FileWriter { shared, writer })))
+}
+
+impl Medium for Files {
+    fn start(&self, wake_up: WakeUp) -> Result<(), Error> {
+        let Some(maker) = self.maker.lock().take() else {
+            return Ok(());
+        };
+        let maintenance = Maintenance {
+            shared: Arc::clone(&self.shared),
+            maker,
+            wake_up,
+        };
+        let thread = thread::Builder::new().name("wal-maintenance".to_owned());
+        let thread = thread.spawn(|| maintenance.run());
+        let thread = thread.map_err(Error::io("start a thread for", "wal-maintenance"))?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        // Under its lock, so that the journal thread does not miss it.
+        drop(self.shared.hand_off.lock());
+        self.shared.exchange.notify_all();
+    }
+
+    fn stop(&self) {
+        self.shared.stop();
+    }
+
+    fn close(&self, wait: bool) {
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread.filter(|_| wait) {
+            // A panic was caught and told where it happened.
+            let _ = thread.join();
+        }
+        self.lock.lock().take();
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.room.available()
+    }
+
+    fn lack(&self) -> Option<Lack> {
+        let room = &self.shared.room;
+        if room.available() {
+            return None;
+        }
+        let free = room.free.load(Ordering::Relaxed);
+        if room.low.load(Ordering::Relaxed) {
+            let free = (free != u64::MAX).then_some(free);
+            let reserve = room.reserve;
+            return Some(Lack::Space { free, reserve });
+        }
+        let why = self.shared.hand_off.lock().blocked.clone();
+        Some(Lack::Segment {
+            why: why.unwrap_or_else(|| "it is being made".into()),
+        })
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        let (room, storage) = (&self.shared.room, self.shared.reader.storage());
+        let free = storage.free_bytes().map_err(|source| {
+            Error::io("ask for the free space of", storage.describe(""))(source)
+        })?;
+        Ok(Space {
+            free,
+            reserve: room.reserve,
+            next_segment: room.next.load(Ordering::Relaxed),
+        })
+    }
+
+    fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.shared.reader.read(position)
+    }
+
+    fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        self.shared.reader.history(upto, visit)
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.shared.reader.snapshots()
+    }
+
+    fn snapshot_written(&self) -> Option<SystemTime> {
+        let reader = &self.shared.reader;
+        let newest = reader.snapshots().first().copied()?;
+        let name = format::snapshot_name(newest.number);
+        reader.storage().modified(&name).ok()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.shared.reader.kept_bytes()
+    }
+
+    fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {
+        Ok(Box::new(self.shared.reader.begin_snapshot(covers)?))
+    }
+
+    fn install(
+        &self,
+        snapshot: Box<dyn SnapshotTarget>,
+        upto: u64,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<SnapshotInfo, Error> {
+        let snapshot: SnapshotFile = snapshot.of();
+        let finished = snapshot.finish(upto, throttle)?;
+        match self.shared.ask(Request::Install(Box::new(finished)))? {
+            Done::Installed(info) => Ok(info),
+            _ => unreachable!("each request has its own answer"),
+        }
+    }
+
+    fn compact(
+        &self,
+        archive: Option<&dyn Storage>,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Compacted, Error> {
+        let shared = &self.shared;
+        let Done::Removable(segments) = shared.ask(Request::Removable)? else {
+            unreachable!("each request has its own answer");
+        };
+        // What takes long is done here: commits may wait for the maintenance thread.
+        let storage = shared.reader.storage();
+        if let Some(archive) = archive {
+            archive::keep_in(storage, shared.reader.log(), archive, &segments, throttle)?;
+        }
+        let Done::Forgotten(compacted) = shared.ask(Request::Forget(segments.clone()))? else {
+            unreachable!("each request has its own answer");
+        };
+        segment::remove(storage, &segments);
+        Ok(compacted)
+    }
+}

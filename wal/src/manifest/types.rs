@@ -1,0 +1,127 @@
+//! What a manifest lists.
+
+use crate::format::{self, Chain, LogId};
+
+/// How many snapshots are kept.
+pub(crate) const SNAPSHOTS_MAX: usize = 2;
+
+/// What a sealed segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    /// End of the last frame, in bytes from the start of the file.
+    pub(crate) length: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// The digest after the last frame.
+    pub(crate) chain: Chain,
+}
+
+/// One segment of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    /// `None` while frames may be appended.
+    pub(crate) seal: Option<Seal>,
+}
+
+/// A segment that the log no longer needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Removable {
+    pub(crate) number: u64,
+    /// Length of its file in bytes.
+    pub(crate) length: u64,
+}
+
+/// One snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) number: u64,
+    /// Every record up to this position is in it.
+    pub(crate) covers: u64,
+    /// The last position of which anything is in it.
+    pub(crate) upto: u64,
+    /// Length of the file in bytes.
+    pub(crate) length: u64,
+    /// The digest of its last block.
+    pub(crate) chain: Chain,
+}
+
+/// A log that another one goes on from, as a restored one does from the one that
+/// it was restored from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ancestor {
+    /// Its id.
+    pub log_id: [u8; 16],
+    /// The last position that was appended under this id.
+    pub upto: u64,
+}
+
+/// Which log it is, and which ones it goes on from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The log's random name. Every record after those of its ancestors was
+    /// appended under it.
+    pub log_id: [u8; 16],
+    /// The logs that it was restored or recovered from, the oldest first: each has
+    /// the records after those of the one before, up to its `upto`.
+    pub ancestors: Vec<Ancestor>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) log: LogId,
+    pub(crate) generation: u64,
+    pub(crate) epoch: u64,
+    pub(crate) next_number: u64,
+    pub(crate) first_position: u64,
+    pub(crate) first_chain: Chain,
+    pub(crate) segments: Vec<Segment>,
+    /// Oldest first; two at most.
+    pub(crate) snapshots: Vec<Snapshot>,
+    /// Oldest first.
+    pub(crate) ancestors: Vec<Ancestor>,
+}
+
+impl Identity {
+    /// The ancestors of a log that is made of this one's records up to a position.
+    pub(crate) fn handed_on(&self, last: u64) -> Vec<Ancestor> {
+        let own = Ancestor {
+            log_id: self.log_id,
+            upto: last,
+        };
+        let mut ancestors: Vec<Ancestor> = Vec::new();
+        for ancestor in self.ancestors.iter().chain([&own]) {
+            let before = ancestors.last().map_or(0, |before| before.upto);
+            let upto = ancestor.upto.min(last);
+            if upto > before {
+                ancestors.push(Ancestor { upto, ..*ancestor });
+            }
+        }
+        ancestors
+    }
+}
+
+impl Manifest {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            log_id: self.log,
+            ancestors: self.ancestors.clone(),
+        }
+    }
+
+    /// Of a log without segments.
+    pub(crate) fn new(log: LogId) -> Self {
+        Self {
+            log,
+            generation: 0,
+            epoch: 0,
+            next_number: 1,
+            first_position: 1,
+            first_chain: format::first_chain(&log),
+            segments: Vec::new(),
+            snapshots: Vec::new(),
+            ancestors: Vec::new(),
+        }
+    }
+}

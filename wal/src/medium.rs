@@ -1,0 +1,138 @@
+//! What a journal is kept on, as its appender sees it.
+//!
+//! The appender orders records and gathers batches; a medium makes a batch durable or ends, reads
+//! records by position, keeps snapshots, and says whether it has room. The files of a directory
+//! are one medium ([`crate::Log::start`]); `memory` is another, for tests; a replicated stream
+//! would be one.
+
+use std::time::SystemTime;
+
+use crate::error::{BoxError, Error};
+use crate::frame::Batch;
+use crate::segment::Compacted;
+use crate::snapshot::SnapshotTarget;
+use crate::space::{Lack, Space};
+use crate::storage::Storage;
+use crate::visitor::{Record, SnapshotInfo};
+
+/// Wakes the journal thread, so that it asks for [`BatchWriter::failure`].
+pub type WakeUp = Box<dyn Fn() + Send + Sync>;
+
+/// The side of a medium that the journal thread alone uses.
+pub trait BatchWriter: Send {
+    /// The position that the next record gets.
+    fn next(&self) -> u64;
+
+    /// Waits until there is room for a batch.
+    ///
+    /// # Errors
+    /// The medium has ended.
+    fn make_room(&mut self, batch: Batch<'_>) -> Result<(), Error>;
+
+    /// Appends a batch, which is found whole or not at all; returns its last position once it is
+    /// durable.
+    ///
+    /// # Errors
+    /// The medium has ended, and the batch may be found or not.
+    fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error>;
+
+    /// Whether nothing on the medium itself proves yet that the last batch is durable.
+    fn is_unsealed(&self) -> bool;
+
+    /// Makes the medium itself prove that the last batch is durable.
+    ///
+    /// # Errors
+    /// The medium has ended.
+    fn seal(&mut self) -> Result<(), Error>;
+
+    /// Why the medium has ended, when it did so beside this writer.
+    fn failure(&mut self) -> Option<Error>;
+}
+
+/// The side of a medium that any thread uses.
+pub trait Medium: Send + Sync {
+    /// Starts the medium's own work, which ends with [`Medium::stop`]. Called once, before the
+    /// first batch.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    fn start(&self, wake_up: WakeUp) -> Result<(), Error>;
+
+    /// No more batches are queued: those that wait for room need not wait for what will not come.
+    fn drain(&self);
+
+    /// The journal thread has ended, or was never started: the medium's own work ends.
+    fn stop(&self);
+
+    /// Gives back what others may take over now; waits for the medium's own work to end where
+    /// `wait` is set.
+    fn close(&self, wait: bool);
+
+    /// Whether there is room for more than what was appended.
+    fn has_room(&self) -> bool;
+
+    /// Why [`Medium::has_room`] says no; `None` when it says yes.
+    fn lack(&self) -> Option<Lack>;
+
+    /// How much space there is.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    fn space(&self) -> Result<Space, Error>;
+
+    /// The record at a durable position, or what the newest snapshot kept of it; `None` when there
+    /// is neither.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when its bytes have changed; that it cannot be read.
+    fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Shows, in order, what the newest snapshot kept and the records after what it covers, up to
+    /// a durable position. Nothing is compacted meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Medium::read`], and [`Error::Visitor`] with what `visit` gives.
+    fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error>;
+
+    /// The snapshots there are, newest first.
+    fn snapshots(&self) -> Vec<SnapshotInfo>;
+
+    /// When the newest snapshot was written; `None` when there is none, or nobody knows.
+    fn snapshot_written(&self) -> Option<SystemTime>;
+
+    /// Bytes that the newest snapshot keeps of records; 0 when there is none.
+    fn kept_bytes(&self) -> u64;
+
+    /// Begins a snapshot that covers every record up to a durable position.
+    ///
+    /// # Errors
+    /// That it cannot be begun, which harms nothing.
+    fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error>;
+
+    /// Makes a snapshot that was begun here the newest one, and removes the oldest of three. `upto`, the last position
+    /// of which anything is in it, is durable. `throttle` is called after each chunk of the work,
+    /// which its error ends.
+    ///
+    /// # Errors
+    /// Those of `throttle`; others that pass and harm nothing; [`Error::Stopped`].
+    fn install(
+        &self,
+        snapshot: Box<dyn SnapshotTarget>,
+        upto: u64,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<SnapshotInfo, Error>;
+
+    /// Removes records that the older snapshot covers, or moves them to the archive.
+    ///
+    /// # Errors
+    /// Those of [`Medium::install`].
+    fn compact(
+        &self,
+        archive: Option<&dyn Storage>,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Compacted, Error>;
+}

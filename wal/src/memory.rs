@@ -1,0 +1,372 @@
+//! A medium in memory, for tests: of appenders, and of those who use one.
+//!
+//! It holds to what [`Medium`] says with none of the files' means, and shows so that nothing above
+//! it rests on files. What was committed or installed is there when it is opened again; what was
+//! not is gone, as after a power cut.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use crate::appender::{Appender, Events, OpenLog};
+use crate::error::{BoxError, Error};
+use crate::format::to_u64;
+use crate::frame::Batch;
+use crate::manifest::Identity;
+use crate::medium::{BatchWriter, Medium, WakeUp};
+use crate::options::Options;
+use crate::segment::Compacted;
+use crate::snapshot::SnapshotTarget;
+use crate::space::{Lack, Space};
+use crate::storage::Storage;
+use crate::visitor::{Record, SnapshotInfo, Visitor};
+
+/// How many snapshots are kept.
+const SNAPSHOTS_MAX: usize = 2;
+
+/// A journal in memory. Clones are the same journal.
+#[derive(Clone, Default)]
+pub struct MemoryLog {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The position before the first record that is still there.
+    forgotten: u64,
+    records: Vec<Vec<u8>>,
+    /// Newest last.
+    snapshots: Vec<Snapshot>,
+    /// Why every further commit fails.
+    broken: Option<Arc<str>>,
+    full: bool,
+}
+
+#[derive(Clone)]
+struct Snapshot {
+    info: SnapshotInfo,
+    kept: Vec<(u64, Vec<u8>)>,
+    entries: Vec<Vec<u8>>,
+}
+
+impl State {
+    fn last(&self) -> u64 {
+        self.forgotten + to_u64(self.records.len())
+    }
+
+    fn record(&self, position: u64) -> Option<&Vec<u8>> {
+        let index = position.checked_sub(self.forgotten + 1)?;
+        self.records.get(usize::try_from(index).ok()?)
+    }
+}
+
+impl MemoryLog {
+    /// A journal without records.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Shows the newest snapshot and the records after it, as [`crate::Log::open`] does; returns
+    /// the last position.
+    ///
+    /// # Errors
+    /// [`Error::Visitor`] with what the visitor gives.
+    pub fn open(&self, visitor: &mut dyn Visitor) -> Result<u64, Error> {
+        let refused = |position| move |source| Error::Visitor { position, source };
+        let (snapshot, records, last) = {
+            let state = self.state.lock();
+            let newest = state.snapshots.last().cloned();
+            let covers = newest.as_ref().map_or(0, |newest| newest.info.covers);
+            let after = (covers + 1..=state.last()).filter_map(|position| {
+                let record = state.record(position)?;
+                Some((position, record.clone()))
+            });
+            (newest, after.collect::<Vec<_>>(), state.last())
+        };
+        visitor.identity(&Identity::default());
+        if let Some(Snapshot {
+            info,
+            kept,
+            entries,
+        }) = &snapshot
+        {
+            visitor.snapshot(info).map_err(refused(info.covers))?;
+            for (position, payload) in kept {
+                let (position, payload) = (*position, payload.as_slice());
+                let shown = visitor.kept(Record { position, payload });
+                shown.map_err(refused(position))?;
+            }
+            for entry in entries {
+                visitor.entry(entry).map_err(refused(info.covers))?;
+            }
+        }
+        for (position, payload) in &records {
+            let (position, payload) = (*position, payload.as_slice());
+            let shown = visitor.record(Record { position, payload });
+            shown.map_err(refused(position))?;
+        }
+        visitor.end().map_err(refused(last))?;
+        Ok(last)
+    }
+
+    /// Every commit from now on fails, and ends the journal.
+    pub fn break_down(&self, why: &str) {
+        self.state.lock().broken = Some(why.into());
+    }
+
+    /// Whether there is room, as callers are told.
+    pub fn set_full(&self, full: bool) {
+        self.state.lock().full = full;
+    }
+
+    /// Starts the journal thread, as [`crate::Log::start`] does with these options.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_with(
+        &self,
+        options: &Options,
+        events: Box<dyn Events>,
+    ) -> Result<Arc<Appender>, Error> {
+        let log_bytes = {
+            let state = self.state.lock();
+            let covers = state
+                .snapshots
+                .last()
+                .map_or(0, |newest| newest.info.covers);
+            let after = (covers + 1..=state.last()).filter_map(|position| state.record(position));
+            after.map(|record| to_u64(record.len())).sum()
+        };
+        let writer = Box::new(Writer {
+            state: Arc::clone(&self.state),
+            is_unsealed: false,
+        });
+        Appender::start(Arc::new(self.clone()), writer, options, log_bytes, events)
+    }
+}
+
+impl OpenLog for MemoryLog {
+    fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
+        self.start_with(&Options::default(), events)
+    }
+}
+
+/// The side of the journal thread.
+struct Writer {
+    state: Arc<Mutex<State>>,
+    is_unsealed: bool,
+}
+
+impl BatchWriter for Writer {
+    fn next(&self) -> u64 {
+        self.state.lock().last() + 1
+    }
+
+    fn make_room(&mut self, _: Batch<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
+        let mut state = self.state.lock();
+        if let Some(reason) = &state.broken {
+            let reason = Arc::clone(reason);
+            return Err(Error::Stopped { reason });
+        }
+        state.records.extend(batch.records().map(<[u8]>::to_vec));
+        self.is_unsealed = true;
+        Ok(state.last())
+    }
+
+    fn is_unsealed(&self) -> bool {
+        self.is_unsealed
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        self.is_unsealed = false;
+        Ok(())
+    }
+
+    fn failure(&mut self) -> Option<Error> {
+        None
+    }
+}
+
+/// A snapshot that is being written.
+struct Writing {
+    covers: u64,
+    bytes: u64,
+    kept: Vec<(u64, Vec<u8>)>,
+    entries: Vec<Vec<u8>>,
+}
+
+impl SnapshotTarget for Writing {
+    fn covers(&self) -> u64 {
+        self.covers
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error> {
+        let last = self.kept.last().map_or(0, |(last, _)| *last);
+        assert!(
+            self.entries.is_empty() && last < position && position <= self.covers,
+            "kept records come first, in order, and are covered"
+        );
+        self.bytes += to_u64(record.len());
+        self.kept.push((position, record.to_vec()));
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), Error> {
+        self.bytes += to_u64(entry.len());
+        self.entries.push(entry.to_vec());
+        Ok(())
+    }
+}
+
+impl Medium for MemoryLog {
+    fn start(&self, _: WakeUp) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn drain(&self) {}
+
+    fn stop(&self) {}
+
+    fn close(&self, _: bool) {}
+
+    fn has_room(&self) -> bool {
+        !self.state.lock().full
+    }
+
+    fn lack(&self) -> Option<Lack> {
+        let reserve = 1;
+        let free = Some(0);
+        (!self.has_room()).then_some(Lack::Space { free, reserve })
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        Ok(Space {
+            free: if self.has_room() { u64::MAX } else { 0 },
+            reserve: 0,
+            next_segment: 0,
+        })
+    }
+
+    fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
+        let state = self.state.lock();
+        if let Some(record) = state.record(position) {
+            return Ok(Some(record.clone()));
+        }
+        let kept = state.snapshots.last().map(|newest| &newest.kept);
+        let mut kept = kept.into_iter().flatten();
+        let found = kept.find(|(kept, _)| *kept == position);
+        Ok(found.map(|(_, record)| record.clone()))
+    }
+
+    fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        let newest = self.state.lock().snapshots.last().cloned();
+        let covers = newest.as_ref().map_or(0, |newest| newest.info.covers);
+        let kept = newest.into_iter().flat_map(|newest| newest.kept);
+        let later = (covers + 1..=upto).map_while(|position| {
+            let record = self.state.lock().record(position).cloned();
+            Some((position, record?))
+        });
+        for (position, payload) in kept.filter(|(position, _)| *position <= upto).chain(later) {
+            let payload = payload.as_slice();
+            visit(Record { position, payload })
+                .map_err(|source| Error::Visitor { position, source })?;
+        }
+        Ok(())
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotInfo> {
+        let state = self.state.lock();
+        let snapshots = state.snapshots.iter().rev();
+        snapshots.map(|snapshot| snapshot.info).collect()
+    }
+
+    fn snapshot_written(&self) -> Option<SystemTime> {
+        None
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let kept = state.snapshots.last().map(|newest| &newest.kept);
+        let kept = kept.into_iter().flatten();
+        kept.map(|(_, record)| to_u64(record.len())).sum()
+    }
+
+    fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {
+        Ok(Box::new(Writing {
+            covers,
+            bytes: 0,
+            kept: Vec::new(),
+            entries: Vec::new(),
+        }))
+    }
+
+    fn install(
+        &self,
+        snapshot: Box<dyn SnapshotTarget>,
+        upto: u64,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<SnapshotInfo, Error> {
+        let Writing {
+            covers,
+            bytes,
+            kept,
+            entries,
+        } = snapshot.of();
+        for _ in 0..kept.len() + entries.len() {
+            throttle()?;
+        }
+        let mut state = self.state.lock();
+        let info = SnapshotInfo {
+            number: state
+                .snapshots
+                .last()
+                .map_or(1, |newest| newest.info.number + 1),
+            covers,
+            upto: upto.max(covers),
+            bytes,
+        };
+        state.snapshots.push(Snapshot {
+            info,
+            kept,
+            entries,
+        });
+        if state.snapshots.len() > SNAPSHOTS_MAX {
+            state.snapshots.remove(0);
+        }
+        Ok(info)
+    }
+
+    fn compact(
+        &self,
+        _: Option<&dyn Storage>,
+        _: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Compacted, Error> {
+        let mut state = self.state.lock();
+        let mut compacted = Compacted::default();
+        if let [older, _] = state.snapshots.as_slice() {
+            let removed = older.info.covers.saturating_sub(state.forgotten);
+            let removed = usize::try_from(removed).unwrap_or(usize::MAX);
+            let removed = removed.min(state.records.len());
+            let gone = state.records.drain(..removed);
+            compacted.bytes = gone.map(|record| to_u64(record.len())).sum();
+            compacted.segments = u64::from(removed > 0);
+            state.forgotten += to_u64(removed);
+        }
+        compacted.first_position = state.forgotten + 1;
+        Ok(compacted)
+    }
+}

@@ -1,0 +1,38 @@
+//! How a log is kept.
+
+use std::time::Duration;
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the first segment after a start; each one after has twice as
+    /// many. At least 8 KiB.
+    pub segment_bytes_min: u64,
+    /// Bytes of the largest segments.
+    pub segment_bytes_max: u64,
+    /// Payload bytes of a batch, beyond which it is split; a larger record is a
+    /// batch by itself.
+    pub batch_bytes_max: usize,
+    /// Free space of the disk in bytes below which [`Appender::has_room`] says no.
+    pub reserve_bytes: u64,
+    /// How long nothing must be appended before the last batch gets a seal.
+    pub seal_after: Duration,
+    /// Whether a log is made where there is none. Without, an empty directory,
+    /// perhaps a disk that is not mounted, is [`Error::NoLog`].
+    pub create: bool,
+}
+
+impl Default for Options {
+    /// Segments of 4 to 64 MiB, batches of 1 MiB, a reserve of 64 MiB, a seal
+    /// after 50 ms, and a log is made where there is none.
+    fn default() -> Self {
+        Self {
+            segment_bytes_min: 4 << 20,
+            segment_bytes_max: 64 << 20,
+            batch_bytes_max: 1 << 20,
+            reserve_bytes: 64 << 20,
+            seal_after: Duration::from_millis(50),
+            create: true,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads a segment frame by frame: what may be at its beginning, and what the next frame has to be.
+
+use std::io;
+
+use crate::format::{self, Chain, FIRST_FRAME, SegmentHeader, is_zero, to_u64, to_usize};
+use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, KIND_SEAL, KIND_START};
+use crate::manifest::Segment;
+use crate::window::Window;
+
+/// What is at one offset.
+pub(crate) enum Step {
+    /// A sound frame that follows the one before.
+    Frame(FrameHeader),
+    End(End),
+}
+
+/// Why there is no further frame.
+pub(crate) enum End {
+    Blank,
+    Unfinished(&'static str),
+    Impossible(&'static str),
+}
+
+impl End {
+    /// What is wrong there; `None` for zeros.
+    pub(crate) fn what(&self) -> Option<&'static str> {
+        match *self {
+            Self::Blank => None,
+            Self::Unfinished(what) | Self::Impossible(what) => Some(what),
+        }
+    }
+}
+
+/// What the next frame has to follow.
+pub(crate) struct Expected<'a> {
+    pub(crate) segment: &'a Segment,
+    /// Where the segment's frames end at the latest.
+    pub(crate) limit: u64,
+    pub(crate) seed: u32,
+    /// The position of the next record.
+    pub(crate) next: u64,
+    /// The digest after the last frame.
+    pub(crate) chain: &'a Chain,
+}
+
+/// Looks at the place where the next frame may be. A mark that speaks of records
+/// which are missing is noted in `mark`.
+pub(crate) fn step(
+    window: &mut Window<'_>,
+    offset: u64,
+    expected: &Expected<'_>,
+    mark: &mut u64,
+) -> io::Result<Step> {
+    let room = expected.limit - offset;
+    if room < to_u64(HEADER) {
+        let blank = is_zero(window.get(offset, to_usize(room))?);
+        return Ok(if blank {
+            Step::End(End::Blank)
+        } else {
+            Step::End(End::Unfinished("the frame is cut off"))
+        });
+    }
+    let head = window.get(offset, HEADER)?;
+    if head.len() < HEADER {
+        // Whoever has the log open has cut the file off since its length was asked for.
+        return Ok(Step::End(End::Unfinished("the file has become shorter")));
+    }
+    let header = match FrameHeader::parse(head, expected.seed) {
+        frame::HeaderFound::Blank => return Ok(Step::End(End::Blank)),
+        frame::HeaderFound::Unsound => {
+            return Ok(Step::End(End::Unfinished(
+                "the frame's header is unfinished or altered",
+            )));
+        }
+        frame::HeaderFound::Sound(header) => header,
+    };
+    let starts = offset == FIRST_FRAME;
+    if header.segment != expected.segment.number || header.epoch != expected.segment.epoch {
+        return Ok(Step::End(End::Impossible(
+            "the frame belongs to another segment",
+        )));
+    }
+    if !matches!(header.kind, KIND_DATA | KIND_SEAL | KIND_START)
+        || (header.kind == KIND_START) != starts
+        || (header.kind == KIND_DATA) != (header.records > 0)
+        || header.durable >= header.first
+    {
+        return Ok(Step::End(End::Impossible(
+            "the frame's header contradicts itself",
+        )));
+    }
+    if header.bytes() > room {
+        return Ok(Step::End(End::Unfinished("the frame is cut off")));
+    }
+    let bytes = window.get(offset, to_usize(header.bytes()))?;
+    if to_u64(bytes.len()) != header.bytes() || !header.payload_is_sound(bytes, expected.seed) {
+        return Ok(Step::End(End::Unfinished(
+            "the frame's payload is unfinished or altered",
+        )));
+    }
+    if starts && header.first > expected.next {
+        *mark = (*mark).max(header.durable);
+        return Ok(Step::End(End::Unfinished(
+            "the records before this segment are missing",
+        )));
+    }
+    if header.first != expected.next || !header.follows(bytes, expected.chain) {
+        return Ok(Step::End(End::Impossible(
+            "the frame does not follow the one before it: something was altered, removed or moved",
+        )));
+    }
+    let made = match header.kind {
+        KIND_START => {
+            bytes[HEADER..HEADER + usize::from(header.payload == 16) * 16] == *expected.chain
+        }
+        KIND_SEAL => header.payload == 0,
+        _ => header.records(bytes).is_some(),
+    };
+    if !made {
+        return Ok(Step::End(End::Impossible(
+            "the frame's payload is not what its kind demands",
+        )));
+    }
+    Ok(Step::Frame(header))
+}
+
+/// What is wrong with a segment's header: nothing, an offset and a sentence, or
+/// a version that is too new.
+pub(crate) fn header_fault(
+    block: &[u8],
+    segment: &Segment,
+    log: format::LogId,
+    length: u64,
+) -> Result<Option<(u64, &'static str)>, u32> {
+    let header = match SegmentHeader::parse(block) {
+        format::HeaderFound::Sound(header) => header,
+        format::HeaderFound::Unsupported(version) => return Err(version),
+        format::HeaderFound::Damaged { offset, what } => return Ok(Some((offset, what))),
+    };
+    Ok(if header.log != log {
+        Some((16, "the segment belongs to another log"))
+    } else if header.number != segment.number {
+        Some((40, "the file holds another segment of this log"))
+    } else if header.epoch != segment.epoch {
+        Some((32, "the segment belongs to another epoch"))
+    } else if segment.seal.is_none() && length != header.size {
+        Some((
+            length,
+            "the file has lost its end, or the manifest is older than it",
+        ))
+    } else {
+        None
+    })
+}

@@ -1,0 +1,174 @@
+//! What the bytes of a snapshot are.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 16 | the beginning (see `format`), magic `walsnaps` |
+//! | 16 | 16 | log id |
+//! | 32 | 8 | number of the snapshot |
+//! | 40 | 8 | covers: every record up to this position is in it |
+//! | 48 | 12 | zeros |
+//! | 60 | 4 | CRC32 of the 60 bytes before |
+//! | 64 | … | blocks |
+//!
+//! A block, without anything between it and the next:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | payload bytes |
+//! | 4 | 4 | items in the payload |
+//! | 8 | 1 | kind: 1 kept records, 2 entries, 3 the end |
+//! | 9 | 7 | zeros |
+//! | 16 | 8 | kept records: the first position; else zeros |
+//! | 24 | 4 | CRC32 of the payload, from the seed of the log |
+//! | 28 | 4 | CRC32 of the 28 bytes before, from the seed of the log |
+//! | 32 | 16 | chain digest: BLAKE3 of the digest before, bytes 0 to 31, and the payload |
+//! | 48 | … | payload |
+//!
+//! The digest before the first block is that of the header's 64 bytes. A kept
+//! record is its position (8 bytes), its length (4) and its bytes; an entry its
+//! length (4) and its bytes. The end is one item: upto, the number of kept
+//! records and the number of entries (8 bytes each). Nothing follows it, and
+//! the manifest has its digest and the file's length.
+
+use std::io;
+
+use crate::format::{
+    self, Chain, LogId, PRELUDE, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, get_16, get_u32, get_u64,
+    is_zero, to_u64, to_usize,
+};
+use crate::window::Window;
+
+pub(super) const HEADER: usize = 64;
+pub(super) const BLOCK_HEADER: usize = 48;
+pub(super) const CHAIN: usize = 32;
+/// Bytes of payload at which a block is written.
+pub(super) const BLOCK_BYTES: usize = 64 << 10;
+
+pub(super) const KIND_KEPT: u8 = 1;
+pub(super) const KIND_ENTRIES: u8 = 2;
+pub(super) const KIND_END: u8 = 3;
+
+pub(super) fn header(log: &LogId, number: u64, covers: u64) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    bytes[..PRELUDE].copy_from_slice(&format::prelude(&SNAPSHOT_MAGIC, SNAPSHOT_VERSION));
+    bytes[16..32].copy_from_slice(log);
+    bytes[32..40].copy_from_slice(&number.to_le_bytes());
+    bytes[40..48].copy_from_slice(&covers.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..60]);
+    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+pub(super) fn crc(seed: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+pub(super) fn chained(before: &Chain, head: &[u8], payload: &[u8]) -> Chain {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(before).update(head).update(payload);
+    format::short_digest(&hasher)
+}
+
+pub(super) fn first_chain(header: &[u8]) -> Chain {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(header);
+    format::short_digest(&hasher)
+}
+
+/// Where the kept records are in a snapshot: the first position of each block.
+pub(super) type KeptBlocks = Vec<(u64, u64)>;
+
+/// A block that was read and checked.
+pub(super) struct Block<'a> {
+    pub(super) kind: u8,
+    pub(super) items: u32,
+    pub(super) first: u64,
+    pub(super) chain: Chain,
+    pub(super) payload: &'a [u8],
+    /// Where the next one begins.
+    pub(super) end: u64,
+}
+
+/// Reads the block at `offset`; the error says what is wrong there.
+pub(super) fn block<'a>(
+    window: &'a mut Window<'_>,
+    offset: u64,
+    seed: u32,
+    before: Option<&Chain>,
+) -> io::Result<Result<Block<'a>, &'static str>> {
+    let head = window.get(offset, BLOCK_HEADER)?;
+    if head.len() < BLOCK_HEADER {
+        return Ok(Err("the file ends before the snapshot does"));
+    }
+    if crc(seed, &head[..28]) != get_u32(head, 28) || !is_zero(&head[9..16]) {
+        return Ok(Err("a block's header was altered"));
+    }
+    let length = BLOCK_HEADER + to_usize(u64::from(get_u32(head, 0)));
+    let whole = window.get(offset, length)?;
+    if whole.len() < length {
+        return Ok(Err("the file ends within a block"));
+    }
+    let (head, payload) = whole.split_at(BLOCK_HEADER);
+    if crc(seed, payload) != get_u32(head, 24) {
+        return Ok(Err("a block's payload was altered"));
+    }
+    let chain = get_16(head, CHAIN);
+    if before.is_some_and(|before| chained(before, &head[..CHAIN], payload) != chain) {
+        return Ok(Err("a block does not follow the one before it"));
+    }
+    Ok(Ok(Block {
+        kind: head[8],
+        items: get_u32(head, 4),
+        first: get_u64(head, 16),
+        chain,
+        payload,
+        end: offset + to_u64(length),
+    }))
+}
+
+/// Splits the next item off; `None` when the payload is not made of items.
+pub(super) fn item<'a>(rest: &mut &'a [u8], kept: bool) -> Option<(u64, &'a [u8])> {
+    let head = if kept { 12 } else { 4 };
+    if rest.len() < head {
+        return None;
+    }
+    let position = if kept { get_u64(rest, 0) } else { 0 };
+    let length = to_usize(u64::from(get_u32(rest, head - 4)));
+    let bytes = rest.get(head..head + length)?;
+    *rest = &rest[head + length..];
+    Some((position, bytes))
+}
+
+/// For fuzzers: makes the checksums of a snapshot's blocks right, and their
+/// digests; returns the last one.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn mend(bytes: &mut [u8], log: &LogId, digests: bool) -> Chain {
+    if bytes.len() < HEADER {
+        return Chain::default();
+    }
+    for end in [12, 60] {
+        let crc = crc32fast::hash(&bytes[..end]);
+        bytes[end..end + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+    let seed = format::crc_seed(log);
+    let mut chain = first_chain(&bytes[..HEADER]);
+    let mut at = HEADER;
+    while bytes.len() >= at + BLOCK_HEADER {
+        let payload = to_usize(u64::from(get_u32(bytes, at)));
+        let Some(whole) = bytes.get_mut(at..at + BLOCK_HEADER + payload) else {
+            break;
+        };
+        let (head, payload) = whole.split_at_mut(BLOCK_HEADER);
+        head[24..28].copy_from_slice(&crc(seed, payload).to_le_bytes());
+        let header_crc = crc(seed, &head[..28]);
+        head[28..32].copy_from_slice(&header_crc.to_le_bytes());
+        if digests {
+            chain = chained(&chain, &head[..CHAIN], payload);
+            head[CHAIN..].copy_from_slice(&chain);
+        }
+        at += whole.len();
+    }
+    chain
+}

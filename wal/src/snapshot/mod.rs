@@ -1,0 +1,19 @@
+//! Snapshots: files that stand for all records up to a position, so that a log
+//! need not be read from its first record, nor kept for ever.
+//!
+//! What is in one is the caller's business, but for its order: first the *kept
+//! records*, with their positions, which are what the caller wants to read
+//! again of records that the log will lose; then the *entries*, which are bytes.
+
+mod kept;
+mod layout;
+mod read;
+mod target;
+mod write;
+
+pub(crate) use kept::Kept;
+#[cfg(feature = "fuzzing")]
+pub(crate) use layout::mend;
+pub(crate) use read::{Shown, introduce, is_of, show};
+pub use target::{SnapshotTarget, SnapshotWriter};
+pub(crate) use write::{Finished, SnapshotFile};

@@ -1,0 +1,94 @@
+//! A snapshot that is being written, wherever that is.
+
+use std::any::Any;
+
+use crate::error::Error;
+
+/// What a medium writes a snapshot to. Dropped without being installed, it leaves nothing.
+pub trait SnapshotTarget: Any + Send {
+    /// Every record up to this position is in it.
+    fn covers(&self) -> u64;
+
+    /// Bytes that have been written.
+    fn bytes(&self) -> u64;
+
+    /// Keeps these bytes of the record at `position`. Kept records come first, in order, and are
+    /// covered.
+    ///
+    /// # Errors
+    /// Those of the medium, which harm nothing but this snapshot.
+    fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error>;
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// Those of [`SnapshotTarget::keep`].
+    fn entry(&mut self, entry: &[u8]) -> Result<(), Error>;
+}
+
+impl dyn SnapshotTarget {
+    /// The target as the medium that began the snapshot knows it.
+    ///
+    /// # Panics
+    /// When another medium began it.
+    #[must_use]
+    pub fn of<T: SnapshotTarget>(self: Box<Self>) -> T {
+        let target: Box<dyn Any> = self;
+        let target = target.downcast();
+        *target.expect("a snapshot is installed where it was begun")
+    }
+}
+
+/// Writes a snapshot beside the log. Dropped without being installed, it
+/// removes what it has written.
+pub struct SnapshotWriter {
+    target: Box<dyn SnapshotTarget>,
+    /// Bytes of records that had been appended since the newest snapshot when it began.
+    log_bytes: u64,
+}
+
+impl SnapshotWriter {
+    pub(crate) fn new(target: Box<dyn SnapshotTarget>, log_bytes: u64) -> Self {
+        Self { target, log_bytes }
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    pub(crate) fn into_target(self) -> Box<dyn SnapshotTarget> {
+        self.target
+    }
+
+    /// Every record up to this position is in it.
+    #[must_use]
+    pub fn covers(&self) -> u64 {
+        self.target.covers()
+    }
+
+    /// Bytes that have been written.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.target.bytes()
+    }
+
+    /// Keeps these bytes of the record at `position`: what [`crate::Appender::read`] gives when
+    /// the log no longer has it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing but this snapshot.
+    ///
+    /// # Panics
+    /// When positions do not rise, are above what the snapshot covers, or an entry came before.
+    pub fn keep(&mut self, position: u64, record: &[u8]) -> Result<(), Error> {
+        self.target.keep(position, record)
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`Error::Io`], which harms nothing but this snapshot.
+    pub fn entry(&mut self, entry: &[u8]) -> Result<(), Error> {
+        self.target.entry(entry)
+    }
+}

@@ -1,0 +1,196 @@
+//! What a log needs of a directory and its files.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::format::{to_u64, to_usize};
+
+/// A directory of files. Nothing done to it survives a power cut before it is
+/// synced: a file's bytes and length by the file's sync, names by [`Storage::sync_dir`].
+pub trait Storage: Send + Sync {
+    /// Names of the files in a directory (`""` or `"quarantine"`), in no order;
+    /// none when the directory is missing.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn list(&self, directory: &str) -> io::Result<Vec<String>>;
+
+    /// Opens a file to read.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; else what the system says.
+    fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file to read and write. A link of that name is not followed.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; else what the system says.
+    fn open_write(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Makes an empty file, mode 0600. One that has the name loses it first: who has it
+    /// open goes on to see what it held. A link of that name is not followed.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
+
+    /// Gives a file a name, in the same directory, in place of what has it.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes a directory, mode 0700; one that is there already is fine.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_dir(&self, directory: &str) -> io::Result<()>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_dir(&self, directory: &str) -> io::Result<()>;
+
+    /// When a file was last written.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Unsupported` where nobody knows; else what the system says.
+    fn modified(&self, _name: &str) -> io::Result<SystemTime> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Bytes that this process may still write to the file system.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Locks a file, made when missing, for this holder alone, and writes into
+    /// it who that is. Whoever is going to write to the directory does so.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when others than this holder's user may write to the directory;
+    /// else what the system says; a lock that is taken is no error but [`Locked::Busy`].
+    fn lock(&self, name: &str, holder: &str) -> io::Result<Locked>;
+
+    /// Locks a file against [`Storage::lock`] without writing. A missing file
+    /// is free.
+    ///
+    /// # Errors
+    /// What the system says; a lock that is taken is no error but [`Locked::Busy`].
+    fn lock_shared(&self, name: &str) -> io::Result<Locked>;
+
+    /// Writes anew into a locked file who its holder is. Only the holder calls this.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn tell(&self, name: &str, holder: &str) -> io::Result<()>;
+
+    /// A new log's id.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn random_id(&self) -> io::Result<[u8; 16]>;
+
+    /// The name for people: with its path.
+    fn describe(&self, name: &str) -> String;
+}
+
+/// An open file. Several threads may use it at once.
+pub trait File: Send + Sync {
+    /// Its length in bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Reads until the buffer is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes some of the bytes, at least one; returns how many.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Cuts the file off, or lengthens it by zeros.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Makes bytes and length durable.
+    ///
+    /// # Errors
+    /// What the system says. What was not durable before is lost from sight
+    /// then: a second call proves nothing.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Holds a lock until it is dropped.
+pub type Lock = Box<dyn Send + Sync>;
+
+/// What became of a wish for a lock.
+pub enum Locked {
+    /// It is held until the value is dropped.
+    Taken(Lock),
+    /// Somebody else has it.
+    Busy {
+        /// What the holder wrote.
+        holder: String,
+        /// Whether that is a process which can be seen to live and to have the file open. Where it
+        /// is none, the holder is about to end, or nobody knows who it is.
+        lives: bool,
+    },
+}
+
+/// Writes all bytes, however many calls it takes.
+pub(crate) fn write_all_at(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += to_u64(written);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that are copied at once.
+pub(crate) const COPY: u64 = 1 << 20;
+
+/// Copies a range of bytes to another place.
+pub(crate) fn copy_range(
+    source: &dyn File,
+    from: u64,
+    to: u64,
+    target: &dyn File,
+    into: u64,
+) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let mut bytes = vec![0; to_usize((to - at).min(COPY))];
+        let read = source.read_at(&mut bytes, at)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_all_at(target, &bytes[..read], into + (at - from))?;
+        at += to_u64(read);
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What a survey has found in the directory of a log.
+
+use std::io;
+
+use crate::format::{Chain, FIRST_FRAME};
+use crate::manifest::Seal;
+use crate::storage::Storage;
+use crate::verdict::{Hole, Observation};
+use crate::window::{Window, nonzero};
+
+/// Where something is.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) what: String,
+}
+
+pub(crate) fn spot(
+    storage: &dyn Storage,
+    name: &str,
+    offset: u64,
+    what: impl Into<String>,
+) -> Spot {
+    Spot {
+        file: storage.describe(name),
+        offset,
+        what: what.into(),
+    }
+}
+
+/// A segment as it was read. Those that are open in the manifest are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenSegment {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    /// Sound frames that follow what is before them.
+    pub(crate) frames: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Where they end.
+    pub(crate) end: u64,
+    pub(crate) chain: Chain,
+    /// The ends of the frames, for what is above the mark.
+    pub(super) ends: Vec<FrameEnd>,
+    /// Bytes behind `end` that are not zero, as a range.
+    pub(crate) torn: Option<(u64, u64)>,
+}
+
+/// Where a frame of an open segment ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameEnd {
+    /// The mark that proves the frame durable. Frames without records count with
+    /// the position they were written before: a mark that reaches it was written
+    /// later.
+    pub(super) proved_by: u64,
+    pub(crate) end: u64,
+    /// The position after its last record.
+    pub(crate) next: u64,
+    pub(crate) chain: Chain,
+}
+
+impl OpenSegment {
+    /// Where the first frame begins that no mark covers.
+    pub(crate) fn unproved_from(&self, mark: u64) -> u64 {
+        self.proved(mark).map_or(FIRST_FRAME, |last| last.end)
+    }
+
+    /// The last frame that a mark covers.
+    pub(crate) fn proved(&self, mark: u64) -> Option<FrameEnd> {
+        let proved = self.ends.iter().take_while(|end| end.proved_by <= mark);
+        proved.last().copied()
+    }
+
+    /// The hole behind its frames, where there is one and it is open.
+    pub(super) fn hole(&self, fault: Option<&'static str>) -> Option<(Hole, &'static str)> {
+        match (fault, self.torn) {
+            (Some(what), _) => Some((Hole::Unfinished, what)),
+            (None, Some(_)) => Some((Hole::Blank, "a frame is missing here, and bytes follow")),
+            (None, None) => None,
+        }
+    }
+
+    /// In what it is not what its seal in the manifest says: an offset and a sentence.
+    pub(super) fn difference(
+        &self,
+        seal: &Seal,
+        fault: Option<&'static str>,
+        window: &mut Window<'_>,
+        length: u64,
+    ) -> io::Result<Option<(u64, &'static str)>> {
+        if self.end != seal.length {
+            let what = fault.unwrap_or("the frame that belongs here is missing");
+            return Ok(Some((self.end, what)));
+        }
+        if (self.first, self.last, self.chain) != (seal.first, seal.last, seal.chain) {
+            let what = "the records in this segment are not those that the manifest lists";
+            return Ok(Some((FIRST_FRAME, what)));
+        }
+        let behind = nonzero(window, seal.length, length)?;
+        Ok(
+            behind
+                .map(|(offset, _)| (offset, "there are bytes behind the end of a sealed segment")),
+        )
+    }
+}
+
+/// What is in a log's directory.
+pub(crate) struct Survey {
+    pub(crate) observation: Observation,
+    /// Where the log ends, or what is wrong with it.
+    pub(crate) spot: Spot,
+    /// The position after the last readable record.
+    pub(crate) next: u64,
+    pub(crate) chain: Chain,
+    /// The highest durable mark found anywhere.
+    pub(crate) mark: u64,
+    pub(crate) records: u64,
+    /// Bytes of the records that were shown.
+    pub(crate) shown_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+    pub(crate) open: Vec<OpenSegment>,
+    /// Files that a crash left: to be removed.
+    pub(crate) leftovers: Vec<String>,
+    /// Files that are not this log's own: what it was before a recovery that was
+    /// interrupted. To be kept under another name.
+    pub(crate) given_up: Vec<String>,
+}

@@ -1,0 +1,10 @@
+//! Reads a log from its first live record to its end and says what is there.
+//! Changes nothing and judges nothing: that is for `verdict` and `recovery`.
+
+mod found;
+mod unlisted;
+mod walk;
+
+pub(crate) use found::{OpenSegment, Survey};
+pub(crate) use unlisted::orphan;
+pub(crate) use walk::survey;

@@ -1,0 +1,440 @@
+//! Reads every segment of a log, from its first live record to its end.
+
+use std::io;
+use std::sync::Arc;
+
+use super::found::{FrameEnd, OpenSegment, Spot, Survey, spot};
+use super::unlisted::unlisted;
+use crate::error::Error;
+use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
+use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
+use crate::index::Index;
+use crate::manifest::{Manifest, Segment};
+use crate::scan::{self, End, Expected, Step, header_fault};
+use crate::storage::{File, Storage};
+use crate::verdict::{After, Hole, Mark, Observation};
+use crate::visitor::{Record, Visitor};
+use crate::window::{WINDOW, Window, nonzero};
+
+/// Reads every segment that the manifest lists; shows the records after `covered`.
+pub(crate) fn survey(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    covered: u64,
+    visitor: &mut dyn Visitor,
+    index: &mut Index,
+) -> Result<Survey, Error> {
+    let mut walk = Walk::new(storage, manifest, visitor, index)?;
+    walk.covered = covered;
+    let mut hole: Option<(Hole, Spot)> = None;
+    walk.bytes_total = walk.bytes_listed(manifest)?;
+    for segment in &manifest.segments {
+        let name = format::segment_name(segment.number);
+        let found = match walk.open(&name)? {
+            None => Found::Structure(spot(storage, &name, 0, "the file is missing")),
+            Some(file) => walk.segment(segment, file.as_ref(), hole.is_some())?,
+        };
+        match (found, &hole) {
+            (Found::Whole, _) | (Found::Hole(..), Some(_)) => {}
+            (Found::Hole(kind, place), None) => hole = Some((kind, place)),
+            (Found::Structure(place), _) => return Ok(walk.finish((Hole::Structure, place))),
+            (Found::GoesOn, None) => {}
+            (Found::GoesOn, Some((_, place))) => {
+                let what = "there are bytes behind the last frame of a segment after which another follows";
+                let place = Spot {
+                    what: what.to_owned(),
+                    ..place.clone()
+                };
+                return Ok(walk.finish((Hole::Structure, place)));
+            }
+        }
+    }
+    let others = unlisted(storage, manifest)?;
+    (walk.leftovers, walk.given_up) = (others.leftovers, others.given_up);
+    if let Some(place) = others.fault {
+        return Ok(walk.finish((Hole::Structure, place)));
+    }
+    let end = walk.end_spot(storage, manifest);
+    Ok(walk.finish(hole.unwrap_or((Hole::Blank, end))))
+}
+
+/// Whether a directory without a manifest holds what only a log leaves there, or a
+
+enum Found {
+    /// Everything is as it should be; the log may go on in the next segment.
+    Whole,
+    Hole(Hole, Spot),
+    /// Behind a hole: the first frame follows the last one before the hole.
+    GoesOn,
+    Structure(Spot),
+}
+
+struct Walk<'a> {
+    storage: &'a dyn Storage,
+    visitor: &'a mut dyn Visitor,
+    index: &'a mut Index,
+    log: LogId,
+    seed: u32,
+    next: u64,
+    chain: Chain,
+    mark: u64,
+    after: After,
+    /// Up to here a snapshot has been shown.
+    covered: u64,
+    records: u64,
+    /// Bytes of the records that were shown.
+    shown_bytes: u64,
+    bytes: u64,
+    bytes_done: u64,
+    bytes_total: u64,
+    bytes_told: u64,
+    segments: u64,
+    last_frame: Option<(u64, u64)>,
+    open: Vec<OpenSegment>,
+    leftovers: Vec<String>,
+    given_up: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        storage: &'a dyn Storage,
+        manifest: &Manifest,
+        visitor: &'a mut dyn Visitor,
+        index: &'a mut Index,
+    ) -> Result<Self, Error> {
+        let sealed = manifest.segments.iter().filter_map(|segment| segment.seal);
+        // A snapshot is listed only once all that is in it was durable.
+        let snapshots = manifest.snapshots.iter().map(|snapshot| snapshot.upto);
+        Ok(Self {
+            storage,
+            visitor,
+            index,
+            log: manifest.log,
+            seed: format::crc_seed(&manifest.log),
+            next: manifest.first_position,
+            chain: manifest.first_chain,
+            // What is sealed was durable, and what was compacted away was too.
+            mark: sealed
+                .map(|seal| seal.last)
+                .max()
+                .unwrap_or(0)
+                .max(manifest.first_position - 1)
+                .max(snapshots.max().unwrap_or(0)),
+            after: After::Zeros,
+            covered: 0,
+            records: 0,
+            shown_bytes: 0,
+            bytes: 0,
+            bytes_done: 0,
+            bytes_total: 0,
+            bytes_told: 0,
+            segments: 0,
+            last_frame: None,
+            open: Vec::new(),
+            leftovers: Vec::new(),
+            given_up: Vec::new(),
+        })
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Arc<dyn File>>, Error> {
+        match self.storage.open_read(name) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("open", self.storage.describe(name))(error)),
+        }
+    }
+
+    /// How much there is to read, for a bar that shows progress.
+    fn bytes_listed(&self, manifest: &Manifest) -> Result<u64, Error> {
+        let mut bytes = 0;
+        for segment in &manifest.segments {
+            let name = format::segment_name(segment.number);
+            bytes += match segment.seal {
+                Some(seal) => seal.length,
+                None => match self.open(&name)? {
+                    None => 0,
+                    Some(file) => file.length().map_err(|source| {
+                        Error::io("read", self.storage.describe(&name))(source)
+                    })?,
+                },
+            };
+        }
+        Ok(bytes)
+    }
+
+    /// Reads one segment; behind a hole only for the marks in it.
+    fn segment(
+        &mut self,
+        segment: &Segment,
+        file: &dyn File,
+        behind: bool,
+    ) -> Result<Found, Error> {
+        let name = format::segment_name(segment.number);
+        let storage = self.storage;
+        let failed = |source| Error::io("read", storage.describe(&name))(source);
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::new(file, length);
+        if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
+            return Ok(Found::Structure(place));
+        }
+        let (first, limit) = (self.next, segment.seal.map_or(length, |seal| seal.length));
+        let mut open = OpenSegment {
+            number: segment.number,
+            epoch: segment.epoch,
+            frames: 0,
+            first,
+            last: first - 1,
+            end: FIRST_FRAME,
+            chain: self.chain,
+            ends: Vec::new(),
+            torn: None,
+        };
+        if behind
+            && let Step::Frame(_) = self
+                .step(&mut window, segment, FIRST_FRAME, limit)
+                .map_err(failed)?
+        {
+            return Ok(Found::GoesOn);
+        }
+        let end = if behind {
+            End::Blank
+        } else {
+            self.frames(&mut window, segment, limit, &mut open)?
+        };
+        let fault = match end {
+            End::Blank => None,
+            End::Unfinished(what) => Some(what),
+            End::Impossible(what) => {
+                return Ok(Found::Structure(spot(storage, &name, open.end, what)));
+            }
+        };
+        self.bytes_done += limit;
+        let found = match &segment.seal {
+            None => {
+                open.torn = self.rest(&mut window, open.end, length).map_err(failed)?;
+                match (behind, open.hole(fault)) {
+                    (false, Some((hole, what))) => {
+                        Found::Hole(hole, spot(storage, &name, open.end, what))
+                    }
+                    _ => Found::Whole,
+                }
+            }
+            Some(seal) => match open
+                .difference(seal, fault, &mut window, length)
+                .map_err(failed)?
+            {
+                Some((offset, what)) => {
+                    return Ok(Found::Structure(spot(storage, &name, offset, what)));
+                }
+                None => Found::Whole,
+            },
+        };
+        if open.frames > 0 {
+            self.segments += 1;
+            self.bytes += open.end;
+        }
+        if segment.seal.is_none() {
+            self.open.push(open);
+        }
+        Ok(found)
+    }
+
+    /// Why a file cannot be the segment that the manifest lists.
+    fn fault_of_file(
+        &self,
+        window: &mut Window<'_>,
+        segment: &Segment,
+        length: u64,
+    ) -> Result<Option<Spot>, Error> {
+        let name = format::segment_name(segment.number);
+        let failed = |source| Error::io("read", self.storage.describe(&name))(source);
+        let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
+        let fault = header_fault(block, segment, self.log, length);
+        if let Some((offset, what)) = fault.map_err(|version| self.unsupported(&name, version))? {
+            return Ok(Some(spot(self.storage, &name, offset, what)));
+        }
+        let limit = segment.seal.map_or(length, |seal| seal.length);
+        Ok((limit > length).then(|| {
+            let what = format!("the file ends here, but its records go on to offset {limit}");
+            spot(self.storage, &name, length, what)
+        }))
+    }
+
+    /// Reads frames for as long as they follow each other.
+    fn frames(
+        &mut self,
+        window: &mut Window<'_>,
+        segment: &Segment,
+        limit: u64,
+        open: &mut OpenSegment,
+    ) -> Result<End, Error> {
+        let (storage, name) = (self.storage, format::segment_name(segment.number));
+        let failed = |source| Error::io("read", storage.describe(&name))(source);
+        loop {
+            let header = match self
+                .step(window, segment, open.end, limit)
+                .map_err(failed)?
+            {
+                Step::Frame(header) => header,
+                Step::End(end) => return Ok(end),
+            };
+            if header.kind == KIND_DATA {
+                let frame = window
+                    .get(open.end, to_usize(header.bytes()))
+                    .map_err(failed)?;
+                self.index.note(header.first, segment.number, open.end);
+                self.data(&header, frame)?;
+            }
+            self.mark = self.mark.max(header.durable);
+            self.chain = header.chain;
+            open.frames += 1;
+            open.end += header.bytes();
+            open.last = self.next - 1;
+            open.chain = self.chain;
+            if segment.seal.is_none() {
+                let proved_by = if header.kind == KIND_DATA {
+                    open.last
+                } else {
+                    self.next
+                };
+                open.ends.push(FrameEnd {
+                    proved_by,
+                    end: open.end,
+                    next: self.next,
+                    chain: self.chain,
+                });
+            }
+            self.last_frame = Some((segment.number, open.end));
+            self.told(open.end);
+        }
+    }
+
+    /// Looks at the place where the next frame may be.
+    fn step(
+        &mut self,
+        window: &mut Window<'_>,
+        segment: &Segment,
+        offset: u64,
+        limit: u64,
+    ) -> io::Result<Step> {
+        let expected = Expected {
+            segment,
+            limit,
+            seed: self.seed,
+            next: self.next,
+            chain: &self.chain,
+        };
+        scan::step(window, offset, &expected, &mut self.mark)
+    }
+
+    /// Hands the records of a sound frame to the visitor.
+    fn data(&mut self, header: &FrameHeader, frame: &[u8]) -> Result<(), Error> {
+        for payload in header.records(frame).into_iter().flatten() {
+            let position = self.next;
+            self.next += 1;
+            if position <= self.covered {
+                continue;
+            }
+            self.visitor
+                .record(Record { position, payload })
+                .map_err(|source| Error::Visitor { position, source })?;
+            self.records += 1;
+            self.shown_bytes += to_u64(payload.len());
+        }
+        Ok(())
+    }
+
+    /// Looks at everything behind the end of an open segment's frames; gives
+    /// the range of what is not zero there.
+    fn rest(
+        &mut self,
+        window: &mut Window<'_>,
+        from: u64,
+        length: u64,
+    ) -> io::Result<Option<(u64, u64)>> {
+        let Some((first, end)) = nonzero(window, from, length)? else {
+            return Ok(None);
+        };
+        self.after = self.after.max(After::Bytes);
+        // Frames begin at multiples of 8, and so do the pieces looked at here.
+        let mut at = first / 8 * 8;
+        while at < end {
+            let piece = window.get(at, WINDOW.min(to_usize(length - at)))?;
+            if piece.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            match frame::find_sound(piece, self.seed) {
+                Some((found, header)) => {
+                    self.mark = self.mark.max(header.durable);
+                    self.after = self.after.max(After::Frames);
+                    at += to_u64(found) + 8;
+                }
+                // A header may begin in the last bytes of this piece.
+                None => at += to_u64(piece.len().saturating_sub(HEADER) / 8 * 8 + 8),
+            }
+        }
+        Ok(Some((from, end)))
+    }
+
+    fn told(&mut self, offset: u64) {
+        let done = self.bytes_done + offset;
+        if done - self.bytes_told >= to_u64(WINDOW) {
+            self.bytes_told = done;
+            self.visitor.progress(done, self.bytes_total);
+        }
+    }
+
+    fn unsupported(&self, name: &str, version: u32) -> Error {
+        Error::Unsupported {
+            file: self.storage.describe(name),
+            version,
+            newest: FORMAT_VERSION,
+        }
+    }
+
+    /// Where the last frame of an unbroken log ends.
+    fn end_spot(&self, storage: &dyn Storage, manifest: &Manifest) -> Spot {
+        let last = self.last_frame.or_else(|| {
+            manifest
+                .segments
+                .first()
+                .map(|segment| (segment.number, FIRST_FRAME))
+        });
+        match last {
+            Some((number, offset)) => spot(
+                storage,
+                &format::segment_name(number),
+                offset,
+                "the log ends here",
+            ),
+            None => spot(storage, format::MANIFEST, 0, "the log has no segments"),
+        }
+    }
+
+    fn finish(self, (hole, spot): (Hole, Spot)) -> Survey {
+        let mark = if self.mark < self.next {
+            Mark::Below
+        } else {
+            Mark::AtOrAbove
+        };
+        self.visitor.progress(self.bytes_total, self.bytes_total);
+        Survey {
+            observation: Observation {
+                hole,
+                after: self.after,
+                mark,
+            },
+            spot,
+            next: self.next,
+            chain: self.chain,
+            mark: self.mark,
+            records: self.records,
+            shown_bytes: self.shown_bytes,
+            bytes: self.bytes,
+            segments: self.segments,
+            open: self.open,
+            leftovers: self.leftovers,
+            given_up: self.given_up,
+        }
+    }
+}

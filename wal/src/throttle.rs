@@ -1,0 +1,43 @@
+//! Where long work in the background gives way to commits.
+
+use crate::error::{BoxError, Error};
+use crate::visitor::{Record, SnapshotInfo, Visitor};
+
+/// Called after each chunk of a long work: its caller can pause there, or end the work by an
+/// error.
+pub(crate) type Throttle<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
+
+/// Throttles the reading of a snapshot, and sees nothing else of it.
+pub(crate) struct Throttled<'a> {
+    pub(crate) throttle: Throttle<'a>,
+    /// By what the work was ended.
+    pub(crate) ended: Option<Error>,
+}
+
+impl Throttled<'_> {
+    fn step(&mut self) -> Result<(), BoxError> {
+        (self.throttle)().map_err(|error| {
+            let sentence = error.to_string();
+            self.ended = Some(error);
+            sentence.into()
+        })
+    }
+}
+
+impl Visitor for Throttled<'_> {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        self.step()
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        self.step()
+    }
+}

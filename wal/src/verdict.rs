@@ -1,0 +1,146 @@
+//! What the end of a log means, decided by a table. Reads nothing and changes nothing.
+
+/// What is at the place where the records end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hole {
+    /// Zeros.
+    Blank,
+    /// Bytes that are no whole frame.
+    Unfinished,
+    /// Not an end at all: a file is missing or foreign, a frame is sound but
+    /// cannot be here, or a sealed segment is not what the manifest says.
+    Structure,
+}
+
+/// What lies behind that place, in the same segment and in later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum After {
+    /// Nothing but zeros.
+    Zeros,
+    /// Other bytes.
+    Bytes,
+    /// Headers of sound frames among them.
+    Frames,
+}
+
+/// The highest position known durable, beside the first that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Everything that is proved durable was read.
+    Below,
+    /// Something that was durable is gone.
+    AtOrAbove,
+}
+
+/// All that the decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observation {
+    pub(crate) hole: Hole,
+    pub(crate) after: After,
+    pub(crate) mark: Mark,
+}
+
+/// What it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The log ends here, in good order.
+    Clean,
+    /// What follows was never acknowledged: it is set aside.
+    Torn,
+    /// Acknowledged records are gone.
+    Lost,
+    /// The log is not put together as it was.
+    Broken,
+}
+
+struct Row {
+    hole: &'static [Hole],
+    after: &'static [After],
+    mark: &'static [Mark],
+    verdict: Verdict,
+}
+
+const ANYTHING: &[After] = &[After::Zeros, After::Bytes, After::Frames];
+
+const TABLE: &[Row] = &[
+    Row {
+        hole: &[Hole::Structure],
+        after: ANYTHING,
+        mark: &[Mark::Below, Mark::AtOrAbove],
+        verdict: Verdict::Broken,
+    },
+    Row {
+        hole: &[Hole::Blank, Hole::Unfinished],
+        after: ANYTHING,
+        mark: &[Mark::AtOrAbove],
+        verdict: Verdict::Lost,
+    },
+    Row {
+        hole: &[Hole::Blank],
+        after: &[After::Zeros],
+        mark: &[Mark::Below],
+        verdict: Verdict::Clean,
+    },
+    Row {
+        hole: &[Hole::Blank],
+        after: &[After::Bytes, After::Frames],
+        mark: &[Mark::Below],
+        verdict: Verdict::Torn,
+    },
+    Row {
+        hole: &[Hole::Unfinished],
+        after: ANYTHING,
+        mark: &[Mark::Below],
+        verdict: Verdict::Torn,
+    },
+];
+
+impl Row {
+    fn matches(&self, seen: Observation) -> bool {
+        self.hole.contains(&seen.hole)
+            && self.after.contains(&seen.after)
+            && self.mark.contains(&seen.mark)
+    }
+}
+
+/// The verdict on what was seen.
+pub(crate) fn decide(seen: Observation) -> Verdict {
+    let row = TABLE.iter().find(|row| row.matches(seen));
+    row.expect("a test finds a row for every observation")
+        .verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_observation_has_exactly_one_row() {
+        let mut seen = 0;
+        for hole in [Hole::Blank, Hole::Unfinished, Hole::Structure] {
+            for after in [After::Zeros, After::Bytes, After::Frames] {
+                for mark in [Mark::Below, Mark::AtOrAbove] {
+                    let observation = Observation { hole, after, mark };
+                    let rows = TABLE.iter().filter(|row| row.matches(observation)).count();
+                    assert_eq!(rows, 1, "{observation:?}");
+                    seen += 1;
+                }
+            }
+        }
+        assert_eq!(seen, 18);
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_gone_is_never_taken_for_an_end() {
+        for hole in [Hole::Blank, Hole::Unfinished] {
+            for after in [After::Zeros, After::Bytes, After::Frames] {
+                let observation = Observation {
+                    hole,
+                    after,
+                    mark: Mark::AtOrAbove,
+                };
+                assert_eq!(decide(observation), Verdict::Lost);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What whoever reads a log is shown.
+
+use crate::error::BoxError;
+use crate::manifest::{Identity, Snapshot};
+
+/// One record, as it was appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Its place in the log: 1, 2, 3 …
+    pub position: u64,
+    /// Its bytes.
+    pub payload: &'a [u8],
+}
+
+/// A snapshot, as the manifest lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Counts the snapshots of a log.
+    pub number: u64,
+    /// Every record up to this position is in it.
+    pub covers: u64,
+    /// The last position of which anything is in it.
+    pub upto: u64,
+    /// Length of its file in bytes.
+    pub bytes: u64,
+}
+
+impl From<&Snapshot> for SnapshotInfo {
+    fn from(listed: &Snapshot) -> Self {
+        Self {
+            number: listed.number,
+            covers: listed.covers,
+            upto: listed.upto,
+            bytes: listed.length,
+        }
+    }
+}
+
+/// Sees what a log holds: the newest good snapshot, where there is one, and
+/// every record after the position that it covers, in order.
+pub trait Visitor {
+    /// Which log it is: told once, before everything else.
+    fn identity(&mut self, _identity: &Identity) {}
+
+    /// The next record. When the log is refused in the end, what was seen
+    /// before must be thrown away.
+    ///
+    /// # Errors
+    /// Whatever the caller finds wrong with it: that ends the reading.
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError>;
+
+    /// A snapshot begins. What was seen before, of a newer one that turned out
+    /// to be damaged, must be thrown away.
+    ///
+    /// # Errors
+    /// That it cannot be used, as without an own implementation: the snapshot is
+    /// passed over.
+    fn snapshot(&mut self, _info: &SnapshotInfo) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// The next record that the snapshot keeps, as it was kept.
+    ///
+    /// # Errors
+    /// That it cannot be used: the snapshot is passed over.
+    fn kept(&mut self, _record: Record<'_>) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// The snapshot's next entry.
+    ///
+    /// # Errors
+    /// That it cannot be used: the snapshot is passed over.
+    fn entry(&mut self, _entry: &[u8]) -> Result<(), BoxError> {
+        Err("snapshots are not read here".into())
+    }
+
+    /// No snapshot can be used, and the log begins with its first record. What
+    /// was seen before must be thrown away.
+    fn reset(&mut self) {}
+
+    /// Everything was shown; nothing has been changed yet.
+    ///
+    /// # Errors
+    /// Whatever the caller finds wrong with the whole.
+    fn end(&mut self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// How far the reading of a snapshot is, in bytes.
+    fn progress_of_snapshot(&mut self, _bytes_done: u64, _bytes_total: u64) {}
+
+    /// How far the reading is, in bytes; called about once for each MiB.
+    fn progress(&mut self, _bytes_done: u64, _bytes_total: u64) {}
+}
+
+/// Reads only to check: everything shown is discarded.
+pub(crate) struct Discard;
+
+impl Visitor for Discard {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+}

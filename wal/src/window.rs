@@ -1,0 +1,75 @@
+//! A file read piece by piece.
+
+use std::io;
+
+use crate::format::{is_zero, to_u64, to_usize};
+use crate::storage::File;
+
+/// Bytes of a file that are read at once, where nothing else is said.
+pub(crate) const WINDOW: usize = 1 << 20;
+
+/// A piece of a file in memory that moves along.
+pub(crate) struct Window<'a> {
+    file: &'a dyn File,
+    length: u64,
+    piece: usize,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn new(file: &'a dyn File, length: u64) -> Self {
+        Self::with_piece(file, length, WINDOW)
+    }
+
+    /// A window that reads at least `piece` bytes at a time.
+    pub(crate) fn with_piece(file: &'a dyn File, length: u64, piece: usize) -> Self {
+        Self {
+            file,
+            length,
+            piece,
+            bytes: Vec::new(),
+            start: 0,
+        }
+    }
+
+    /// The bytes at an offset; fewer only at the end of the file.
+    pub(crate) fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
+        let left = to_usize(self.length.saturating_sub(offset));
+        let wanted = wanted.min(left);
+        let end = self.start + to_u64(self.bytes.len());
+        if offset < self.start || offset + to_u64(wanted) > end {
+            let size = wanted.max(self.piece.min(left));
+            self.bytes.resize(size, 0);
+            self.start = offset;
+            let read = self.file.read_at(&mut self.bytes, offset)?;
+            self.bytes.truncate(read);
+        }
+        let at = to_usize(offset - self.start);
+        let upto = (at + wanted).min(self.bytes.len());
+        Ok(&self.bytes[at.min(upto)..upto])
+    }
+}
+
+/// The range from the first to behind the last byte that is not zero.
+pub(crate) fn nonzero(
+    window: &mut Window<'_>,
+    from: u64,
+    to: u64,
+) -> io::Result<Option<(u64, u64)>> {
+    let (mut at, mut range) = (from, None);
+    while at < to {
+        let piece = window.get(at, WINDOW.min(to_usize(to - at)))?;
+        if piece.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !is_zero(piece) {
+            let first = piece.iter().position(|byte| *byte != 0).unwrap_or(0);
+            let last = piece.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+            let (start, _) = range.unwrap_or((at + to_u64(first), 0));
+            range = Some((start, at + to_u64(last) + 1));
+        }
+        at += to_u64(piece.len());
+    }
+    Ok(range)
+}
