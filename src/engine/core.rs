@@ -136,12 +136,22 @@ pub(crate) struct Shared {
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
-    /// Told how long each commit held the log's sequencer, where somebody measures it.
+    /// Told of each commit's share of the log's sequencer, where somebody measures it.
     pub(super) on_sequenced: OnceLock<OnSequenced>,
 }
 
-/// Told how long a commit held the log's sequencer.
-pub type OnSequenced = Box<dyn Fn(Duration) + Send + Sync>;
+/// A commit and the log's sequencer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sequenced {
+    /// The commit has the sequencer from here on: all others wait for it.
+    Taken,
+    /// It has given it back, after [`Sequenced::Taken`] on the same thread. Of one that is not made
+    /// after all, this is not told.
+    GivenBack,
+}
+
+/// Told of each commit's share of the log's sequencer.
+pub type OnSequenced = Box<dyn Fn(Sequenced) + Send + Sync>;
 
 /// That an actor may act, and since when: what is decided and told for it rests on that.
 #[derive(Clone, Copy)]
@@ -226,6 +236,13 @@ pub(crate) enum Verdict {
 }
 
 impl Shared {
+    /// Tells whoever measures it.
+    pub(super) fn tell_sequenced(&self, sequenced: Sequenced) {
+        if let Some(told) = self.on_sequenced.get() {
+            told(sequenced);
+        }
+    }
+
     /// Whether the log has room for a command; where it has none, that is told.
     pub(super) fn has_room(&self) -> bool {
         let has_room = self.journal.has_room();

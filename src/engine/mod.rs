@@ -54,7 +54,7 @@ use crate::domain::read::{Found, Read};
 use crate::journal::replay::Recovered;
 use crate::journal::tally::Marks;
 
-pub use self::core::{Call, Limits, OnSequenced, Reply};
+pub use self::core::{Call, Limits, OnSequenced, Reply, Sequenced};
 use self::core::{Shared, StoredWeight};
 use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};

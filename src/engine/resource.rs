@@ -2,12 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant as Tick;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::core::{Job, Shared, Slot, Stored, Verdict};
+use super::core::{Job, Sequenced, Shared, Slot, Stored, Verdict};
 use super::deliveries::{self, Created};
 use super::directory::{Directory, Work};
 use super::read_set::Basis;
@@ -291,7 +290,7 @@ impl Job {
         // What takes the longer the more there is of it is done before and after.
         let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
         let mut sequence = shared.journal.sequence();
-        let since = shared.on_sequenced.get().map(|told| (told, Tick::now()));
+        shared.tell_sequenced(Sequenced::Taken);
         if !shared.stands(basis) || !shared.commit_times.can_be_next(at) {
             return Attempt::Again;
         }
@@ -326,9 +325,7 @@ impl Job {
         }
         drop(published);
         shared.lanes.end(sequence);
-        if let Some((told, since)) = since {
-            told(since.elapsed());
-        }
+        shared.tell_sequenced(Sequenced::GivenBack);
         slot.state = Some(next);
         slot.position = position;
         if self.order.key_digest.is_some() {
