@@ -256,19 +256,19 @@ impl Head {
 
     /// Method, target, version, with one blank between them (RFC 9112 3).
     fn request_line(&mut self, line: &[u8]) -> Result<(), Refused> {
-        let mut words = line.split(|byte| *byte == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
+        let (rest, version) = if let Some(rest) = line.strip_suffix(b" HTTP/1.1") {
+            (rest, Version::Http11)
+        } else if let Some(rest) = line.strip_suffix(b" HTTP/1.0") {
+            (rest, Version::Http10)
+        } else {
             return Err(Refused);
         };
-        self.version = Some(match version {
-            b"HTTP/1.1" => Version::Http11,
-            b"HTTP/1.0" => Version::Http10,
-            _ => return Err(Refused),
-        });
-        let is_text = |byte: &u8| byte.is_ascii_graphic() && *byte != b'#';
-        if !target.iter().all(is_text) {
+        self.version = Some(version);
+        let blank = memchr(b' ', rest).ok_or(Refused)?;
+        let (method, target) = (&rest[..blank], &rest[blank + 1..]);
+        // All bytes are looked at, whatever the first ones are: so they are looked at many at once.
+        let is_text = |byte: &u8| byte.is_ascii_graphic() & (*byte != b'#');
+        if !target.iter().fold(true, |text, byte| text & is_text(byte)) {
             return Err(Refused);
         }
         match target {

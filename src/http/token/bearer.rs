@@ -32,19 +32,14 @@ impl fmt::Debug for Bearer<'_> {
     }
 }
 
-/// The characters of a token68 without its padding (RFC 9110 11.2).
-static TOKEN68: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0_u8;
-    loop {
-        table[byte as usize] =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/');
-        if byte == u8::MAX {
-            break table;
-        }
-        byte += 1;
-    }
-};
+/// Whether it is a character of a token68 without its padding (RFC 9110 11.2).
+fn is_of_token68(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        | matches!(byte, b'-' | b'.' | b'/')
+        | (byte == b'_')
+        | (byte == b'~')
+        | (byte == b'+')
+}
 
 /// Reads the values of all `Authorization` headers of a request (RFC 6750 section 2.1). The scheme
 /// is matched without regard to case; two headers are malformed, as nothing says which one counts.
@@ -69,9 +64,11 @@ pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'
         return Bearer::Missing;
     }
     let unpadded = token.trim_end_matches('=');
-    let is_token68 =
-        !unpadded.is_empty() && unpadded.bytes().all(|byte| TOKEN68[usize::from(byte)]);
-    if is_token68 {
+    // All bytes are looked at, whatever the first ones are: so they are looked at many at once.
+    let is_token68 = unpadded
+        .bytes()
+        .fold(true, |all, byte| all & is_of_token68(byte));
+    if is_token68 && !unpadded.is_empty() {
         Bearer::Token(token)
     } else {
         Bearer::Malformed
