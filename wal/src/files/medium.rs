@@ -34,6 +34,9 @@ struct Files {
     lock: Mutex<Option<Lock>>,
 }
 
+/// The side that any thread uses, and that of the journal thread.
+pub(crate) type Sides = (Arc<dyn Medium>, Box<dyn BatchWriter>);
+
 /// The two sides of an open log.
 pub(crate) fn split(
     options: &Options,
@@ -41,7 +44,7 @@ pub(crate) fn split(
     reader: Arc<Reader>,
     writer: Writer,
     maker: Maker,
-) -> Result<(Arc<dyn Medium>, Box<dyn BatchWriter>), Error> {
+) -> Result<Sides, Error> {
     let batch_bytes_max = options.batch_bytes_max.clamp(1, RECORD_BYTES_MAX);
     let room = Room {
         low: AtomicBool::new(false),

@@ -58,8 +58,7 @@ pub(crate) fn survey(
     Ok(walk.finish(hole.unwrap_or((Hole::Blank, end))))
 }
 
-/// Whether a directory without a manifest holds what only a log leaves there, or a
-
+/// What was found of a segment.
 enum Found {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
