@@ -19,15 +19,18 @@ use serde::de::{
 /// The form of a value: a word such as `u64`, the name of a type, or what these are put together to.
 type Form = String;
 
+/// Members by their names, in order.
+type Members = Vec<(String, Form)>;
+
 /// A type with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Named {
     /// One value under a name.
     Of(Form),
     /// Members, in order.
-    Members(Vec<(String, Form)>),
+    Members(Members),
     /// Variants, in order, each with the members that it has, once it was read.
-    Variants(Vec<(String, Option<Vec<(String, Form)>>)>),
+    Variants(Vec<(String, Option<Members>)>),
 }
 
 /// All types with a name that stand in what was traced.
@@ -113,7 +116,7 @@ impl Forms {
         &self,
         names: Vec<String>,
         visitor: V,
-    ) -> Result<(V::Value, Vec<(String, Form)>), Wrong> {
+    ) -> Result<(V::Value, Members), Wrong> {
         let forms: Vec<RefCell<Form>> = names.iter().map(|_| RefCell::default()).collect();
         let sequence = Sequence {
             forms: self,
@@ -391,7 +394,7 @@ impl<'de> MapAccess<'de> for Sequence<'_> {
 struct Variant<'a> {
     forms: &'a Forms,
     number: u32,
-    members: &'a RefCell<Vec<(String, Form)>>,
+    members: &'a RefCell<Members>,
 }
 
 impl<'de> EnumAccess<'de> for Variant<'_> {

@@ -43,9 +43,12 @@ pub(crate) trait Work: Sized + Send + 'static {
     fn run(self, kept: &mut Self::Kept) -> impl Future<Output = ()> + Send;
 }
 
+/// Live resources by their keys.
+type Shard<W> = Mutex<HashMap<Digest, Live<W>, DigestBuild>>;
+
 /// Where the live resources are.
 pub(crate) struct Directory<W: Work> {
-    shards: Box<[Mutex<HashMap<Digest, Live<W>, DigestBuild>>]>,
+    shards: Box<[Shard<W>]>,
     pools: Box<[Mutex<Vec<ActorRef<W>>>]>,
     live: AtomicUsize,
 }

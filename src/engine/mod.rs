@@ -38,6 +38,7 @@ mod repeats;
 mod resource;
 mod room;
 mod snapshots;
+mod turns;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -11,22 +11,13 @@ use super::checkpointer::{
     Bell, Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, is_due,
 };
 use super::core::Shared;
+use super::turns::Turns;
 use crate::base::codec;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::journal::record::{NewRecord, Record};
 use crate::journal::snapshot::{StateEntry, Summary, keep};
 use crate::journal::tally::{Marks, Tally};
-
-/// How long it works before it rests, while commands are in flight: no longer than a command may
-/// be late.
-const WORK: Duration = Duration::from_micros(250);
-/// How many times as long as it has worked it rests then: about an eighth of a processor.
-const REST: u32 = 7;
-/// How long it rests at most: what took long was a wait for the disk, which cost no processor.
-const REST_MAX: Duration = Duration::from_millis(50);
-/// How long after the last command the service counts as busy.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// What the thread does.
 fn run(shared: &Weak<Shared>, bell: &Bell) {
@@ -84,42 +75,6 @@ fn run(shared: &Weak<Shared>, bell: &Bell) {
     }
 }
 
-/// How long it rests after so much work.
-fn rest_after(worked: Duration) -> Duration {
-    worked.saturating_mul(REST).min(REST_MAX)
-}
-
-/// Turns of work and rest.
-struct Turns {
-    /// Since when it works.
-    since: Tick,
-    /// The last position, when it was looked at last.
-    appended: u64,
-    /// When commands were seen last.
-    busy: Option<Tick>,
-}
-
-impl Turns {
-    /// How long it has worked, when that is long enough to look about.
-    fn worked(&self, now: Tick) -> Option<Duration> {
-        let worked = now.duration_since(self.since);
-        (worked >= WORK).then_some(worked)
-    }
-
-    /// How long it rests after so much work, with so many commands in flight and so many records
-    /// appended by now: commands may all be over between two looks.
-    fn rest(&mut self, worked: Duration, in_flight: usize, appended: u64, now: Tick) -> Duration {
-        if in_flight > 0 || appended != self.appended {
-            self.appended = appended;
-            self.busy = Some(now);
-        }
-        match self.busy {
-            Some(busy) if now.duration_since(busy) < QUIET => rest_after(worked),
-            _ => Duration::ZERO,
-        }
-    }
-}
-
 /// Rests in proportion to the work that was done, while commands are in flight.
 struct Pace<'a> {
     shared: &'a Shared,
@@ -132,11 +87,7 @@ impl<'a> Pace<'a> {
         Self {
             shared,
             is_background,
-            turns: Turns {
-                since: Tick::now(),
-                appended: shared.journal.appended(),
-                busy: None,
-            },
+            turns: Turns::new(shared.journal.appended(), Tick::now()),
         }
     }
 
@@ -514,53 +465,5 @@ impl Shared {
             *thread = Some(builder.spawn(move || run(&shared, &bell))?);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rest_is_in_proportion_to_the_work_and_never_long() {
-        assert_eq!(rest_after(WORK), WORK * 7);
-        let millis = Duration::from_millis;
-        assert_eq!(rest_after(millis(7)), millis(49));
-        for worked in [
-            millis(8),
-            millis(400),
-            Duration::from_secs(30),
-            Duration::MAX,
-        ] {
-            assert_eq!(rest_after(worked), millis(50), "{worked:?}");
-        }
-    }
-
-    #[test]
-    fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
-        let begun = Tick::now();
-        let turns = || Turns {
-            since: begun,
-            appended: 7,
-            busy: None,
-        };
-        assert_eq!(turns().worked(begun), None);
-        assert_eq!(turns().worked(begun + WORK - Duration::from_nanos(1)), None);
-        assert_eq!(turns().worked(begun + WORK), Some(WORK));
-        let rest = rest_after(WORK);
-        assert_eq!(turns().rest(WORK, 0, 7, begun), Duration::ZERO, "alone");
-        assert_eq!(turns().rest(WORK, 1, 7, begun), rest, "one in flight");
-        assert_eq!(
-            turns().rest(WORK, 0, 8, begun),
-            rest,
-            "one has come and gone"
-        );
-        let mut turns = turns();
-        assert_eq!(turns.rest(WORK, 0, 8, begun), rest);
-        // Nothing has come since.
-        let soon = begun + QUIET - Duration::from_nanos(1);
-        assert_eq!(turns.rest(WORK, 0, 8, soon), rest);
-        assert_eq!(turns.rest(WORK, 0, 8, begun + QUIET), Duration::ZERO);
-        assert_eq!(turns.rest(WORK, 0, 9, begun + QUIET), rest);
     }
 }

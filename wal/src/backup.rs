@@ -99,7 +99,7 @@ fn with_pause(
         .and_then(|backup| compare(target, &copy).map(|()| backup));
     let is_altered = match &made {
         Err(Error::Damaged { .. }) => true,
-        Err(Error::Io { source, .. }) => is_cut_off(source),
+        Err(Error::Io { source, .. }) => source.kind() == io::ErrorKind::UnexpectedEof,
         _ => false,
     };
     if is_altered {
@@ -107,10 +107,6 @@ fn with_pause(
         Looking::new(source, pause).settled()?;
     }
     made
-}
-
-fn is_cut_off(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::UnexpectedEof
 }
 
 /// Looks at the source until all that was durable is read.
@@ -285,7 +281,9 @@ impl<'a> Looking<'a> {
     fn look(&mut self) -> Result<Look, Error> {
         match self.try_look() {
             Err(error @ Error::Damaged { .. }) => Ok(Look::Damaged(error)),
-            Err(Error::Io { file, source, .. }) if is_cut_off(&source) => {
+            Err(Error::Io { file, source, .. })
+                if source.kind() == io::ErrorKind::UnexpectedEof =>
+            {
                 Ok(Look::Damaged(Error::Damaged {
                     file,
                     offset: 0,

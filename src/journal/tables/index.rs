@@ -30,6 +30,10 @@ pub(super) struct Index<T>([Part<T>; PARTS]);
 /// A part of the index: nothing, or one segment and more.
 struct Part<T> {
     /// The segments, the last row with empty ones at its end.
+    #[expect(
+        clippy::vec_box,
+        reason = "one more row moves as many pointers as there are rows, not the rows"
+    )]
     rows: Vec<Box<[HashTable<T>; ROW]>>,
     segments: usize,
     /// How many keys there are.

@@ -1,0 +1,108 @@
+//! When work beside the commands rests: in proportion to what it has done, while there are commands.
+
+use std::time::{Duration, Instant as Tick};
+
+/// How long it works before it rests, while commands are in flight: no longer than a command may
+/// be late.
+const WORK: Duration = Duration::from_micros(250);
+/// How many times as long as it has worked it rests then: about an eighth of a processor.
+const REST: u32 = 7;
+/// How long it rests at most: what took long was a wait for the disk, which cost no processor.
+const REST_MAX: Duration = Duration::from_millis(50);
+/// How long after the last command the service counts as busy.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How long it rests after so much work.
+fn rest_after(worked: Duration) -> Duration {
+    worked.saturating_mul(REST).min(REST_MAX)
+}
+
+/// Turns of work and rest.
+pub(super) struct Turns {
+    /// Since when it works.
+    pub(super) since: Tick,
+    /// The last position, when it was looked at last.
+    appended: u64,
+    /// When commands were seen last.
+    busy: Option<Tick>,
+}
+
+impl Turns {
+    /// Work begins now; this is the last position.
+    pub(super) fn new(appended: u64, now: Tick) -> Self {
+        Self {
+            since: now,
+            appended,
+            busy: None,
+        }
+    }
+
+    /// How long it has worked, when that is long enough to look about.
+    pub(super) fn worked(&self, now: Tick) -> Option<Duration> {
+        let worked = now.duration_since(self.since);
+        (worked >= WORK).then_some(worked)
+    }
+
+    /// How long it rests after so much work, with so many commands in flight and so many records
+    /// appended by now: commands may all be over between two looks.
+    pub(super) fn rest(
+        &mut self,
+        worked: Duration,
+        in_flight: usize,
+        appended: u64,
+        now: Tick,
+    ) -> Duration {
+        if in_flight > 0 || appended != self.appended {
+            self.appended = appended;
+            self.busy = Some(now);
+        }
+        match self.busy {
+            Some(busy) if now.duration_since(busy) < QUIET => rest_after(worked),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_in_proportion_to_the_work_and_never_long() {
+        assert_eq!(rest_after(WORK), WORK * 7);
+        let millis = Duration::from_millis;
+        assert_eq!(rest_after(millis(7)), millis(49));
+        for worked in [
+            millis(8),
+            millis(400),
+            Duration::from_secs(30),
+            Duration::MAX,
+        ] {
+            assert_eq!(rest_after(worked), millis(50), "{worked:?}");
+        }
+    }
+
+    #[test]
+    fn it_rests_while_commands_are_in_flight_or_were_a_moment_ago_and_else_works_on() {
+        let begun = Tick::now();
+        let turns = || Turns::new(7, begun);
+        assert_eq!(turns().worked(begun), None);
+        assert_eq!(turns().worked(begun + WORK - Duration::from_nanos(1)), None);
+        assert_eq!(turns().worked(begun + WORK), Some(WORK));
+        let rest = rest_after(WORK);
+        assert_eq!(turns().rest(WORK, 0, 7, begun), Duration::ZERO, "alone");
+        assert_eq!(turns().rest(WORK, 1, 7, begun), rest, "one in flight");
+        assert_eq!(
+            turns().rest(WORK, 0, 8, begun),
+            rest,
+            "one has come and gone"
+        );
+        let mut turns = turns();
+        assert_eq!(turns.rest(WORK, 0, 8, begun), rest);
+        // Nothing has come since.
+        let soon = begun + QUIET - Duration::from_nanos(1);
+        assert_eq!(turns.rest(WORK, 0, 8, soon), rest);
+        assert_eq!(turns.rest(WORK, 0, 8, begun + QUIET), Duration::ZERO);
+        assert_eq!(turns.rest(WORK, 0, 9, begun + QUIET), rest);
+    }
+}
