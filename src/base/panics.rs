@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 
 /// What `work` comes to; `None` when it panics.
@@ -11,9 +11,9 @@ pub fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// What the future `work` comes to; `None` when it panics.
-pub async fn unless_its_future_panics<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+/// What the future `work` comes to; `None` when it panics. It stays where its caller has pinned it:
+/// futures of requests are large, and moving one costs as much as some of what it does.
+pub async fn unless_its_future_panics<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(
         |context| match unless_it_panics(|| work.as_mut().poll(context)) {
             Some(polled) => polled.map(Some),
@@ -25,6 +25,8 @@ pub async fn unless_its_future_panics<T>(work: impl Future<Output = T>) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[test]
@@ -39,11 +41,14 @@ mod tests {
             tokio::task::yield_now().await;
             1
         };
-        assert_eq!(unless_its_future_panics(works).await, Some(1));
+        assert_eq!(unless_its_future_panics(pin!(works)).await, Some(1));
         let panics = async {
             tokio::task::yield_now().await;
-            panic!("as it was told to")
+            if true {
+                panic!("as it was told to")
+            }
+            1_u8
         };
-        assert_eq!(unless_its_future_panics::<u8>(panics).await, None);
+        assert_eq!(unless_its_future_panics(pin!(panics)).await, None);
     }
 }

@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     pub(super) lanes: Arc<Lanes>,
     pub(super) keys: Arc<Claims>,
     pub(super) names: Arc<Claims>,
-    pub(super) directory: Directory<Job>,
+    pub(super) directory: Directory<Box<Job>>,
     pub(super) admission: Arc<Admission>,
     /// Of those in flight, how many may be facts.
     pub(super) facts: Arc<Admission>,

@@ -1,6 +1,7 @@
 //! The deliveries of a branch's messages: the first attempt, while its creator waits, and the later
 //! ones, until nothing is pending.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub(crate) struct Created {
 pub(crate) fn tell(shared: Arc<Shared>, created: Created) {
     tokio::spawn(async move {
         let deliveries = created.deliveries;
-        let first = unless_its_future_panics(shared.first_attempt(created)).await;
+        let first = unless_its_future_panics(pin!(shared.first_attempt(created))).await;
         // What a panic has left is delivered later, as what was not taken.
         if first.is_none_or(|first| first.is_ok()) {
             shared.deliver_the_rest(deliveries, true).await;
@@ -138,7 +139,7 @@ impl Shared {
             order.instead_of = Some(position);
             // What the directory has taken is noted whoever had it created.
             order.may_act = None;
-            unless_its_future_panics(self.decide(order)).await
+            unless_its_future_panics(pin!(self.decide(order))).await
         };
         match settled {
             Some(reply @ (Reply::Done { .. } | Reply::OutcomeUnknown)) => tell(reply),
@@ -166,8 +167,8 @@ impl Shared {
         };
         let mut must_pause = pause_first;
         loop {
-            let pending = unless_its_future_panics(self.pending_messages(deliveries));
-            let messages = match pending.await {
+            let pending = pin!(self.pending_messages(deliveries));
+            let messages = match unless_its_future_panics(pending).await {
                 Some(Ok(messages)) => messages,
                 Some(Err(LogFailed)) => return,
                 None => {
@@ -235,7 +236,7 @@ impl Shared {
                 header_key: None,
             },
         };
-        let completed = unless_its_future_panics(self.decide(order)).await;
+        let completed = unless_its_future_panics(pin!(self.decide(order))).await;
         completed.unwrap_or(Reply::Fault)
     }
 

@@ -120,7 +120,7 @@ impl<W: Work> Directory<W> {
             match self.try_dispatch(target, job, lane, spare.take()) {
                 Dispatched::Sent => return Ok(()),
                 Dispatched::Failed(error) => return Err(error),
-                Dispatched::NeedsActor(back) => job = *back,
+                Dispatched::NeedsActor(back) => job = back,
             }
             let started = Self::start(lane).await.map_err(|error| error.to_string())?;
             spare = Some(started);
@@ -164,7 +164,7 @@ impl<W: Work> Directory<W> {
         let mut spare = spare;
         loop {
             let Some(actor) = spare.take().or_else(|| self.pools[lane].lock().pop()) else {
-                return Dispatched::NeedsActor(Box::new(job));
+                return Dispatched::NeedsActor(job);
             };
             match actor.send_message(job) {
                 Ok(()) => {
@@ -210,7 +210,7 @@ impl<W: Work> Directory<W> {
 
 enum Dispatched<W> {
     Sent,
-    NeedsActor(Box<W>),
+    NeedsActor(W),
     Failed(String),
 }
 
@@ -264,7 +264,7 @@ mod tests {
             let first = put_fact(&engine, 1).await;
             assert!(matches!(first, Reply::Done { .. }), "{first:?}");
             let directory = &engine.shared.directory;
-            let ended = Directory::<Job>::start(0).await.unwrap();
+            let ended = Directory::<Box<Job>>::start(0).await.unwrap();
             ended.stop_and_wait(None, None).await.unwrap();
             let target = Fact::<ActorFact>::KIND.key(&["somebody"]);
             let live = Live {

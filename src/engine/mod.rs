@@ -40,6 +40,7 @@ mod room;
 mod snapshots;
 mod turns;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -294,7 +295,7 @@ impl Engine {
     /// Carries a command out. The permit is held until the answer is there.
     pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
         let answer = self.shared.execute(call, Some(permit));
-        unless_its_future_panics(answer)
+        unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(Reply::Fault)
     }
@@ -304,7 +305,7 @@ impl Engine {
     /// # Errors
     /// The refusal of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
-        let judged = unless_its_future_panics(self.shared.may_act(&actor.subject)).await;
+        let judged = unless_its_future_panics(pin!(self.shared.may_act(&actor.subject))).await;
         judged.unwrap_or(Err(Reply::Fault)).map(drop)
     }
 
@@ -332,7 +333,7 @@ impl Engine {
             header_key: None,
         };
         let answer = self.shared.execute(call, Some(permit.command));
-        unless_its_future_panics(answer)
+        unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(Reply::Fault)
     }
@@ -356,7 +357,7 @@ impl Engine {
         actor: &Actor,
         path: &[(&str, &str)],
     ) -> Result<(Found, u64), Reply> {
-        let found = unless_its_future_panics(self.shared.read(read, actor, path)).await;
+        let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
         found.unwrap_or(Err(Reply::Fault))
     }
 

@@ -86,7 +86,7 @@ impl Shared {
             let claims = names.iter().map(|name| name.0).collect();
             let name_claims = self.names.hold_all(claims).await;
             let (sender, receiver) = oneshot::channel();
-            let job = Job {
+            let job = Box::new(Job {
                 order,
                 target,
                 looked_up,
@@ -94,7 +94,7 @@ impl Shared {
                 name_claims,
                 reply: sender,
                 shared: Arc::clone(self),
-            };
+            });
             match target {
                 Some(target) => {
                     if let Err(error) = self.directory.dispatch(target, job).await {

@@ -22,6 +22,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -115,7 +116,7 @@ impl Relay {
         let id = self.births.message_id(message.number);
         let attempt = async { outside.directory.deliver(id, message).await };
         let fault = || Err("it panicked".to_owned());
-        match unless_its_future_panics(attempt)
+        match unless_its_future_panics(pin!(attempt))
             .await
             .unwrap_or_else(fault)
         {

@@ -34,7 +34,8 @@ enum Attempt {
     Moved,
 }
 
-impl Work for Job {
+// In a box, since it is handed on from hand to hand.
+impl Work for Box<Job> {
     type Kept = Slot;
     type Home = Shared;
 
@@ -57,7 +58,7 @@ impl Work for Job {
 
 impl Job {
     /// Decides the command and, when it commits, writes and publishes it.
-    pub(crate) async fn run(self, slot: &mut Slot) {
+    pub(crate) async fn run(self: Box<Self>, slot: &mut Slot) {
         let mut repeats = Repeats::default();
         let verdict = loop {
             // A panic in here is this command's fault and nobody else's: before its record has a
@@ -89,7 +90,7 @@ impl Job {
             reply,
             shared,
             ..
-        } = self;
+        } = *self;
         // From here on the names and the key are what the tables say.
         drop(name_claims);
         let answer = match verdict {

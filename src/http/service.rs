@@ -1,6 +1,7 @@
 //! One request: route, token, body, command, engine, answer; in the contract's order of checks.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -147,7 +148,7 @@ impl Service {
             &mut series,
         );
         // The connection may have other requests on their way.
-        let answer = unless_its_future_panics(routed).await;
+        let answer = unless_its_future_panics(pin!(routed)).await;
         let mut answer = answer.unwrap_or_else(|| self.fault(head.uri.path()));
         self.metrics
             .count(series, answer.status(), started.elapsed());
@@ -281,7 +282,8 @@ impl Service {
                         token_is_good: &|| self.verified(headers).is_ok(),
                         bodies: &self.bodies,
                     };
-                    let put = unless_its_future_panics(facts::put(sender, headers, body)).await;
+                    let put =
+                        unless_its_future_panics(pin!(facts::put(sender, headers, body))).await;
                     put.unwrap_or_else(|| {
                         Problems::PLAIN.problem(
                             StatusCode::INTERNAL_SERVER_ERROR,

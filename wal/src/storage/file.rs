@@ -370,6 +370,20 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_is_not_there_has_no_files_and_a_file_is_no_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let storage = FileStorage::existing(place.path()).unwrap();
+        assert!(storage.list("archive").unwrap().is_empty());
+        fs::write(place.path().join("file"), b"").unwrap();
+        assert_eq!(storage.list("").unwrap(), ["file"]);
+        let refused = storage.list("file").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+        let refused = FileStorage::existing(&place.path().join("file"));
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+    }
+
+    #[test]
     fn who_is_dead_ending_or_killed_is_told_from_who_lives() {
         let status =
             |own: &str, shared: &str| format!("Name:\ta\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
