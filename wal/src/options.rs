@@ -13,12 +13,12 @@ pub struct Options {
     /// Payload bytes of a batch, beyond which it is split; a larger record is a
     /// batch by itself.
     pub batch_bytes_max: usize,
-    /// Free space of the disk in bytes below which [`Appender::has_room`] says no.
+    /// Free space of the disk in bytes below which [`crate::Appender::has_room`] says no.
     pub reserve_bytes: u64,
     /// How long nothing must be appended before the last batch gets a seal.
     pub seal_after: Duration,
     /// Whether a log is made where there is none. Without, an empty directory,
-    /// perhaps a disk that is not mounted, is [`Error::NoLog`].
+    /// perhaps a disk that is not mounted, is [`crate::Error::NoLog`].
     pub create: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Tokens: from the `Authorization` header to the [`Actor`] that a request speaks for.
+//! Tokens: from the `Authorization` header to the [`Actor`](crate::base::actor::Actor) that a request speaks for.
 //!
 //! A token is a JWT in JWS compact form, signed by the identity provider. What is trusted, and in
 //! which order it is looked at:
