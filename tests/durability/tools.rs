@@ -248,8 +248,8 @@ impl Killing {
             known.copied().unwrap_or(CALLS_AT_FIRST)
         };
         let kinds: Vec<_> = (0..CALLS.len()).filter(|kind| most(kind) > 0).collect();
-        if self.traces && random.random_ratio(5, 6) {
-            let kind = *kinds.choose(random).unwrap();
+        let traced = self.traces && random.random_ratio(5, 6);
+        if traced && let Some(&kind) = kinds.choose(random) {
             let least = CALLS[kind].1;
             return Cut::Before(kind, random.random_range(least..=least + most(&kind) - 1));
         }
