@@ -253,6 +253,44 @@ fn a_resource_s_history_tells_each_revision_and_what_changed() {
 }
 
 #[test]
+fn a_resource_s_commits_are_told_backwards_as_far_as_the_log_goes() {
+    let world = World::new();
+    let first = stopped(&world);
+    let id = first["statementId"].as_str().unwrap();
+    let backwards = ["resource", "settlement-statement", id, "--backwards"];
+    let told = inspected(&world, &backwards);
+    assert_eq!(positions(&told), [7, 1]);
+    let before = |told: &Value| told["before"].as_u64();
+    assert_eq!((before(&told[0]), before(&told[1])), (Some(1), Some(0)));
+    let forwards = inspected(&world, &backwards[..3]);
+    for (told, again) in told.iter().zip(forwards.iter().rev()) {
+        assert_eq!(told["operation"], again["operation"]);
+    }
+    let last = inspected(&world, &[&backwards[..], &["--limit", "1"]].concat());
+    assert_eq!(positions(&last), [7]);
+    let (code, _, err) = inspect(
+        &world,
+        &["resource", "settlement-statement", "no", "--backwards"],
+    );
+    assert_eq!(code, Some(1), "{err}");
+    let (code, _, err) = inspect(&world, &[&backwards[..3], &["--limit", "1"]].concat());
+    assert_eq!(code, Some(2), "{err}");
+
+    // What a compaction has removed is named, and not taken for the beginning.
+    let data = world.data();
+    assert_eq!(
+        run(&["compact", "--data", data.to_str().unwrap()]).0,
+        Some(0)
+    );
+    let (code, out, err) = inspect(&world, &[&backwards[..], &["--json"]].concat());
+    assert_eq!((code, out.as_str()), (Some(0), ""));
+    assert!(
+        err.contains("at position 7, was removed by a compaction"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_key_leads_to_its_answer() {
     let world = World::new();
     stopped(&world);

@@ -47,10 +47,12 @@ Examples:
   carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook \\
       --backwards --limit 3
 
-Each revision is told with how it differs from the one before: members added, changed, removed.
---json has the event and the whole state besides. Where a compaction has removed the log's beginning,
-the history begins with what the older snapshot has of the resource. With --backwards it is told from
-the last commit on, each found by what the one after it says of it, back to where the log begins.
+Each revision is told with how it differs from the one before: members added,
+changed, removed. --json has the event and the whole state besides. Where a
+compaction has removed the log's beginning, the history begins with what the
+older snapshot has of the resource. With --backwards it is told from the last
+commit on, each found by what the one after it says of it, back to where the
+log begins.
 
 Exit codes:
   0  done
