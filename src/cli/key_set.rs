@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use tokio::signal::unix::{SignalKind, signal};
 
-use crate::base::panics::unless_it_panics;
+use super::reread::reread;
 use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 
 /// How often the file is looked at again, at most.
@@ -78,31 +77,12 @@ pub(super) fn keep_fresh(
     file: PathBuf,
     max_age: Duration,
 ) -> std::io::Result<KeySetAge> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut hang_up = {
-        let _inside = runtime.enter();
-        signal(SignalKind::hangup())?
-    };
     let age = KeySetAge {
         verifier: Arc::clone(&verifier),
         max: max_age,
     };
-    let interval = interval(max_age);
-    let thread = std::thread::Builder::new().name("key-set".to_owned());
-    thread.spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    _ = hang_up.recv() => {}
-                    () = tokio::time::sleep(interval) => {}
-                }
-                if unless_it_panics(|| reload(&verifier, &file)).is_none() {
-                    tracing::error!("reading the key set has panicked: it is read again later");
-                }
-            }
-        });
+    reread("key-set", interval(max_age), move || {
+        reload(&verifier, &file)
     })?;
     Ok(age)
 }

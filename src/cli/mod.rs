@@ -12,6 +12,7 @@ mod key_set;
 pub mod open;
 pub mod output;
 pub mod recover;
+mod reread;
 pub mod restore;
 pub mod runtime;
 pub mod serve;

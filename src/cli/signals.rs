@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
-use crate::base::panics::unless_it_panics;
+use super::reread::reread;
 use crate::engine::Engine;
 use crate::http::tls::Tls;
 
@@ -111,34 +111,14 @@ pub(super) fn listen_to_signals(
 /// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:
 /// a disk that hangs must hold up nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut hang_up = {
-        let _inside = runtime.enter();
-        signal(SignalKind::hangup())?
-    };
-    let thread = std::thread::Builder::new().name("certificate".to_owned());
-    thread.spawn(move || {
-        runtime.block_on(async {
-            loop {
-                tokio::select! {
-                    _ = hang_up.recv() => {}
-                    () = tokio::time::sleep(CERTIFICATE_INTERVAL) => {}
-                }
-                match unless_it_panics(|| tls.reload()) {
-                    Some(Ok(false)) => {}
-                    Some(Ok(true)) => tracing::info!("the certificate was replaced"),
-                    Some(Err(error)) => tracing::warn!(
-                        %error,
-                        "the certificate cannot be read again: the last good one stays"
-                    ),
-                    None => tracing::error!(
-                        "reading the certificate has panicked: the last good one stays"
-                    ),
-                }
-            }
-        });
-    })?;
-    Ok(())
+    reread("certificate", CERTIFICATE_INTERVAL, move || {
+        match tls.reload() {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("the certificate was replaced"),
+            Err(error) => tracing::warn!(
+                %error,
+                "the certificate cannot be read again: the last good one stays"
+            ),
+        }
+    })
 }
