@@ -89,26 +89,10 @@ impl SimDisk {
             _ => 0,
         });
         let mut after = State {
-            files: state.files.clone(),
             names: BTreeMap::new(),
-            durable_names: state.durable_names.clone(),
             directories: BTreeSet::new(),
-            durable_directories: state.durable_directories.clone(),
             unsynced: Vec::new(),
-            calls: 0,
-            cut_before: None,
-            cut: false,
-            capacity: state.capacity,
-            syncs: 0,
-            fail_sync: None,
-            short_writes: false,
-            locked: None,
-            ids: state.ids,
-            all_calls: 0,
-            writes: 0,
-            fault: None,
-            failed: None,
-            no_files: None,
+            ..state.begun_anew()
         };
         let surviving = state
             .unsynced
@@ -140,30 +124,8 @@ impl SimDisk {
     /// nothing is lost, but what was not synced still is not.
     pub fn after_kill(&self) -> Self {
         let state = self.state.lock();
-        let after = State {
-            files: state.files.clone(),
-            names: state.names.clone(),
-            durable_names: state.durable_names.clone(),
-            directories: state.directories.clone(),
-            durable_directories: state.durable_directories.clone(),
-            unsynced: state.unsynced.clone(),
-            calls: 0,
-            cut_before: None,
-            cut: false,
-            capacity: state.capacity,
-            syncs: 0,
-            fail_sync: None,
-            short_writes: false,
-            locked: None,
-            ids: state.ids,
-            all_calls: 0,
-            writes: 0,
-            fault: None,
-            failed: None,
-            no_files: None,
-        };
         Self {
-            state: Arc::new(Mutex::new(after)),
+            state: Arc::new(Mutex::new(state.begun_anew())),
         }
     }
 

@@ -143,6 +143,32 @@ impl Inode {
 }
 
 impl State {
+    /// The same disk for another process: what was counted, ordered or locked is forgotten.
+    pub(super) fn begun_anew(&self) -> Self {
+        Self {
+            files: self.files.clone(),
+            names: self.names.clone(),
+            durable_names: self.durable_names.clone(),
+            directories: self.directories.clone(),
+            durable_directories: self.durable_directories.clone(),
+            unsynced: self.unsynced.clone(),
+            calls: 0,
+            cut_before: None,
+            cut: false,
+            capacity: self.capacity,
+            syncs: 0,
+            fail_sync: None,
+            short_writes: false,
+            locked: None,
+            ids: self.ids,
+            all_calls: 0,
+            writes: 0,
+            fault: None,
+            failed: None,
+            no_files: None,
+        }
+    }
+
     /// Counts a call that changes something; fails it when the power is gone.
     pub(super) fn call(&mut self) -> io::Result<()> {
         if self.cut_before.is_some_and(|number| self.calls >= number) {
