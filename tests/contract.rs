@@ -1,5 +1,5 @@
 //! What holds for every operation and every read alike, driven by the catalogue: a new row is
-//! tested here without a line of its own, but for its entry among the good requests.
+//! tested here without a line of its own, but for the example in its own file.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;

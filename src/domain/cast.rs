@@ -13,12 +13,7 @@ fn member_of_cast(kind: ActorKind) -> Actor {
     let of = |subject: &str| Actor {
         subject: subject.into(),
         kind,
-        member_id: None,
-        actor_profile_id: None,
-        branch_profile_ids: Vec::new(),
-        permissions: Vec::new(),
-        email: None,
-        email_verified: false,
+        ..Actor::nobody()
     };
     let branch = || vec!["branch-seoul-1".into()];
     let permitted = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();

@@ -274,21 +274,8 @@ impl Operation for SearchPayments {
 
     const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
 
-    const EXAMPLE: Example = Example {
-        actor: ActorKind::HeadquartersAdministrator,
-        body: r#"{
-  "operationAction": "search_payments",
-  "reason": "A customer asked.",
-  "idempotencyKey": "key-1",
-  "expectedRevision": 0,
-  "searchKey": "reservation-booking-1"
-}"#,
-        other: ("/reason", r#""Another customer asked.""#),
-        rests_on: &[("gateway-payment", "payment-1")],
-        own: &["reservation-booking-1", "payment-1"],
-        echoed: "reservation-booking-1",
-        ..Example::NEW
-    };
+    // Both are one operation, which has one example.
+    const EXAMPLE: Example = OperatePayment::EXAMPLE;
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(SearchSubject::KIND.key(&[Self::search_key(command)]))
