@@ -33,7 +33,7 @@ use carebook::cli::open::Replaying;
 use carebook::domain::operation::Parts;
 use carebook::domain::reference::intake::Incoming;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{Call, Engine, Limits, Reply, Sequenced};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Sequenced};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use wal::storage::sim::SimDisk;
@@ -125,7 +125,7 @@ async fn put(engine: &Engine, fact: &Value) {
     let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
     let permit = engine.admit_fact().unwrap();
     let reply = engine.put_fact(Arc::new(workflow), command, permit).await;
-    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    assert!(matches!(reply, CommandResult::Done { .. }), "{reply:?}");
 }
 
 fn payment(number: usize, revision: usize) -> Value {
@@ -165,14 +165,14 @@ async fn search(engine: &Engine, revision: usize) {
         permissions: vec!["payment:administer".into()],
         ..Actor::nobody()
     };
-    let call = Call {
+    let call = CommandRequest {
         row: Some(row),
         actor: Arc::new(administrator),
         command,
         header_key: None,
     };
     let reply = engine.execute(call, engine.admit().unwrap()).await;
-    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    assert!(matches!(reply, CommandResult::Done { .. }), "{reply:?}");
 }
 
 /// Runs `work` on a lane and a thread of its own.

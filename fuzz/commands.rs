@@ -44,7 +44,7 @@ pub fn record(input: &[u8]) {
             position += 1;
         }
         let recovered = replay.finish().ok()?;
-        Some((recovered.tables.digest(), recovered.tally))
+        Some((recovered.tables.digest(), recovered.counters))
     };
     let once = replayed();
     assert!(

@@ -16,16 +16,16 @@ use carebook::cli::open::Replaying;
 use carebook::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use carebook::cli::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use carebook::domain::example;
-use carebook::domain::operation::{AnyCommand, Context, Decided, Mint, Outcome};
+use carebook::domain::operation::{AnyCommand, AnyDecision, Context, Decided, IdSource};
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::reference::samples;
-use carebook::domain::resource::View;
+use carebook::domain::resource::ReadView;
 use carebook::domain::settlement::state::Statement;
 use carebook::domain::stored::Versioned;
 use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::intake::Batch;
-use carebook::engine::{Call, Engine, Limits, Reply};
+use carebook::engine::intake::FactBatch;
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::http::request::{bodies_budget, read_command};
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
@@ -117,7 +117,7 @@ fn read(name: &str, body: &str) -> Box<dyn AnyCommand> {
 #[derive(Default)]
 struct Counting(Cell<u128>);
 
-impl Mint for Counting {
+impl IdSource for Counting {
     fn id(&self) -> Uuid {
         self.0.set(self.0.get() + 1);
         Uuid::from_u128(self.0.get())
@@ -135,7 +135,7 @@ fn decide(
     who: &Actor,
     tables: &Tables,
 ) -> Box<Decided> {
-    let mint = Counting::default();
+    let ids = Counting::default();
     let context = Context {
         actor: who,
         now: now(),
@@ -144,13 +144,13 @@ fn decide(
         fingerprint,
         born: Uuid::from_u128(1),
         external_directory: false,
-        mint: &mint,
-        view: View::new(tables),
+        ids: &ids,
+        view: ReadView::new(tables),
         fact_revision: carebook::domain::fact_kinds::revision_of,
     };
     let target = command.target(&context);
     match command.decide(target, &mut None, &context) {
-        Ok(Outcome::Commit(decided)) => decided,
+        Ok(AnyDecision::Commit(decided)) => decided,
         Ok(_) => panic!("it was answered without a commit"),
         Err(rejection) => panic!("it was refused: {}", rejection.code),
     }
@@ -377,7 +377,7 @@ fn awake() -> Rc<Awake> {
     let workflow = example::actor(ActorKind::SystemWorkflow, &str::to_owned);
     let loader = Arc::new(workflow);
     let (summary, _) = runtime.block_on(async {
-        let mut batch = Batch::new(&engine, loader);
+        let mut batch = FactBatch::new(&engine, loader);
         let fact = Json::parse(fact.as_bytes()).unwrap();
         let incoming = Incoming::of_item(0, &fact, FACTS, engine.now());
         batch.take(incoming).await;
@@ -407,7 +407,7 @@ fn stale(number: usize) -> String {
 
 async fn refused(awake: &Awake, body: &str) {
     let name = "update_branch_office_profile";
-    let call = Call {
+    let call = CommandRequest {
         row: Some(row(name)),
         actor: Arc::clone(&awake.who),
         command: read(name, body),
@@ -415,7 +415,7 @@ async fn refused(awake: &Awake, body: &str) {
     };
     let permit = awake.engine.admit().unwrap();
     match awake.engine.execute(call, permit).await {
-        Reply::Refused { rejection, .. } => assert_eq!(rejection.code, "revision_stale"),
+        CommandResult::Refused { rejection, .. } => assert_eq!(rejection.code, "revision_stale"),
         other => panic!("it was not refused: {other:?}"),
     }
 }

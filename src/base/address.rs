@@ -2,7 +2,7 @@
 
 use super::text::{AddressLine, PostalCode};
 
-crate::members! {
+crate::json_object! {
     /// A postal address: every line of it is required.
     pub struct Address {
         /// Five digits.

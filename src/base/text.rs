@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{FaultCode, Json, Member, Reader, Shape};
+use super::json::{FaultCode, FromJson, Json, Reader, Shape};
 
 /// Checks length (in characters) and blankness, in the order in which faults are told: too short,
 /// too long, blank.
@@ -96,7 +96,7 @@ macro_rules! texts {
             }
         }
 
-        impl Member for $name {
+        impl FromJson for $name {
             fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
                 let text = bounded(value, at, $max, $blank)?;
                 let has_form: fn(&str) -> bool = $form;
@@ -180,7 +180,7 @@ impl Serialize for BodyKey {
     }
 }
 
-impl Member for BodyKey {
+impl FromJson for BodyKey {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         Ident::read(value, at).map(Self)
     }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::base::time::Instant;
 
-    fn code<T: Member>(text: &str) -> &'static str {
+    fn code<T: FromJson>(text: &str) -> &'static str {
         let mut at = Reader::new(Instant::default());
         let read = T::read(&Json::Text(text.into()), &mut at);
         let faults = at.into_faults();

@@ -37,7 +37,7 @@ macro_rules! wire_enum {
             }
         }
 
-        impl $crate::base::json::Member for $name {
+        impl $crate::base::json::FromJson for $name {
             fn read(
                 value: &$crate::base::json::Json<'_>,
                 at: &mut $crate::base::json::Reader,

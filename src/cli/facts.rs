@@ -19,8 +19,8 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::domain::operation::to_json;
 use crate::domain::reference::intake::{Lines, Summary};
 use crate::domain::reference::samples;
-use crate::engine::intake::{Batch, Ended};
-use crate::engine::{Engine, Limits, Reply};
+use crate::engine::intake::{Ended, FactBatch};
+use crate::engine::{CommandResult, Engine, Limits};
 use crate::http::token::TOKEN_BYTES_MAX;
 
 /// Where the token is taken from when no argument has it.
@@ -243,13 +243,13 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
 /// Why not all facts were taken, and what to do.
 fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
-        Reply::Unavailable | Reply::Overloaded => {
+        CommandResult::Unavailable | CommandResult::Overloaded => {
             format!(
                 "the directory takes no more: its disk has less than {RESERVE_BYTES} bytes free, or \
                  its log has failed"
             )
         }
-        Reply::OutcomeUnknown => "the log has failed".to_owned(),
+        CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
         _ => "a fact could not be put in place, by a fault of the program".to_owned(),
     };
     format!(
@@ -271,7 +271,7 @@ pub async fn load_lines(
         kind: ActorKind::SystemWorkflow,
         ..Actor::nobody()
     };
-    let mut batch = Batch::new(engine, Arc::new(actor));
+    let mut batch = FactBatch::new(engine, Arc::new(actor));
     let mut lines = Lines::default();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

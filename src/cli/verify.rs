@@ -94,7 +94,7 @@ impl Verified {
 
     fn json(&self) -> Value {
         let Self { report, recovered } = self;
-        let tally = &recovered.tally;
+        let counters = &recovered.counters;
         let snapshots: Vec<_> = report
             .snapshots
             .iter()
@@ -112,7 +112,7 @@ impl Verified {
             .iter()
             .map(|torn| json!({"file": torn.file, "offset": torn.offset, "bytes": torn.bytes}))
             .collect();
-        let operations: serde_json::Map<_, _> = tally
+        let operations: serde_json::Map<_, _> = counters
             .operations
             .iter()
             .map(|(tag, count)| (operation_name(*tag).to_owned(), json!(count)))
@@ -139,9 +139,9 @@ impl Verified {
             "durableMark": report.durable_mark,
             "snapshots": snapshots,
             "keysForgottenThrough": recovered.tables.forgotten(),
-            "lastCommitAt": tally.last_at.map(|at| at.to_string()),
+            "lastCommitAt": counters.last_at.map(|at| at.to_string()),
             "keys": recovered.tables.keys(),
-            "outboxMessages": tally.outbox_messages,
+            "outboxMessages": counters.outbox_messages,
             "operations": operations,
             "resources": resources,
             "tornTails": torn,
@@ -150,7 +150,7 @@ impl Verified {
 
     fn rows(&self) -> Vec<(String, String)> {
         let Self { report, recovered } = self;
-        let tally = &recovered.tally;
+        let counters = &recovered.counters;
         let mut rows = Vec::new();
         let mut row = |name: String, value: String| rows.push((name, value));
         row("log".to_owned(), log_name(report));
@@ -171,15 +171,15 @@ impl Verified {
                 format!("{} bytes", held.bytes),
             );
         }
-        if let Some(at) = tally.last_at {
+        if let Some(at) = counters.last_at {
             row("last commit at".to_owned(), at.to_string());
         }
         row("keys".to_owned(), recovered.tables.keys().to_string());
         row(
             "outbox messages".to_owned(),
-            tally.outbox_messages.to_string(),
+            counters.outbox_messages.to_string(),
         );
-        for (tag, count) in &tally.operations {
+        for (tag, count) in &counters.operations {
             row(
                 format!("commits of {}", operation_name(*tag)),
                 count.to_string(),

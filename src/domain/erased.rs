@@ -8,13 +8,13 @@ use super::operation::{
     Change, Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
 };
 use super::rejection::{Class, Rejection};
-use super::resource::{Name, Resource, View};
+use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
 
 /// The state that an actor has at hand between two commands.
-pub type Slot = Option<Box<dyn Any + Send>>;
+pub type AnyState = Option<Box<dyn Any + Send>>;
 
 /// A decided commit with its types erased, ready for the log.
 pub struct Decided {
@@ -31,7 +31,7 @@ pub struct Decided {
 }
 
 /// What a command came to, with its types erased.
-pub enum Outcome {
+pub enum AnyDecision {
     /// A commit.
     Commit(Box<Decided>),
     /// See [`Decision::ReplayOf`].
@@ -47,11 +47,11 @@ pub trait AnyCommand: Send + Sync {
     /// The fingerprint of the command's facts.
     fn fingerprint(&self) -> Fingerprint;
     /// See [`Operation::key_reused`].
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>>;
+    fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>>;
     /// See [`Operation::target`].
     fn target(&self, context: &Context<'_>) -> Option<Digest>;
     /// See [`Operation::names`].
-    fn names(&self, context: &Context<'_>) -> Vec<Name>;
+    fn unique_keys(&self, context: &Context<'_>) -> Vec<IndexKey>;
     /// Decides on the state in `slot`, which is read from the context's view when it is empty.
     ///
     /// # Errors
@@ -59,9 +59,9 @@ pub trait AnyCommand: Send + Sync {
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection>;
+    ) -> Result<AnyDecision, Rejection>;
 }
 
 /// An operation with its types erased.
@@ -145,7 +145,7 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
         fingerprint(self.operation, &self.command)
     }
 
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
         O::key_reused(&self.command, actor, view)
     }
 
@@ -153,16 +153,16 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
         O::target(&self.command, context)
     }
 
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        O::names(&self.command, context)
+    fn unique_keys(&self, context: &Context<'_>) -> Vec<IndexKey> {
+        O::unique_keys(&self.command, context)
     }
 
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         let state = own_state::<O::Resource>(target, slot, context);
         let decision = O::decide(state, &self.command, context)?;
         Ok(erase(state, decision, target))
@@ -172,7 +172,7 @@ impl<O: Operation> AnyCommand for ErasedCommand<O> {
 /// The deciding resource's state: the one at hand, or as it was committed.
 pub(crate) fn own_state<'s, R: Resource>(
     target: Option<Digest>,
-    slot: &'s mut Slot,
+    slot: &'s mut AnyState,
     context: &Context<'_>,
 ) -> Option<&'s R> {
     if slot.is_none()
@@ -188,10 +188,10 @@ pub(crate) fn erase<R: Resource>(
     state: Option<&R>,
     decision: Decision<R>,
     target: Option<Digest>,
-) -> Outcome {
+) -> AnyDecision {
     match decision {
-        Decision::ReplayOf(key) => Outcome::ReplayOf(key),
-        Decision::Answer(body) => Outcome::Answer(body),
+        Decision::ReplayOf(key) => AnyDecision::ReplayOf(key),
+        Decision::Answer(body) => AnyDecision::Answer(body),
         Decision::Commit(commit) => {
             let own = Change::of(state, &commit.event, &commit.next);
             assert_eq!(
@@ -202,7 +202,7 @@ pub(crate) fn erase<R: Resource>(
             let mut changes = Vec::with_capacity(1 + commit.further.len());
             changes.push(own);
             changes.extend(commit.further);
-            Outcome::Commit(Box::new(Decided {
+            AnyDecision::Commit(Box::new(Decided {
                 changes,
                 outbox: commit.outbox,
                 answer: commit.answer,

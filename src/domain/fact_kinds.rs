@@ -14,7 +14,7 @@ use crate::domain::payment::gateway_subject::PaymentSubject;
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 
 /// The kinds of facts, each by the resource that they come in to.
 pub static FACTS: &[&dyn AnyFactKind] = &[
@@ -42,7 +42,7 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
 /// The revision at which the fact of the kind so named stands; `None` when there is no such fact,
 /// or no such kind.
 #[must_use]
-pub fn revision_of(view: &View<'_>, kind: &str, id: &str) -> Option<Revision> {
+pub fn revision_of(view: &ReadView<'_>, kind: &str, id: &str) -> Option<Revision> {
     let kind = FACTS.iter().find(|known| known.kind().name == kind)?;
     kind.revision(id, view)
 }

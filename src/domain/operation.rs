@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use uuid::Uuid;
 
-pub use super::erased::{AnyCommand, AnyOperation, Decided, Erased, Outcome, Slot};
+pub use super::erased::{AnyCommand, AnyDecision, AnyOperation, AnyState, Decided, Erased};
 pub(crate) use super::erased::{erase, own_state};
 use super::example::Example;
 use super::registered::version;
 use super::rejection::{Class, Rejection};
-use super::resource::{Name, Rank, Resource, View};
+use super::resource::{IndexKey, Rank, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::codec::{self, Blob};
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Json, Member, Reader, Shape};
+use crate::base::json::{FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -31,7 +31,7 @@ pub struct Parts<'a> {
 
 impl Parts<'_> {
     /// Reads a parameter of the path as a member of that name.
-    pub fn param<T: Member>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
+    pub fn param<T: FromJson>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
         let value = self.path.iter().find(|(known, _)| *known == name);
         let value = value.map(|(_, text)| Json::Text((*text).into()));
         crate::base::json::member(value.as_ref(), name, at)
@@ -51,7 +51,7 @@ pub trait Request: Serialize + Send + Sync + Sized + 'static {
 }
 
 /// A command without parameters in its path is its body.
-impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
+impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
         T::read(parts.body, at)
     }
@@ -65,7 +65,7 @@ impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
 /// read. The faults of both are found together.
 ///
 /// ```text
-/// at_path! {
+/// path_and_body! {
 ///     /// What a request asks for.
 ///     pub struct Command {
 ///         /// The plan.
@@ -75,7 +75,7 @@ impl<T: Member + Serialize + Send + Sync + 'static> Request for T {
 /// }
 /// ```
 #[macro_export]
-macro_rules! at_path {
+macro_rules! path_and_body {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
@@ -100,19 +100,19 @@ macro_rules! at_path {
                 at: &mut $crate::base::json::Reader,
             ) -> Option<Self> {
                 let $field = parts.param($json, at);
-                let body = <$body as $crate::base::json::Member>::read(parts.body, at);
+                let body = <$body as $crate::base::json::FromJson>::read(parts.body, at);
                 Some(Self { $field: $field?, body: body? })
             }
 
             fn shape() -> $crate::base::json::Shape {
-                <$body as $crate::base::json::Member>::shape()
+                <$body as $crate::base::json::FromJson>::shape()
             }
         }
     };
 }
 
 /// Fresh identifiers, handed in so that deciding stays a function of its arguments.
-pub trait Mint {
+pub trait IdSource {
     /// A new UUIDv7.
     fn id(&self) -> Uuid;
     /// The next number of an outbox message.
@@ -139,12 +139,12 @@ pub struct Context<'a> {
     /// embedded one does it in the commit.
     pub external_directory: bool,
     /// Further identifiers.
-    pub mint: &'a dyn Mint,
+    pub ids: &'a dyn IdSource,
     /// Committed state of other resources.
-    pub view: View<'a>,
+    pub view: ReadView<'a>,
     /// The revision at which the fact of the kind so named stands in a view; `None` when there is
     /// no such fact, or no such kind.
-    pub fact_revision: fn(&View<'_>, &str, &str) -> Option<Revision>,
+    pub fact_revision: fn(&ReadView<'_>, &str, &str) -> Option<Revision>,
 }
 
 /// One of the service's operations.
@@ -170,8 +170,8 @@ pub trait Operation: Send + Sync + 'static {
     }
 
     /// The names that a commit of this command takes. The engine holds them for the command
-    /// before it is decided; one that another resource holds is seen as [`View::holder`].
-    fn names(_command: &Self::Command, _context: &Context<'_>) -> Vec<Name> {
+    /// before it is decided; one that another resource holds is seen as [`ReadView::holder`].
+    fn unique_keys(_command: &Self::Command, _context: &Context<'_>) -> Vec<IndexKey> {
         Vec::new()
     }
 
@@ -194,7 +194,11 @@ pub trait Operation: Send + Sync + 'static {
     /// The body that refuses a command whose key was used before with other facts, where the
     /// operation has a shape of its own for its conflicts. It is asked before
     /// [`Operation::decide`]: nobody has looked at the actor's authority yet.
-    fn key_reused(_command: &Self::Command, _actor: &Actor, _view: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(
+        _command: &Self::Command,
+        _actor: &Actor,
+        _view: &ReadView<'_>,
+    ) -> Option<Vec<u8>> {
         None
     }
 }
@@ -244,15 +248,15 @@ pub struct Change {
     /// The bytes of the state after it.
     pub state: Vec<u8>,
     /// The names it held before and holds no more.
-    pub names_left: Vec<Name>,
+    pub unique_left: Vec<IndexKey>,
     /// The names that it holds now and did not before.
-    pub names_taken: Vec<Name>,
+    pub unique_taken: Vec<IndexKey>,
     /// The lists it stood in before and stands in no more.
-    pub lists_left: Vec<Name>,
+    pub secondary_left: Vec<IndexKey>,
     /// The lists that it stands in now and did not before.
-    pub lists_joined: Vec<Name>,
+    pub secondary_joined: Vec<IndexKey>,
     /// The lists that it stood in before and still does.
-    pub lists_kept: Vec<Name>,
+    pub secondary_kept: Vec<IndexKey>,
     /// The lists in which it has, or had, a rank.
     pub ranks: Vec<RankChange>,
 }
@@ -261,7 +265,7 @@ pub struct Change {
 #[derive(Debug, PartialEq, Eq)]
 pub struct RankChange {
     /// The list.
-    pub list: Name,
+    pub list: IndexKey,
     /// The rank before; `None` when it did not stand there.
     pub before: Option<Rank>,
     /// The rank from here on; `None` when it stands there no more.
@@ -271,7 +275,7 @@ pub struct RankChange {
 impl RankChange {
     /// All of them, from what a resource had before and what it has now.
     #[must_use]
-    pub fn all(before: Vec<(Name, Rank)>, after: Vec<(Name, Rank)>) -> Vec<Self> {
+    pub fn all(before: Vec<(IndexKey, Rank)>, after: Vec<(IndexKey, Rank)>) -> Vec<Self> {
         let mut lists = BTreeMap::new();
         for (list, rank) in before {
             lists.insert(list, (Some(rank), None));
@@ -341,10 +345,10 @@ impl<T: Ord + Copy> Differences<T> {
 impl Change {
     /// The change that `event` makes of `before`.
     pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
-        let held = before.map(R::names).unwrap_or_default();
-        let names = Differences::of(held, next.names());
-        let stood_in = before.map(R::listed).unwrap_or_default();
-        let lists = Differences::of(stood_in, next.listed());
+        let held = before.map(R::unique_keys).unwrap_or_default();
+        let names = Differences::of(held, next.unique_keys());
+        let stood_in = before.map(R::secondary_keys).unwrap_or_default();
+        let lists = Differences::of(stood_in, next.secondary_keys());
         let ranked = before.map(R::ranked).unwrap_or_default();
         Self {
             kind: R::KIND.tag,
@@ -352,11 +356,11 @@ impl Change {
             key: next.key(),
             event: codec::encode(event),
             state: codec::encode(next),
-            names_left: names.left,
-            names_taken: names.taken,
-            lists_left: lists.left,
-            lists_joined: lists.taken,
-            lists_kept: lists.kept,
+            unique_left: names.left,
+            unique_taken: names.taken,
+            secondary_left: lists.left,
+            secondary_joined: lists.taken,
+            secondary_kept: lists.kept,
             ranks: RankChange::all(ranked, next.ranked()),
         }
     }
@@ -577,14 +581,14 @@ mod tests {
 
     #[test]
     fn a_change_of_rank_tells_both_and_one_that_stays_tells_that() {
-        use crate::domain::resource::Space;
-        let list = |id: &str| Name::new(Space::BookingAdjustments, &[id]);
+        use crate::domain::resource::Index;
+        let list = |id: &str| IndexKey::new(Index::BookingAdjustments, &[id]);
         let rank = |millis| Rank::new(Instant::from_millis(millis), "a");
         let [left, moved, stays, joined] = ["left", "moved", "stays", "joined"].map(list);
         let before = vec![(left, rank(1)), (moved, rank(2)), (stays, rank(3))];
         let after = vec![(joined, rank(4)), (stays, rank(3)), (moved, rank(5))];
         let changes = RankChange::all(before, after);
-        let of = |wanted: Name| {
+        let of = |wanted: IndexKey| {
             let change = changes.iter().find(|change| change.list == wanted).unwrap();
             (change.before.clone(), change.after.clone())
         };

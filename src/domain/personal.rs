@@ -19,7 +19,7 @@ pub enum Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// What somebody is called. Businesses too: many carry their owner's name.
-    Name,
+    IndexKey,
     /// How somebody is reached.
     Contact,
     /// Where somebody lives or works, or the region of it.
@@ -40,9 +40,9 @@ pub enum Why {
 
 /// The members that are hidden, each with the reason.
 pub const HIDDEN: &[(&str, Why)] = &[
-    ("fullName", Why::Name),
-    ("displayName", Why::Name),
-    ("legalName", Why::Name),
+    ("fullName", Why::IndexKey),
+    ("displayName", Why::IndexKey),
+    ("legalName", Why::IndexKey),
     ("accountHolder", Why::Bank),
     ("accountNumberDisplay", Why::Bank),
     ("maskedAccountReference", Why::Bank),

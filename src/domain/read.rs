@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::operation::to_json;
 use super::rejection::Rejection;
-use super::resource::{Resource, View};
+use super::resource::{ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::time::Instant;
@@ -18,7 +18,7 @@ pub struct ReadRequest<'a> {
     /// The parameters of the path, by name, percent-decoded.
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.
-    pub view: &'a View<'a>,
+    pub view: &'a ReadView<'a>,
 }
 
 impl ReadRequest<'_> {
@@ -34,7 +34,7 @@ impl ReadRequest<'_> {
 
 /// What a read gives.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Representation {
     /// What stands in the entity tag: the revision, with a digest where the body depends on more
     /// than that; or the position of the last commit, where the resource has no revision of its
     /// own.
@@ -43,7 +43,7 @@ pub struct Found {
     pub body: Vec<u8>,
 }
 
-impl Found {
+impl Representation {
     /// A resource at its revision.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Found {
     /// # Errors
     /// Never; a `Result` so that a ladder of guards can end with it.
     pub fn at_position(
-        view: &View<'_>,
+        view: &ReadView<'_>,
         key: Digest,
         body: &impl Serialize,
     ) -> Result<Self, Rejection> {
@@ -91,4 +91,4 @@ impl Found {
 }
 
 /// Reads one resource for one actor.
-pub type Read = fn(&ReadRequest<'_>) -> Result<Found, Rejection>;
+pub type Read = fn(&ReadRequest<'_>) -> Result<Representation, Rejection>;

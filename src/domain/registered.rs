@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::resource::{Kind, Name, Rank, Resource, event_name};
+use super::resource::{IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
 use crate::base::codec::{self, DecodeError};
 use crate::base::{digest::Digest, revision::Revision, time::Instant};
@@ -17,11 +17,11 @@ pub struct Entries {
     /// Its key.
     pub key: Digest,
     /// Its names.
-    pub names: Vec<Name>,
+    pub names: Vec<IndexKey>,
     /// The lists that it stands in.
-    pub lists: Vec<Name>,
+    pub lists: Vec<IndexKey>,
     /// The lists in which it has a rank.
-    pub ranks: Vec<(Name, Rank)>,
+    pub ranks: Vec<(IndexKey, Rank)>,
 }
 
 /// The version of the form in which `R` is stored: state and event, and whatever stands in them.
@@ -205,8 +205,8 @@ impl<R: Resource> AnyResource for Registered<R> {
         state.validate()?;
         Ok(Entries {
             key: state.key(),
-            names: state.names(),
-            lists: state.listed(),
+            names: state.unique_keys(),
+            lists: state.secondary_keys(),
             ranks: state.ranked(),
         })
     }

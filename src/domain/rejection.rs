@@ -114,7 +114,7 @@ impl Rejection {
 ///
 /// ```text
 /// rejections! {
-///     pub enum Refusal {
+///     pub enum Reason {
 ///         /// Who may.
 ///         NotPermitted = Forbidden "permission_denied" [] "Only headquarters may do this.",
 ///         /// The code stands.

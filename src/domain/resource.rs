@@ -61,22 +61,22 @@ pub trait Resource:
 
     /// The names that are its own among all resources: a statement's code, a profile's owner.
     /// The engine keeps them unique.
-    fn names(&self) -> Vec<Name> {
+    fn unique_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
     /// The lists that it stands in, each once: the adjustments of a booking, the policies of a
     /// service type.
     /// Unlike a name of its own, a list's name is shared by all that stand in it. It is found
-    /// there with [`View::listed`].
-    fn listed(&self) -> Vec<Name> {
+    /// there with [`ReadView::listed`].
+    fn secondary_keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
 
     /// The lists in which it has a rank, each once, with that rank: the one that ranks highest is
-    /// found with [`View::last_ranked`], whatever else stands there. A list is of this sort or of
+    /// found with [`ReadView::last_ranked`], whatever else stands there. A list is of this sort or of
     /// the other one.
-    fn ranked(&self) -> Vec<(Name, Rank)> {
+    fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         Vec::new()
     }
 
@@ -98,7 +98,7 @@ pub trait Resource:
 crate::wire_enum! {
     /// What names are unique in, and what lists are of. New ones go at the end. A space has names
     /// or lists, never both.
-    pub enum Space {
+    pub enum Index {
         /// The code of a settlement statement.
         StatementCode = "statement code",
         /// The subject that owns a mother profile.
@@ -134,12 +134,12 @@ crate::wire_enum! {
 
 /// A name that one resource holds at a time, or that a list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(pub Digest);
+pub struct IndexKey(pub Digest);
 
-impl Name {
+impl IndexKey {
     /// The name made of `parts` in `space`.
     #[must_use]
-    pub fn new(space: Space, parts: &[&str]) -> Self {
+    pub fn new(space: Index, parts: &[&str]) -> Self {
         /// Keeps digests of names apart from those of resources.
         const NAMES: u16 = 0x8000;
         Self(Digest::of(NAMES | space as u16, parts))
@@ -168,40 +168,40 @@ pub trait Source {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64>;
 
     /// The key of the resource that holds `name`.
-    fn holder(&self, name: Name) -> Option<Digest>;
+    fn holder(&self, name: IndexKey) -> Option<Digest>;
 
     /// The position of the last commit by which something has joined or left `list`, or has changed
     /// while it stood there; 0 when there was none since the start.
-    fn list_touched(&self, list: Name) -> u64;
+    fn secondary_touched(&self, list: IndexKey) -> u64;
 
     /// The keys of the resources that stand in `list`, in ascending order, each once. When the list
     /// is touched meanwhile, those that joined or left by that may or may not be among them.
-    fn listed(&self, list: Name) -> Vec<Digest>;
+    fn listed(&self, list: IndexKey) -> Vec<Digest>;
 
     /// The key of the resource that ranks highest in `list`, which is one with ranks.
-    fn last_ranked(&self, list: Name) -> Option<Digest>;
+    fn last_ranked(&self, list: IndexKey) -> Option<Digest>;
 }
 
 /// A read-only view of committed state that remembers what was read from it, so that an answer
 /// can say on which position it rests, and a commit can be sure that it still holds.
-pub struct View<'a> {
+pub struct ReadView<'a> {
     source: &'a dyn Source,
     seen: RefCell<Vec<(Digest, u64)>>,
-    names_seen: RefCell<Vec<(Name, Option<Digest>)>>,
-    lists_seen: RefCell<Vec<(Name, u64)>>,
+    unique_seen: RefCell<Vec<(IndexKey, Option<Digest>)>>,
+    secondary_seen: RefCell<Vec<(IndexKey, u64)>>,
     /// Resources that stand in those lists, each with the position of its last commit.
     in_lists: RefCell<Vec<(Digest, u64)>>,
 }
 
-impl<'a> View<'a> {
+impl<'a> ReadView<'a> {
     /// A view of `source` from which nothing was read yet.
     #[must_use]
     pub fn new(source: &'a dyn Source) -> Self {
         Self {
             source,
             seen: RefCell::default(),
-            names_seen: RefCell::default(),
-            lists_seen: RefCell::default(),
+            unique_seen: RefCell::default(),
+            secondary_seen: RefCell::default(),
             in_lists: RefCell::default(),
         }
     }
@@ -251,39 +251,39 @@ impl<'a> View<'a> {
 
     /// The resource that holds `name`.
     #[must_use]
-    pub fn named<R: Resource>(&self, name: Name) -> Option<R> {
+    pub fn named<R: Resource>(&self, name: IndexKey) -> Option<R> {
         self.holder(name).and_then(|key| self.at(key))
     }
 
     /// The key of the resource that holds `name`.
     #[must_use]
-    pub fn holder(&self, name: Name) -> Option<Digest> {
+    pub fn holder(&self, name: IndexKey) -> Option<Digest> {
         let holder = self.source.holder(name);
-        self.names_seen.borrow_mut().push((name, holder));
+        self.unique_seen.borrow_mut().push((name, holder));
         holder
     }
 
     /// The keys of the resources that stand in `list`, in ascending order (which says nothing
     /// about them: sort by what matters).
     #[must_use]
-    pub fn listed(&self, list: Name) -> Vec<Digest> {
+    pub fn listed(&self, list: IndexKey) -> Vec<Digest> {
         // Looked at first: whatever comes in between then shows.
-        let touched = self.source.list_touched(list);
-        self.lists_seen.borrow_mut().push((list, touched));
+        let touched = self.source.secondary_touched(list);
+        self.secondary_seen.borrow_mut().push((list, touched));
         self.source.listed(list)
     }
 
     /// The resources that stand in `list`, which are all of the kind asked for, in the order of
     /// their keys. They are not remembered one by one: a list is touched when one of them changes.
     #[must_use]
-    pub fn all_listed<R: Resource>(&self, list: Name) -> Vec<R> {
+    pub fn all_listed<R: Resource>(&self, list: IndexKey) -> Vec<R> {
         let all = self.all_listed_with_positions(list).into_iter();
         all.map(|(state, _)| state).collect()
     }
 
-    /// As [`View::all_listed`], each with the position of its last commit.
+    /// As [`ReadView::all_listed`], each with the position of its last commit.
     #[must_use]
-    pub fn all_listed_with_positions<R: Resource>(&self, list: Name) -> Vec<(R, u64)> {
+    pub fn all_listed_with_positions<R: Resource>(&self, list: IndexKey) -> Vec<(R, u64)> {
         self.listed(list)
             .into_iter()
             .filter_map(|key| {
@@ -297,9 +297,9 @@ impl<'a> View<'a> {
     /// The resource that ranks highest in `list`, which is one with ranks. That costs the same
     /// however many stand there.
     #[must_use]
-    pub fn last_ranked<R: Resource>(&self, list: Name) -> Option<R> {
-        let touched = self.source.list_touched(list);
-        self.lists_seen.borrow_mut().push((list, touched));
+    pub fn last_ranked<R: Resource>(&self, list: IndexKey) -> Option<R> {
+        let touched = self.source.secondary_touched(list);
+        self.secondary_seen.borrow_mut().push((list, touched));
         let key = self.source.last_ranked(list)?;
         let (state, position) = self.state(key);
         self.in_lists.borrow_mut().push((key, position));
@@ -309,8 +309,8 @@ impl<'a> View<'a> {
     /// Whether anything was read.
     #[must_use]
     pub fn has_read(&self) -> bool {
-        let read = !self.seen.borrow().is_empty() || !self.names_seen.borrow().is_empty();
-        read || !self.lists_seen.borrow().is_empty()
+        let read = !self.seen.borrow().is_empty() || !self.unique_seen.borrow().is_empty();
+        read || !self.secondary_seen.borrow().is_empty()
     }
 
     /// What was read: each resource with the position of its last commit (0: it did not exist).
@@ -321,15 +321,15 @@ impl<'a> View<'a> {
 
     /// The names that were looked up, each with its holder.
     #[must_use]
-    pub fn names_seen(&self) -> Vec<(Name, Option<Digest>)> {
-        self.names_seen.borrow().clone()
+    pub fn unique_seen(&self) -> Vec<(IndexKey, Option<Digest>)> {
+        self.unique_seen.borrow().clone()
     }
 
     /// The lists that were looked up, each with the position at which it was touched last. While
     /// that is the same, the same resources stand in it, and each as it stood.
     #[must_use]
-    pub fn lists_seen(&self) -> Vec<(Name, u64)> {
-        self.lists_seen.borrow().clone()
+    pub fn secondary_seen(&self) -> Vec<(IndexKey, u64)> {
+        self.secondary_seen.borrow().clone()
     }
 }
 
@@ -356,8 +356,8 @@ mod tests {
         owner: String,
     }
 
-    fn list(owner: &str) -> Name {
-        Name::new(Space::ProfileOwner, &[owner])
+    fn list(owner: &str) -> IndexKey {
+        IndexKey::new(Index::ProfileOwner, &[owner])
     }
 
     impl Resource for Thing {
@@ -379,7 +379,7 @@ mod tests {
             Revision::FIRST
         }
 
-        fn listed(&self) -> Vec<Name> {
+        fn secondary_keys(&self) -> Vec<IndexKey> {
             vec![list(&self.owner)]
         }
     }
@@ -398,15 +398,15 @@ mod tests {
             Some(u64::from(thing.number))
         }
 
-        fn holder(&self, _: Name) -> Option<Digest> {
+        fn holder(&self, _: IndexKey) -> Option<Digest> {
             None
         }
 
-        fn list_touched(&self, name: Name) -> u64 {
+        fn secondary_touched(&self, name: IndexKey) -> u64 {
             if name == list("a") { 2 } else { 0 }
         }
 
-        fn listed(&self, name: Name) -> Vec<Digest> {
+        fn listed(&self, name: IndexKey) -> Vec<Digest> {
             if name != list("a") {
                 return Vec::new();
             }
@@ -415,7 +415,7 @@ mod tests {
             keys
         }
 
-        fn last_ranked(&self, _: Name) -> Option<Digest> {
+        fn last_ranked(&self, _: IndexKey) -> Option<Digest> {
             None
         }
     }
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn a_view_remembers_the_lists_that_were_read_and_when_they_were_touched() {
-        let view = View::new(&Two);
+        let view = ReadView::new(&Two);
         assert_eq!(view.all_listed::<Thing>(list("b")), []);
         let mut numbers: Vec<_> = view
             .all_listed::<Thing>(list("a"))
@@ -441,9 +441,9 @@ mod tests {
             .collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(view.lists_seen(), [(list("b"), 0), (list("a"), 2)]);
+        assert_eq!(view.secondary_seen(), [(list("b"), 0), (list("a"), 2)]);
         assert_eq!(view.seen(), [], "the list tells of those that stand in it");
-        assert_eq!(view.names_seen(), [], "a list is no name");
+        assert_eq!(view.unique_seen(), [], "a list is no name");
     }
 
     #[test]
@@ -472,12 +472,12 @@ mod tests {
         let change = |before: Option<&Thing>, next: &Thing| Change::of(before, next, next);
         let born = change(None, &thing("a"));
         assert_eq!(
-            (born.lists_left, born.lists_joined),
+            (born.secondary_left, born.secondary_joined),
             (vec![], vec![list("a")])
         );
         let moved = change(Some(&thing("a")), &thing("b"));
         assert_eq!(
-            (moved.lists_left, moved.lists_joined),
+            (moved.secondary_left, moved.secondary_joined),
             (vec![list("a")], vec![list("b")])
         );
         let registered = Registered::<Thing>::NEW;

@@ -12,12 +12,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::operation::{
-    AnyOperation, Context, Disposition, Mint, OutboxMessage, Outcome, Parts, RankChange,
+    AnyDecision, AnyOperation, Context, Disposition, IdSource, OutboxMessage, Parts, RankChange,
 };
-use super::read::{Found, ReadRequest};
+use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::rejection::{Class, Rejection};
-use super::resource::{Name, Rank, Resource, Source, View};
+use super::resource::{IndexKey, Rank, ReadView, Resource, Source};
 use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -29,9 +29,9 @@ use crate::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 #[derive(Clone, Default, PartialEq)]
 struct Memory {
     states: BTreeMap<Digest, (Vec<u8>, u64)>,
-    names: BTreeMap<Name, Digest>,
-    lists: BTreeMap<Name, BTreeSet<Digest>>,
-    ranks: BTreeMap<Name, BTreeSet<(Rank, Digest)>>,
+    names: BTreeMap<IndexKey, Digest>,
+    lists: BTreeMap<IndexKey, BTreeSet<Digest>>,
+    ranks: BTreeMap<IndexKey, BTreeSet<(Rank, Digest)>>,
     position: u64,
 }
 
@@ -42,17 +42,17 @@ impl Source for Memory {
         Some(*position)
     }
 
-    fn holder(&self, name: Name) -> Option<Digest> {
+    fn holder(&self, name: IndexKey) -> Option<Digest> {
         self.names.get(&name).copied()
     }
 
-    fn list_touched(&self, list: Name) -> u64 {
+    fn secondary_touched(&self, list: IndexKey) -> u64 {
         // Nothing is validated here: as many as stand in it will do.
         let ranked = self.ranks.get(&list).map_or(0, BTreeSet::len);
         self.lists.get(&list).map_or(ranked, BTreeSet::len) as u64
     }
 
-    fn listed(&self, list: Name) -> Vec<Digest> {
+    fn listed(&self, list: IndexKey) -> Vec<Digest> {
         self.lists
             .get(&list)
             .into_iter()
@@ -61,7 +61,7 @@ impl Source for Memory {
             .collect()
     }
 
-    fn last_ranked(&self, list: Name) -> Option<Digest> {
+    fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
         self.ranks.get(&list)?.last().map(|(_, key)| *key)
     }
 }
@@ -78,19 +78,19 @@ impl Source for Counting<'_> {
         self.source.read(key, read)
     }
 
-    fn holder(&self, name: Name) -> Option<Digest> {
+    fn holder(&self, name: IndexKey) -> Option<Digest> {
         self.source.holder(name)
     }
 
-    fn list_touched(&self, list: Name) -> u64 {
-        self.source.list_touched(list)
+    fn secondary_touched(&self, list: IndexKey) -> u64 {
+        self.source.secondary_touched(list)
     }
 
-    fn listed(&self, list: Name) -> Vec<Digest> {
+    fn listed(&self, list: IndexKey) -> Vec<Digest> {
         self.source.listed(list)
     }
 
-    fn last_ranked(&self, list: Name) -> Option<Digest> {
+    fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
         self.source.last_ranked(list)
     }
 }
@@ -99,7 +99,7 @@ impl Source for Counting<'_> {
 #[derive(Default)]
 struct Counter(Cell<u64>);
 
-impl Mint for Counter {
+impl IdSource for Counter {
     fn id(&self) -> Uuid {
         self.0.set(self.0.get() + 1);
         Uuid::from_u64_pair(0x0199_0000_0000_7000, 0x8000_0000_0000_0000 | self.0.get())
@@ -180,7 +180,7 @@ pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
 /// A service in memory.
 pub struct Scenario {
     memory: Memory,
-    mint: Counter,
+    ids: Counter,
     actor: Actor,
     now: Instant,
     key: u64,
@@ -212,7 +212,7 @@ impl Scenario {
     pub fn new() -> Self {
         Self {
             memory: Memory::default(),
-            mint: Counter::default(),
+            ids: Counter::default(),
             actor: actor(ActorKind::SystemWorkflow, "workflow"),
             now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             key: 0,
@@ -267,10 +267,10 @@ impl Scenario {
         self.memory
             .states
             .insert(state.key(), (bytes, self.memory.position));
-        for name in state.names() {
+        for name in state.unique_keys() {
             self.memory.names.insert(name, state.key());
         }
-        for list in state.listed() {
+        for list in state.secondary_keys() {
             self.memory
                 .lists
                 .entry(list)
@@ -340,23 +340,23 @@ impl Scenario {
             at: self.now,
             key,
             fingerprint: command.fingerprint(),
-            born: self.mint.id(),
+            born: self.ids.id(),
             external_directory: false,
-            mint: &self.mint,
-            view: View::new(&self.memory),
+            ids: &self.ids,
+            view: ReadView::new(&self.memory),
             fact_revision: crate::domain::fact_kinds::revision_of,
         };
         let target = command.target(&context);
-        let names = command.names(&context);
+        let names = command.unique_keys(&context);
         let outcome = match command.decide(target, &mut None, &context) {
             Ok(outcome) => outcome,
             Err(rejection) => return Then::Refused(rejection),
         };
         drop(context);
         let decided = match outcome {
-            Outcome::ReplayOf(key) => return Then::ReplayOf(key.into()),
-            Outcome::Answer(body) => return Then::Answered(json_or_null(&body)),
-            Outcome::Commit(decided) => decided,
+            AnyDecision::ReplayOf(key) => return Then::ReplayOf(key.into()),
+            AnyDecision::Answer(body) => return Then::Answered(json_or_null(&body)),
+            AnyDecision::Commit(decided) => decided,
         };
         self.memory.position += 1;
         let changes = decided.changes.iter();
@@ -385,7 +385,7 @@ impl Scenario {
             );
             let held = before.map(|state| resource.entries(state).unwrap());
             let holds = resource.entries(&change.state).unwrap();
-            let moved = |held: &[Name], left: &[Name], taken: &[Name]| {
+            let moved = |held: &[IndexKey], left: &[IndexKey], taken: &[IndexKey]| {
                 let kept = held.iter().filter(|name| !left.contains(name));
                 kept.chain(taken).copied().collect::<BTreeSet<_>>()
             };
@@ -393,8 +393,8 @@ impl Scenario {
             assert_eq!(
                 moved(
                     held.map_or(&[], |held| &held.names),
-                    &change.names_left,
-                    &change.names_taken
+                    &change.unique_left,
+                    &change.unique_taken
                 ),
                 moved(&holds.names, &[], &[]),
                 "a commit leaves and takes what the states' names differ in"
@@ -402,8 +402,8 @@ impl Scenario {
             assert_eq!(
                 moved(
                     held.map_or(&[], |held| &held.lists),
-                    &change.lists_left,
-                    &change.lists_joined
+                    &change.secondary_left,
+                    &change.secondary_joined
                 ),
                 moved(&holds.lists, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
@@ -428,17 +428,17 @@ impl Scenario {
                     assert!(ranks.insert((rank, change.key)), "a rank is had once");
                 }
             }
-            for name in &change.names_taken {
+            for name in &change.unique_taken {
                 assert!(
                     names.contains(name) || before.is_none(),
                     "a name that a commit takes was asked for before"
                 );
                 assert_eq!(self.memory.names.insert(*name, change.key), None);
             }
-            for name in &change.names_left {
+            for name in &change.unique_left {
                 assert_eq!(self.memory.names.remove(name), Some(change.key));
             }
-            for list in &change.lists_left {
+            for list in &change.secondary_left {
                 let left = self
                     .memory
                     .lists
@@ -446,7 +446,7 @@ impl Scenario {
                     .is_some_and(|keys| keys.remove(&change.key));
                 assert!(left, "a list that is left was stood in");
             }
-            for list in &change.lists_joined {
+            for list in &change.secondary_joined {
                 let joined = self
                     .memory
                     .lists
@@ -466,27 +466,27 @@ impl Scenario {
 
     /// The resource with this identifier, as it stands.
     pub fn state<R: Resource>(&self, id: &[&str]) -> Option<R> {
-        View::new(&self.memory).get(id)
+        ReadView::new(&self.memory).get(id)
     }
 
     /// What `look` finds in a view of the committed state.
-    pub fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
-        look(&View::new(&self.memory))
+    pub fn view<T>(&self, look: impl FnOnce(&ReadView<'_>) -> T) -> T {
+        look(&ReadView::new(&self.memory))
     }
 
     /// As [`Scenario::view`], with how many states were read for it.
-    pub fn counted_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> (T, usize) {
+    pub fn counted_view<T>(&self, look: impl FnOnce(&ReadView<'_>) -> T) -> (T, usize) {
         let counting = Counting {
             source: &self.memory,
             reads: Cell::new(0),
         };
-        let found = look(&View::new(&counting));
+        let found = look(&ReadView::new(&counting));
         (found, counting.reads.get())
     }
 
     /// A view of the committed state, for a decision by hand.
-    pub fn own_view(&self) -> View<'_> {
-        View::new(&self.memory)
+    pub fn own_view(&self) -> ReadView<'_> {
+        ReadView::new(&self.memory)
     }
 
     /// What the acting actor reads at `path`, a row of the reads, filled with `parameters`.
@@ -499,14 +499,14 @@ impl Scenario {
             .iter()
             .find(|row| row.name == name)
             .expect("the catalogue has the read");
-        let view = View::new(&self.memory);
+        let view = ReadView::new(&self.memory);
         let request = ReadRequest {
             actor: &self.actor,
             now: self.now,
             path: parameters,
             view: &view,
         };
-        (row.read)(&request).map(|Found { tag, body }| (tag, json_or_null(&body)))
+        (row.read)(&request).map(|Representation { tag, body }| (tag, json_or_null(&body)))
     }
 
     /// The operation's own body for a command of the acting actor whose key was used before with
@@ -518,7 +518,7 @@ impl Scenario {
         body: &Value,
     ) -> Option<Value> {
         let command = self.command(operation, path, body);
-        let body = command.key_reused(&self.actor, &View::new(&self.memory));
+        let body = command.key_reused(&self.actor, &ReadView::new(&self.memory));
         body.map(|body| json_or_null(&body))
     }
 

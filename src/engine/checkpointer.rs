@@ -25,8 +25,8 @@ use wal::{Compacted, SnapshotInfo};
 
 use super::clock::instant_of;
 use crate::base::time::Instant;
+use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;
-use crate::journal::tally::{Marks, Tally};
 
 /// When snapshots are taken, what they forget, and where the log goes that they cover.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64);
 /// What the checkpointer knows between two snapshots. Held while one is taken.
 pub(super) struct Known {
     /// What was counted over the records that the newest snapshot covers.
-    pub(super) covered: Tally,
+    pub(super) covered: Counters,
     /// How old positions are.
     pub(super) marks: Marks,
 }
@@ -114,19 +114,19 @@ pub(crate) struct Checkpointer {
     pub(super) policy: Mutex<CheckpointPolicy>,
     pub(super) known: Mutex<Known>,
     pub(super) figures: Mutex<CheckpointFigures>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) wake_up: Arc<WakeUp>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Where the thread waits.
 #[derive(Default)]
-pub(super) struct Bell {
+pub(super) struct WakeUp {
     pub(super) stop: AtomicBool,
     pub(super) requested: Mutex<bool>,
     pub(super) rung: Condvar,
 }
 
-impl Bell {
+impl WakeUp {
     /// Waits until somebody rings; whether a snapshot was asked for.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let until = Tick::now() + at_most;
@@ -170,7 +170,7 @@ impl Checkpointer {
         newest: Option<&SnapshotInfo>,
         written: Option<SystemTime>,
     ) -> Self {
-        let mut marks = recovered.tally.marks.clone();
+        let mut marks = recovered.counters.marks.clone();
         marks.let_go(recovered.tables.forgotten());
         Self {
             policy: Mutex::default(),
@@ -184,7 +184,7 @@ impl Checkpointer {
                 at: written.and_then(instant_of),
                 ..CheckpointFigures::default()
             }),
-            bell: Arc::default(),
+            wake_up: Arc::default(),
             thread: Mutex::default(),
         }
     }
@@ -199,12 +199,12 @@ impl Checkpointer {
 
     /// Asks for a snapshot, and does not wait for it.
     pub(crate) fn request(&self) {
-        self.bell.request();
+        self.wake_up.request();
     }
 
     /// Ends the thread. A snapshot that is being taken is given up.
     pub(crate) fn stop(&self) {
-        self.bell.stop();
+        self.wake_up.stop();
         if let Some(thread) = self.thread.lock().take() {
             // A panic was told where it happened.
             let _ = thread.join();
@@ -315,46 +315,49 @@ mod tests {
 
     #[test]
     fn who_waits_at_the_bell_sleeps_until_it_rings_or_the_time_is_up() {
-        let bell = Bell::default();
+        let wake_up = WakeUp::default();
         let begun = Tick::now();
         let at_most = Duration::from_millis(60);
         std::thread::scope(|scope| {
             // News that are no request and no stop wake nobody.
             scope.spawn(|| {
                 for _ in 0..20 {
-                    bell.rung.notify_all();
+                    wake_up.rung.notify_all();
                     std::thread::yield_now();
                 }
             });
-            assert!(!bell.wait(at_most));
+            assert!(!wake_up.wait(at_most));
         });
         assert!(begun.elapsed() >= at_most);
-        bell.request();
-        assert!(bell.wait(seconds(3_600)), "asked for before it waited");
-        assert!(!bell.wait(Duration::ZERO), "each request is answered once");
+        wake_up.request();
+        assert!(wake_up.wait(seconds(3_600)), "asked for before it waited");
+        assert!(
+            !wake_up.wait(Duration::ZERO),
+            "each request is answered once"
+        );
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.request());
-            assert!(bell.wait(seconds(3_600)));
+            scope.spawn(|| wake_up.request());
+            assert!(wake_up.wait(seconds(3_600)));
         });
-        bell.stop();
-        assert!(!bell.wait(seconds(3_600)));
-        bell.rest(seconds(3_600));
+        wake_up.stop();
+        assert!(!wake_up.wait(seconds(3_600)));
+        wake_up.rest(seconds(3_600));
     }
 
     #[test]
     fn a_rest_lasts_as_long_as_it_is_to_whoever_rings_and_ends_with_the_service() {
-        let bell = Bell::default();
+        let wake_up = WakeUp::default();
         let begun = Tick::now();
         let duration = Duration::from_millis(60);
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.request());
-            bell.rest(duration);
+            scope.spawn(|| wake_up.request());
+            wake_up.rest(duration);
         });
         assert!(begun.elapsed() >= duration);
-        assert!(bell.wait(seconds(3_600)), "what was asked for stands");
+        assert!(wake_up.wait(seconds(3_600)), "what was asked for stands");
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.stop());
-            bell.rest(seconds(3_600));
+            scope.spawn(|| wake_up.stop());
+            wake_up.rest(seconds(3_600));
         });
     }
 }

@@ -12,11 +12,11 @@ use wal::Appender;
 
 use super::admission::{Admission, Permit};
 use super::checkpointer::Checkpointer;
-use super::claims::{Claims, Held};
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
 use super::directory::Directory;
+use super::id_source::EngineIdSource;
+use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
-use super::mint::EngineMint;
 use super::relay::Relay;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
@@ -24,7 +24,7 @@ use crate::base::digest::{Digest, Fingerprint};
 use crate::catalogue::Row;
 use crate::domain::operation::{AnyCommand, Disposition};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::Name;
+use crate::domain::resource::IndexKey;
 use crate::journal::tables::Tables;
 
 /// How the engine is set up.
@@ -54,7 +54,7 @@ impl Default for Limits {
 }
 
 /// A command on its way in.
-pub struct Call {
+pub struct CommandRequest {
     /// Its row of the catalogue; `None` for a reference fact.
     pub row: Option<&'static Row>,
     /// Who asks.
@@ -67,7 +67,7 @@ pub struct Call {
 
 /// What a call comes to.
 #[derive(Debug)]
-pub enum Reply {
+pub enum CommandResult {
     /// It is done, and durable.
     Done {
         /// The answer's body.
@@ -118,9 +118,9 @@ pub(crate) struct Shared {
     pub(super) tables: Tables,
     pub(super) journal: Arc<Appender>,
     pub(super) lanes: Arc<Lanes>,
-    pub(super) keys: Arc<Claims>,
-    pub(super) names: Arc<Claims>,
-    pub(super) directory: Directory<Box<Job>>,
+    pub(super) keys: Arc<KeyLocks>,
+    pub(super) names: Arc<KeyLocks>,
+    pub(super) directory: Directory<Box<ActorMessage>>,
     pub(super) admission: Arc<Admission>,
     /// Of those in flight, how many may be facts.
     pub(super) facts: Arc<Admission>,
@@ -128,7 +128,7 @@ pub(crate) struct Shared {
     pub(super) commit_times: CommitTimes,
     pub(super) running_time: RunningTime,
     pub(super) alarm: Mutex<Alarm>,
-    pub(super) mint: EngineMint,
+    pub(super) ids: EngineIdSource,
     pub(super) relay: Relay,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
@@ -163,8 +163,8 @@ pub(crate) struct MayAct {
 
 /// A command with what belongs to it until it is decided and published, whether or not somebody
 /// still waits for its answer.
-pub(crate) struct Order {
-    pub(super) call: Call,
+pub(crate) struct PendingCommand {
+    pub(super) call: CommandRequest,
     /// The idempotency key, its scope and its digest; empty where there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
@@ -173,7 +173,7 @@ pub(crate) struct Order {
     /// The identifier of the resource that it brings into being.
     pub(super) born: Uuid,
     /// The claim on its key.
-    pub(super) key_claim: Option<Held>,
+    pub(super) key_lock: Option<KeyLock>,
     /// Its place among the commands in flight.
     pub(super) permit: Option<Permit>,
     /// The position of the commit that holds its key by now, and whose answer, which nobody was
@@ -185,27 +185,27 @@ pub(crate) struct Order {
 
 /// The state that an actor has at hand between two commands, and where it was committed.
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct CachedState {
     pub(super) state: Option<Box<dyn Any + Send>>,
     pub(super) position: u64,
 }
 
 /// A command on its way to its resource's actor.
-pub(crate) struct Job {
-    pub(crate) order: Order,
+pub(crate) struct ActorMessage {
+    pub(crate) order: PendingCommand,
     pub(crate) target: Option<Digest>,
     /// Whether the target was found by looking something up, which may have changed since.
     pub(crate) looked_up: bool,
-    /// The names that are held for the command, and their claims.
-    pub(crate) names: Vec<Name>,
-    pub(crate) name_claims: Vec<Held>,
-    pub(crate) reply: oneshot::Sender<(Verdict, Option<Permit>)>,
+    /// The names that are held for the command, and their locks.
+    pub(crate) names: Vec<IndexKey>,
+    pub(crate) index_locks: Vec<KeyLock>,
+    pub(crate) reply: oneshot::Sender<(ActorResult, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
 
 /// What the actor made of a command. None of it may leave the process before its position is
 /// durable.
-pub(crate) enum Verdict {
+pub(crate) enum ActorResult {
     Committed {
         position: u64,
         stored: Stored,
@@ -213,7 +213,7 @@ pub(crate) enum Verdict {
         to_deliver: Option<Digest>,
     },
     /// The directory is being told: the answer comes from there.
-    Delivering(oneshot::Receiver<Reply>),
+    Delivering(oneshot::Receiver<CommandResult>),
     ReplayOf {
         first: u64,
         position: u64,
@@ -231,7 +231,7 @@ pub(crate) enum Verdict {
     /// Nothing was done: a fault of ours.
     Fault,
     /// Nothing was done: the command concerns another resource by now.
-    Moved(Box<Order>),
+    Moved(Box<PendingCommand>),
 }
 
 impl Shared {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::core::{Call, Order, Reply, Shared, Stored};
+use super::core::{CommandRequest, CommandResult, PendingCommand, Shared, Stored};
 use super::lane::LogFailed;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
@@ -18,7 +18,7 @@ use crate::domain::branch::complete_side_effects::CompleteSideEffects;
 use crate::domain::branch::deliveries::{BranchDeliveries, branches_in_repair};
 use crate::domain::branch::directory_message::DirectoryMessage;
 use crate::domain::operation::AnyCommand as _;
-use crate::domain::resource::{Source as _, View};
+use crate::domain::resource::{ReadView, Source as _};
 
 /// How long whoever creates a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
@@ -54,11 +54,11 @@ impl Pauses {
 pub(crate) struct Created {
     pub(crate) deliveries: Digest,
     /// The command, with its key held.
-    pub(crate) order: Order,
+    pub(crate) order: PendingCommand,
     /// Where it was committed, and the answer that stands there.
     pub(crate) position: u64,
     pub(crate) stored: Stored,
-    pub(crate) answer: oneshot::Sender<Reply>,
+    pub(crate) answer: oneshot::Sender<CommandResult>,
 }
 
 /// Has the directory told, whether or not somebody still waits for the answer.
@@ -110,7 +110,7 @@ impl Shared {
         let messages = match self.pending_messages(deliveries).await {
             Ok(messages) => messages,
             Err(failed) => {
-                tell(Reply::OutcomeUnknown);
+                tell(CommandResult::OutcomeUnknown);
                 return Err(failed);
             }
         };
@@ -142,9 +142,11 @@ impl Shared {
             unless_its_future_panics(pin!(self.decide(order))).await
         };
         match settled {
-            Some(reply @ (Reply::Done { .. } | Reply::OutcomeUnknown)) => tell(reply),
+            Some(reply @ (CommandResult::Done { .. } | CommandResult::OutcomeUnknown)) => {
+                tell(reply)
+            }
             // Nothing more was committed: the first answer is the one that stands.
-            _ => tell(Reply::Done {
+            _ => tell(CommandResult::Done {
                 body: stored.body,
                 disposition: stored.disposition,
                 replay: false,
@@ -209,27 +211,27 @@ impl Shared {
         taken
             && matches!(
                 self.complete(deliveries, message.number).await,
-                Reply::Done { .. }
+                CommandResult::Done { .. }
             )
     }
 
     /// Commits that the directory has taken a message whose command was answered before.
-    async fn complete(self: &Arc<Self>, deliveries: Digest, number: i64) -> Reply {
+    async fn complete(self: &Arc<Self>, deliveries: Digest, number: i64) -> CommandResult {
         let command = CompleteSideEffects {
             deliveries,
             outbox_message_ids: vec![number],
         };
-        let order = Order {
+        let order = PendingCommand {
             key: Box::default(),
             scope: Box::default(),
             key_digest: None,
             fingerprint: command.fingerprint(),
-            born: self.mint.id(self.clock.now()),
-            key_claim: None,
+            born: self.ids.id(self.clock.now()),
+            key_lock: None,
             permit: None,
             instead_of: None,
             may_act: None,
-            call: Call {
+            call: CommandRequest {
                 row: create_branch(),
                 actor: Arc::new(Actor::nobody()),
                 command: Box::new(command),
@@ -237,7 +239,7 @@ impl Shared {
             },
         };
         let completed = unless_its_future_panics(pin!(self.decide(order))).await;
-        completed.unwrap_or(Reply::Fault)
+        completed.unwrap_or(CommandResult::Fault)
     }
 
     /// What is to be delivered of the branch, once that is durable.
@@ -246,7 +248,7 @@ impl Shared {
         deliveries: Digest,
     ) -> Result<Vec<DirectoryMessage>, LogFailed> {
         let (messages, position) = {
-            let view = View::new(&self.tables);
+            let view = ReadView::new(&self.tables);
             let messages = view
                 .at::<BranchDeliveries>(deliveries)
                 .and_then(|pending| Some(pending.pending_messages(&pending.branch(&view)?)));

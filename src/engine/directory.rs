@@ -229,10 +229,10 @@ mod tests {
     use crate::domain::reference::intake::Incoming;
     use crate::domain::resource::Resource as _;
     use crate::engine::clock::SystemClock;
-    use crate::engine::core::Job;
-    use crate::engine::{Engine, Limits, Reply};
+    use crate::engine::core::ActorMessage;
+    use crate::engine::{CommandResult, Engine, Limits};
 
-    async fn put_fact(engine: &Engine, revision: u32) -> Reply {
+    async fn put_fact(engine: &Engine, revision: u32) -> CommandResult {
         let text = format!(
             "{{\"kind\":\"actor\",\"id\":\"somebody\",\"revision\":{revision},\
              \"facts\":{{\"lifecycle\":\"active\"}}}}"
@@ -262,9 +262,9 @@ mod tests {
         let engine = engine.unwrap();
         on_lane(&engine, async {
             let first = put_fact(&engine, 1).await;
-            assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+            assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
             let directory = &engine.shared.directory;
-            let ended = Directory::<Box<Job>>::start(0).await.unwrap();
+            let ended = Directory::<Box<ActorMessage>>::start(0).await.unwrap();
             ended.stop_and_wait(None, None).await.unwrap();
             let target = Fact::<ActorFact>::KIND.key(&["somebody"]);
             let live = Live {
@@ -277,7 +277,7 @@ mod tests {
             directory.live.fetch_add(1, Ordering::Relaxed);
             for revision in 2..4 {
                 let next = put_fact(&engine, revision).await;
-                assert!(matches!(next, Reply::Done { .. }), "{next:?}");
+                assert!(matches!(next, CommandResult::Done { .. }), "{next:?}");
             }
             assert_eq!(directory.live(), 0);
         })

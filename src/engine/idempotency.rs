@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::core::{Call, MayAct, Order, Reply, Shared, Stored};
+use super::core::{CommandRequest, CommandResult, MayAct, PendingCommand, Shared, Stored};
 use super::repeats::Repeats;
 use crate::base::digest::Fingerprint;
 use crate::catalogue::{KeySource, Row};
 use crate::domain::operation::Disposition;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 use crate::journal::record::{Record, RecordOutcome};
 
 impl Shared {
@@ -21,16 +21,16 @@ impl Shared {
         first: u64,
         fingerprint: Option<Fingerprint>,
         may_act: Option<MayAct>,
-    ) -> Option<Reply> {
+    ) -> Option<CommandResult> {
         let position = self.journal.durable().max(first);
         if self.lanes.wait(first).await.is_err() {
-            return Some(Reply::OutcomeUnknown);
+            return Some(CommandResult::OutcomeUnknown);
         }
         let stored = match self.stored(first, fingerprint).await {
             Ok(stored) => stored?,
             Err(error) => {
                 tracing::error!(position = first, %error, "a stored answer cannot be read");
-                return Some(Reply::Unavailable);
+                return Some(CommandResult::Unavailable);
             }
         };
         let body = match row {
@@ -41,7 +41,7 @@ impl Shared {
             Ok(since) => since,
             Err(reply) => return Some(reply),
         };
-        Some(Reply::Done {
+        Some(CommandResult::Done {
             body,
             disposition: stored.disposition,
             replay: true,
@@ -50,7 +50,12 @@ impl Shared {
     }
 
     /// Refuses a key that the commit at `first` took for other facts.
-    pub(super) async fn key_reused(&self, order: &Order, first: u64, code: &'static str) -> Reply {
+    pub(super) async fn key_reused(
+        &self,
+        order: &PendingCommand,
+        first: u64,
+        code: &'static str,
+    ) -> CommandResult {
         let call = &order.call;
         let mut rejection = Rejection::new(
             Class::Conflict,
@@ -61,12 +66,12 @@ impl Shared {
         let position = loop {
             let looked = {
                 let durable_before = self.journal.durable().max(first);
-                let view = View::new(&self.tables);
+                let view = ReadView::new(&self.tables);
                 self.read_lifecycle(order.may_act, &view).map(|()| {
                     rejection.body = call.command.key_reused(&call.actor, &view);
-                    let basis = Self::basis(durable_before, &view);
-                    let position = self.rests_on(&basis);
-                    self.stood(&basis).then_some(position)
+                    let read_set = Self::read_set(durable_before, &view);
+                    let position = self.rests_on(&read_set);
+                    self.stood(&read_set).then_some(position)
                 })
             };
             match looked {
@@ -75,7 +80,7 @@ impl Shared {
                 Err(refused) => return self.refuse(refused.0, refused.1).await,
             }
             if repeats.rest().await.is_err() {
-                return Reply::Unavailable;
+                return CommandResult::Unavailable;
             }
         };
         self.refuse_unless_gone(rejection, position, order.may_act)
@@ -136,7 +141,7 @@ impl Shared {
 }
 
 /// The call's key, the scope it is unique in, and the code of its use with other facts.
-pub(super) fn key_of(call: &Call) -> Option<(Box<str>, Box<str>, &'static str)> {
+pub(super) fn key_of(call: &CommandRequest) -> Option<(Box<str>, Box<str>, &'static str)> {
     const REUSED: &str = "idempotency_key_reused";
     let subject = || call.actor.subject.clone();
     match call.row?.key {

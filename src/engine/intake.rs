@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::admission::{Admission, Permit};
-use super::{Engine, Reply};
+use super::{CommandResult, Engine};
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::catalogue::FACTS;
@@ -29,32 +29,32 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES_MAX: u32 = 100;
 
 /// A batch on its way.
-pub struct Batch<'a> {
+pub struct FactBatch<'a> {
     engine: &'a Arc<Engine>,
     actor: Arc<Actor>,
     /// What its lines are charged to while they are in flight.
     budget: Option<Arc<Admission>>,
     summary: Summary,
     /// Facts in flight.
-    tasks: JoinSet<(Label, Reply)>,
+    tasks: JoinSet<(Label, CommandResult)>,
     /// The resources in flight, and by the number of the fact which one it is.
     busy: HashSet<Digest>,
     numbers: HashMap<u64, Digest>,
     position: u64,
     /// The first answer that ends the batch.
-    trouble: Option<Reply>,
+    trouble: Option<CommandResult>,
 }
 
 /// Why a batch ended early.
 #[derive(Debug)]
 pub struct Ended {
     /// The first reply that ended it.
-    pub reply: Reply,
+    pub reply: CommandResult,
     /// How many facts were applied before. They stay so, and sending the batch again is safe.
     pub applied: u64,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> FactBatch<'a> {
     /// A batch that `actor` puts in place.
     #[must_use]
     pub fn new(engine: &'a Arc<Engine>, actor: Arc<Actor>) -> Self {
@@ -86,7 +86,7 @@ impl<'a> Batch<'a> {
         self.take_charged(incoming, None).await;
     }
 
-    /// Reads a line and takes its fact in, as [`Batch::take`] does. What the fact takes of memory is
+    /// Reads a line and takes its fact in, as [`FactBatch::take`] does. What the fact takes of memory is
     /// charged before it is read: who waits for room holds no more than it is charged.
     pub async fn take_line(&mut self, line: &Line<'_>) {
         let share = match self.budget.clone() {
@@ -149,7 +149,7 @@ impl<'a> Batch<'a> {
                 pauses += 1;
                 tokio::time::sleep(PAUSE).await;
             } else {
-                self.trouble = Some(Reply::Overloaded);
+                self.trouble = Some(CommandResult::Overloaded);
             }
             if self.trouble.is_some() {
                 return None;
@@ -162,23 +162,23 @@ impl<'a> Batch<'a> {
             return;
         };
         let Ok((label, reply)) = finished else {
-            self.trouble = Some(Reply::Fault);
+            self.trouble = Some(CommandResult::Fault);
             return;
         };
         if let Some(resource) = self.numbers.remove(&label.index) {
             self.busy.remove(&resource);
         }
         match reply {
-            Reply::Done { body, position, .. } => {
+            CommandResult::Done { body, position, .. } => {
                 self.position = self.position.max(position);
                 let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
                 self.summary.count(label, result, Vec::new());
             }
             // Whoever may not act any more is told that, and nothing more of its batch is taken.
-            Reply::Refused { ref rejection, .. } if rejection.class == Class::Forbidden => {
+            CommandResult::Refused { ref rejection, .. } if rejection.class == Class::Forbidden => {
                 self.trouble.get_or_insert(reply);
             }
-            Reply::Refused {
+            CommandResult::Refused {
                 rejection,
                 position,
             } => {
@@ -206,7 +206,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Ends the batch with this reply, unless it has ended already.
-    pub fn end(&mut self, reply: Reply) {
+    pub fn end(&mut self, reply: CommandResult) {
         self.trouble.get_or_insert(reply);
     }
 

@@ -1,16 +1,16 @@
 //! Whether an actor may act: asked before anything is done for it, and again after each wait.
 
-use super::core::{MayAct, Reply, Shared};
+use super::core::{CommandResult, MayAct, Shared};
 use crate::base::digest::Digest;
 use crate::domain::reference::Fact;
 use crate::domain::reference::actor::{ActorFact, ActorLifecycle};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Resource as _, View};
+use crate::domain::resource::{ReadView, Resource as _};
 
 impl Shared {
     /// Whether the actor with this subject may act. The fact that lets somebody act again is
     /// durable before anything follows on it.
-    pub(super) async fn may_act(&self, subject: &str) -> Result<MayAct, Reply> {
+    pub(super) async fn may_act(&self, subject: &str) -> Result<MayAct, CommandResult> {
         let fact = Fact::<ActorFact>::KIND.key(&[subject]);
         let since = match self.lifecycle(fact) {
             Ok(since) => since,
@@ -22,11 +22,11 @@ impl Shared {
     /// Whether the actor may still act, asked after each wait: once its withdrawal is acknowledged
     /// nothing more is told or done for it, whatever was in flight. Between this and what is told
     /// there is no further wait.
-    pub(super) async fn may_still_act(&self, known: MayAct) -> Result<MayAct, Reply> {
+    pub(super) async fn may_still_act(&self, known: MayAct) -> Result<MayAct, CommandResult> {
         let MayAct { fact, mut since } = known;
         loop {
             if self.lanes.wait(since).await.is_err() {
-                return Err(Reply::Unavailable);
+                return Err(CommandResult::Unavailable);
             }
             if self.tables.position(fact) == since {
                 return Ok(MayAct { fact, since });
@@ -43,7 +43,7 @@ impl Shared {
     /// rests.
     pub(super) fn lifecycle(&self, fact: Digest) -> Result<u64, Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
-        let view = View::new(&self.tables);
+        let view = ReadView::new(&self.tables);
         let known = view.at::<Fact<ActorFact>>(fact);
         let since = view.position(fact);
         let refusal = match known.map(|known| known.facts.lifecycle) {
@@ -59,7 +59,7 @@ impl Shared {
     pub(super) fn read_lifecycle(
         &self,
         known: Option<MayAct>,
-        view: &View<'_>,
+        view: &ReadView<'_>,
     ) -> Result<(), Box<(Rejection, u64)>> {
         let Some(MayAct { fact, since }) = known else {
             return Ok(());
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// The position since which the actor may act, where somebody asks at all.
-    pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, Reply> {
+    pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, CommandResult> {
         match may_act {
             Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),
             None => Ok(0),

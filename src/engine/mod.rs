@@ -19,16 +19,16 @@
 
 pub mod admission;
 pub mod checkpointer;
-pub mod claims;
 pub mod clock;
 mod core;
 mod deliveries;
 pub mod directory;
+mod id_source;
 mod idempotency;
 pub mod intake;
+pub mod key_locks;
 pub mod lane;
 mod lifecycle;
-mod mint;
 mod pipeline;
 pub mod processors;
 mod read_set;
@@ -52,19 +52,19 @@ use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
-use crate::domain::read::{Found, Read};
+use crate::domain::read::{Read, Representation};
+use crate::journal::counters::Marks;
 use crate::journal::replay::Recovered;
-use crate::journal::tally::Marks;
 
-pub use self::core::{Call, Limits, OnSequenced, Reply, Sequenced};
+pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::core::{Shared, StoredWeight};
 use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
-use claims::Claims;
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
+use id_source::EngineIdSource;
+use key_locks::KeyLocks;
 use lane::Lanes;
-use mint::EngineMint;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
 
@@ -127,11 +127,14 @@ impl Engine {
         // Ages that are ahead of the clock were counted by it when it was wrong, by a version that
         // still did so: they are counted from here on.
         let now = clock.now();
-        if recovered.tally.marks.reached(now) > now {
-            recovered.tally.marks = Marks::default();
-            recovered.tally.marks.note(recovered.tally.position, now);
+        if recovered.counters.marks.reached(now) > now {
+            recovered.counters.marks = Marks::default();
+            recovered
+                .counters
+                .marks
+                .note(recovered.counters.position, now);
         }
-        let reached = recovered.tally.marks.reached(now);
+        let reached = recovered.counters.marks.reached(now);
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
             limits.recent_bytes_max,
@@ -146,12 +149,12 @@ impl Engine {
             journal,
             directory: Directory::new(lanes.count()),
             lanes,
-            keys: Arc::new(Claims::new()),
-            names: Arc::new(Claims::new()),
+            keys: Arc::new(KeyLocks::new()),
+            names: Arc::new(KeyLocks::new()),
             admission,
             facts: Arc::new(Admission::new(limits.commands_max.div_ceil(2))),
-            mint: EngineMint::new(recovered.tally.outbox_number),
-            commit_times: CommitTimes::after(recovered.tally.last_at),
+            ids: EngineIdSource::new(recovered.counters.outbox_number),
+            commit_times: CommitTimes::after(recovered.counters.last_at),
             running_time: RunningTime::from(reached, &*clock),
             alarm: Mutex::default(),
             clock,
@@ -174,7 +177,7 @@ impl Engine {
     /// A new UUIDv7.
     #[must_use]
     pub fn new_id(&self) -> uuid::Uuid {
-        self.shared.mint.id(self.now())
+        self.shared.ids.id(self.now())
     }
 
     /// Whether no command would be admitted just now.
@@ -293,20 +296,20 @@ impl Engine {
     }
 
     /// Carries a command out. The permit is held until the answer is there.
-    pub async fn execute(&self, call: Call, permit: Permit) -> Reply {
+    pub async fn execute(&self, call: CommandRequest, permit: Permit) -> CommandResult {
         let answer = self.shared.execute(call, Some(permit));
         unless_its_future_panics(pin!(answer))
             .await
-            .unwrap_or(Reply::Fault)
+            .unwrap_or(CommandResult::Fault)
     }
 
     /// Whether the actor may act at all.
     ///
     /// # Errors
     /// The refusal of an inactive or withdrawn actor.
-    pub async fn may_act(&self, actor: &Actor) -> Result<(), Reply> {
+    pub async fn may_act(&self, actor: &Actor) -> Result<(), CommandResult> {
         let judged = unless_its_future_panics(pin!(self.shared.may_act(&actor.subject))).await;
-        judged.unwrap_or(Err(Reply::Fault)).map(drop)
+        judged.unwrap_or(Err(CommandResult::Fault)).map(drop)
     }
 
     /// A permit for one more fact, as [`Engine::admit`] gives for a command. Of all that may be in
@@ -325,8 +328,8 @@ impl Engine {
         actor: Arc<Actor>,
         command: Box<dyn AnyCommand>,
         permit: FactPermit,
-    ) -> Reply {
-        let call = Call {
+    ) -> CommandResult {
+        let call = CommandRequest {
             row: None,
             actor,
             command,
@@ -335,7 +338,7 @@ impl Engine {
         let answer = self.shared.execute(call, Some(permit.command));
         unless_its_future_panics(pin!(answer))
             .await
-            .unwrap_or(Reply::Fault)
+            .unwrap_or(CommandResult::Fault)
     }
 
     /// The lanes, for the runtimes that are to be them.
@@ -356,9 +359,9 @@ impl Engine {
         read: Read,
         actor: &Actor,
         path: &[(&str, &str)],
-    ) -> Result<(Found, u64), Reply> {
+    ) -> Result<(Representation, u64), CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
-        found.unwrap_or(Err(Reply::Fault))
+        found.unwrap_or(Err(CommandResult::Fault))
     }
 
     /// Takes no more commands, makes durable what was committed, closes the log.

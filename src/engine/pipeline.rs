@@ -6,21 +6,28 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use super::admission::Permit;
-use super::core::{Call, Job, MayAct, Order, Reply, Shared, Slot, Verdict};
+use super::core::{
+    ActorMessage, ActorResult, CachedState, CommandRequest, CommandResult, MayAct, PendingCommand,
+    Shared,
+};
+use super::id_source::MintAt;
 use super::idempotency::key_of;
-use super::mint::MintAt;
 use crate::base::time::Instant;
 use crate::catalogue::Row;
 use crate::domain::fact_kinds;
 use crate::domain::operation::{Context, Disposition};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 use crate::journal::record::key_digest;
 
 impl Shared {
-    pub(super) async fn execute(self: &Arc<Self>, call: Call, permit: Option<Permit>) -> Reply {
+    pub(super) async fn execute(
+        self: &Arc<Self>,
+        call: CommandRequest,
+        permit: Option<Permit>,
+    ) -> CommandResult {
         if self.ended.load(Ordering::Acquire) {
-            return Reply::Unavailable;
+            return CommandResult::Unavailable;
         }
         // Facts are put in place by an actor, too.
         let may_act = if call.row.is_none_or(|row| row.bearer) {
@@ -31,13 +38,13 @@ impl Shared {
         } else {
             None
         };
-        let mut order = Order {
+        let mut order = PendingCommand {
             key: Box::default(),
             scope: call.actor.subject.clone(),
             key_digest: None,
             fingerprint: call.command.fingerprint(),
-            born: self.mint.id(self.clock.now()),
-            key_claim: None,
+            born: self.ids.id(self.clock.now()),
+            key_lock: None,
             permit,
             instead_of: None,
             may_act,
@@ -56,11 +63,11 @@ impl Shared {
                     None => self.key_reused(&order, first, reused).await,
                 };
             }
-            order = Order {
+            order = PendingCommand {
                 key,
                 scope,
                 key_digest: Some(digest),
-                key_claim: Some(held),
+                key_lock: Some(held),
                 ..order
             };
         }
@@ -68,30 +75,30 @@ impl Shared {
     }
 
     /// Has the command decided by its resource's actor.
-    pub(super) async fn decide(self: &Arc<Self>, mut order: Order) -> Reply {
+    pub(super) async fn decide(self: &Arc<Self>, mut order: PendingCommand) -> CommandResult {
         let (row, may_act) = (order.call.row, order.may_act);
         loop {
             let (target, looked_up, names) = {
                 let now = self.clock.now();
-                let mint = self.mint.at(now);
-                let context = self.context(&order, now, self.commit_times.at(now), &mint);
+                let ids = self.ids.at(now);
+                let context = self.context(&order, now, self.commit_times.at(now), &ids);
                 let target = order.call.command.target(&context);
                 (
                     target,
                     context.view.has_read(),
-                    order.call.command.names(&context),
+                    order.call.command.unique_keys(&context),
                 )
             };
             // Held until the commit has taken them, or until it is clear that none will.
-            let claims = names.iter().map(|name| name.0).collect();
-            let name_claims = self.names.hold_all(claims).await;
+            let locks = names.iter().map(|name| name.0).collect();
+            let index_locks = self.names.hold_all(locks).await;
             let (sender, receiver) = oneshot::channel();
-            let job = Box::new(Job {
+            let job = Box::new(ActorMessage {
                 order,
                 target,
                 looked_up,
                 names,
-                name_claims,
+                index_locks,
                 reply: sender,
                 shared: Arc::clone(self),
             });
@@ -99,20 +106,20 @@ impl Shared {
                 Some(target) => {
                     if let Err(error) = self.directory.dispatch(target, job).await {
                         tracing::error!(%error, "an actor cannot be woken");
-                        return Reply::Unavailable;
+                        return CommandResult::Unavailable;
                     }
                 }
                 // Without a resource there is nothing to change: decided here, to refuse.
-                None => job.run(&mut Slot::default()).await,
+                None => job.run(&mut CachedState::default()).await,
             }
             match receiver.await {
-                Ok((Verdict::Moved(back), _)) => order = *back,
+                Ok((ActorResult::Moved(back), _)) => order = *back,
                 // The permit is held until the answer can leave.
                 Ok((verdict, _permit)) => return self.answer(verdict, row, may_act).await,
                 // The job is gone, and what became of it nobody knows: with the process that ends,
                 // or with an actor that did.
-                Err(_) if self.is_ending() => return Reply::OutcomeUnknown,
-                Err(_) => return Reply::Fault,
+                Err(_) if self.is_ending() => return CommandResult::OutcomeUnknown,
+                Err(_) => return CommandResult::Fault,
             }
         }
     }
@@ -120,10 +127,10 @@ impl Shared {
     /// What surrounds a decision of `order` at `now`, which is recorded as made at `at`.
     pub(crate) fn context<'a>(
         &'a self,
-        order: &'a Order,
+        order: &'a PendingCommand,
         now: Instant,
         at: Instant,
-        mint: &'a MintAt<'a>,
+        ids: &'a MintAt<'a>,
     ) -> Context<'a> {
         Context {
             actor: &order.call.actor,
@@ -133,26 +140,26 @@ impl Shared {
             fingerprint: order.fingerprint,
             born: order.born,
             external_directory: self.relay.is_external(),
-            mint,
-            view: View::new(&self.tables),
+            ids,
+            view: ReadView::new(&self.tables),
             fact_revision: fact_kinds::revision_of,
         }
     }
 
     pub(super) async fn answer(
         &self,
-        verdict: Verdict,
+        verdict: ActorResult,
         row: Option<&'static Row>,
         may_act: Option<MayAct>,
-    ) -> Reply {
+    ) -> CommandResult {
         match verdict {
-            Verdict::Committed {
+            ActorResult::Committed {
                 position, stored, ..
             } => {
                 if self.lanes.wait(position).await.is_err() {
-                    return Reply::OutcomeUnknown;
+                    return CommandResult::OutcomeUnknown;
                 }
-                Reply::Done {
+                CommandResult::Done {
                     body: stored.body,
                     disposition: stored.disposition,
                     replay: false,
@@ -160,18 +167,20 @@ impl Shared {
                 }
             }
             // The task that has it ends without a word when the process ends.
-            Verdict::Delivering(answer) => answer.await.unwrap_or(Reply::OutcomeUnknown),
-            Verdict::ReplayOf { first, position } => {
+            ActorResult::Delivering(answer) => {
+                answer.await.unwrap_or(CommandResult::OutcomeUnknown)
+            }
+            ActorResult::ReplayOf { first, position } => {
                 if self.lanes.wait(position).await.is_err() {
-                    return Reply::OutcomeUnknown;
+                    return CommandResult::OutcomeUnknown;
                 }
                 match self.replay(row, first, None, may_act).await {
-                    Some(Reply::Done {
+                    Some(CommandResult::Done {
                         body,
                         disposition,
                         replay,
                         ..
-                    }) => Reply::Done {
+                    }) => CommandResult::Done {
                         body,
                         disposition,
                         replay,
@@ -179,37 +188,37 @@ impl Shared {
                     },
                     Some(other) => other,
                     // Whatever facts are there are the ones asked for.
-                    None => Reply::Fault,
+                    None => CommandResult::Fault,
                 }
             }
-            Verdict::Answered { body, position } => {
+            ActorResult::Answered { body, position } => {
                 if self.lanes.wait(position).await.is_err() {
-                    return Reply::Unavailable;
+                    return CommandResult::Unavailable;
                 }
                 if let Err(gone) = self.unless_gone(may_act).await {
                     return gone;
                 }
-                Reply::Done {
+                CommandResult::Done {
                     body: body.into(),
                     disposition: Disposition::Done,
                     replay: false,
                     position,
                 }
             }
-            Verdict::Refused {
+            ActorResult::Refused {
                 rejection,
                 position,
             } => self.refuse_unless_gone(rejection, position, may_act).await,
-            Verdict::Unavailable => Reply::Unavailable,
-            Verdict::Fault | Verdict::Moved(_) => Reply::Fault,
+            ActorResult::Unavailable => CommandResult::Unavailable,
+            ActorResult::Fault | ActorResult::Moved(_) => CommandResult::Fault,
         }
     }
 
-    pub(super) async fn refuse(&self, rejection: Rejection, position: u64) -> Reply {
+    pub(super) async fn refuse(&self, rejection: Rejection, position: u64) -> CommandResult {
         if self.lanes.wait(position).await.is_err() {
-            return Reply::Unavailable;
+            return CommandResult::Unavailable;
         }
-        Reply::Refused {
+        CommandResult::Refused {
             rejection: Box::new(rejection),
             position,
         }
@@ -221,7 +230,7 @@ impl Shared {
         rejection: Rejection,
         position: u64,
         may_act: Option<MayAct>,
-    ) -> Reply {
+    ) -> CommandResult {
         let refused = self.refuse(rejection, position).await;
         match self.unless_gone(may_act).await {
             Ok(_) => refused,

@@ -1,11 +1,11 @@
 //! Reads: what stands at one instant, told once that is durable.
 
-use super::core::{MayAct, Reply, Shared};
+use super::core::{CommandResult, MayAct, Shared};
 use super::repeats::Repeats;
 use crate::base::actor::Actor;
-use crate::domain::read::{Found, Read, ReadRequest};
+use crate::domain::read::{Read, ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 
 impl Shared {
     pub(super) async fn read(
@@ -13,16 +13,16 @@ impl Shared {
         read: Read,
         actor: &Actor,
         path: &[(&str, &str)],
-    ) -> Result<(Found, u64), Reply> {
+    ) -> Result<(Representation, u64), CommandResult> {
         let may_act = self.may_act(&actor.subject).await?;
         let (found, position) = self.read_now(read, actor, path, may_act).await?;
         if self.lanes.wait(position).await.is_err() {
-            return Err(Reply::Unavailable);
+            return Err(CommandResult::Unavailable);
         }
         self.may_still_act(may_act).await?;
         found
             .map(|found| (found, position))
-            .map_err(|rejection| Reply::Refused {
+            .map_err(|rejection| CommandResult::Refused {
                 rejection: Box::new(rejection),
                 position,
             })
@@ -35,12 +35,12 @@ impl Shared {
         actor: &Actor,
         path: &[(&str, &str)],
         may_act: MayAct,
-    ) -> Result<(Result<Found, Rejection>, u64), Reply> {
+    ) -> Result<(Result<Representation, Rejection>, u64), CommandResult> {
         let mut repeats = Repeats::default();
         loop {
             let read = {
                 let durable_before = self.journal.durable();
-                let view = View::new(&self.tables);
+                let view = ReadView::new(&self.tables);
                 self.read_lifecycle(Some(may_act), &view).map(|()| {
                     let found = read(&ReadRequest {
                         actor,
@@ -48,9 +48,9 @@ impl Shared {
                         view: &view,
                         now: self.clock.now(),
                     });
-                    let basis = Self::basis(durable_before, &view);
-                    let position = self.rests_on(&basis);
-                    self.stood(&basis).then_some((found, position))
+                    let read_set = Self::read_set(durable_before, &view);
+                    let position = self.rests_on(&read_set);
+                    self.stood(&read_set).then_some((found, position))
                 })
             };
             match read {
@@ -59,7 +59,7 @@ impl Shared {
                 Err(refused) => return Err(self.refuse(refused.0, refused.1).await),
             }
             if repeats.rest().await.is_err() {
-                return Err(Reply::Unavailable);
+                return Err(CommandResult::Unavailable);
             }
         }
     }

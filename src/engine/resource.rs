@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::core::{Job, Sequenced, Shared, Slot, Stored, Verdict};
+use super::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared, Stored};
 use super::deliveries::{self, Created};
 use super::directory::{Directory, Work};
-use super::read_set::Basis;
+use super::read_set::ReadSet;
 use super::repeats::Repeats;
 use crate::base::codec::Blob;
 use crate::base::codec::TooLarge;
@@ -17,17 +17,17 @@ use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
-use crate::domain::operation::{Decided, Disposition, Outcome};
+use crate::domain::operation::{AnyDecision, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Resource as _, Source as _, View};
+use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
 use crate::journal::tables::Ready;
 
 /// What one attempt at a command came to.
-enum Attempt {
-    Final(Verdict),
+enum Attempted {
+    Final(ActorResult),
     /// What it had read has changed: once more.
     Again,
     /// It concerns another resource by now.
@@ -35,8 +35,8 @@ enum Attempt {
 }
 
 // In a box, since it is handed on from hand to hand.
-impl Work for Box<Job> {
-    type Kept = Slot;
+impl Work for Box<ActorMessage> {
+    type Kept = CachedState;
     type Home = Shared;
 
     fn target(&self) -> Option<Digest> {
@@ -51,14 +51,14 @@ impl Work for Box<Job> {
         &home.directory
     }
 
-    fn run(self, slot: &mut Slot) -> impl Future<Output = ()> + Send {
-        Job::run(self, slot)
+    fn run(self, slot: &mut CachedState) -> impl Future<Output = ()> + Send {
+        ActorMessage::run(self, slot)
     }
 }
 
-impl Job {
+impl ActorMessage {
     /// Decides the command and, when it commits, writes and publishes it.
-    pub(crate) async fn run(self: Box<Self>, slot: &mut Slot) {
+    pub(crate) async fn run(self: Box<Self>, slot: &mut CachedState) {
         let mut repeats = Repeats::default();
         let verdict = loop {
             // A panic in here is this command's fault and nobody else's: before its record has a
@@ -66,36 +66,36 @@ impl Job {
             // the process would end.
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(slot)));
             match attempt {
-                Ok(Attempt::Final(verdict)) => break Some(verdict),
-                Ok(Attempt::Moved) => break None,
-                Ok(Attempt::Again) => {}
+                Ok(Attempted::Final(verdict)) => break Some(verdict),
+                Ok(Attempted::Moved) => break None,
+                Ok(Attempted::Again) => {}
                 Err(_) => {
                     // The state at hand may be half changed: the next command reads it anew.
-                    *slot = Slot::default();
-                    break Some(Verdict::Fault);
+                    *slot = CachedState::default();
+                    break Some(ActorResult::Fault);
                 }
             }
             // The state at hand may be what has changed: it is read anew.
-            *slot = Slot::default();
+            *slot = CachedState::default();
             if repeats.rest().await.is_err() {
-                break Some(Verdict::Unavailable);
+                break Some(ActorResult::Unavailable);
             }
         };
         if verdict.is_none() {
-            *slot = Slot::default();
+            *slot = CachedState::default();
         }
         let Self {
             mut order,
-            name_claims,
+            index_locks,
             reply,
             shared,
             ..
         } = *self;
         // From here on the names and the key are what the tables say.
-        drop(name_claims);
+        drop(index_locks);
         let answer = match verdict {
             // The key is held on: its answer is not settled yet.
-            Some(Verdict::Committed {
+            Some(ActorResult::Committed {
                 position,
                 stored,
                 to_deliver: Some(deliveries),
@@ -109,35 +109,35 @@ impl Job {
                     answer,
                 };
                 deliveries::tell(shared, created);
-                (Verdict::Delivering(receiver), None)
+                (ActorResult::Delivering(receiver), None)
             }
             Some(verdict) => {
-                order.key_claim = None;
+                order.key_lock = None;
                 (verdict, order.permit.take())
             }
-            None => (Verdict::Moved(Box::new(order)), None),
+            None => (ActorResult::Moved(Box::new(order)), None),
         };
         // Whoever asked and left still has the commit under its key.
         let _ = reply.send(answer);
     }
 
-    fn attempt(&self, slot: &mut Slot) -> Attempt {
+    fn attempt(&self, slot: &mut CachedState) -> Attempted {
         let shared = &*self.shared;
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
         let at = shared.commit_times.at(now);
-        let mint = shared.mint.at(now);
-        let context = shared.context(&self.order, now, at, &mint);
+        let ids = shared.ids.at(now);
+        let context = shared.context(&self.order, now, at, &ids);
         let command = &self.order.call.command;
         if let Err(refused) = shared.read_lifecycle(self.order.may_act, &context.view) {
             let (rejection, position) = *refused;
-            return Attempt::Final(Verdict::Refused {
+            return Attempted::Final(ActorResult::Refused {
                 rejection,
                 position,
             });
         }
         if self.looked_up && command.target(&context) != self.target {
-            return Attempt::Moved;
+            return Attempted::Moved;
         }
         if slot.state.is_some()
             && let Some(target) = self.target
@@ -148,23 +148,23 @@ impl Job {
         if let (Some(target), 0) = (self.target, slot.position) {
             slot.position = context.view.position(target);
         }
-        let mut basis = Shared::basis(durable_before, &context.view);
+        let mut read_set = Shared::read_set(durable_before, &context.view);
         match outcome {
-            Ok(Outcome::Commit(decided)) => {
-                self.check_names(&decided, &context.view);
-                basis.also_of(&decided.changes, &context.view);
+            Ok(AnyDecision::Commit(decided)) => {
+                self.check_unique_keys(&decided, &context.view);
+                read_set.also_of(&decided.changes, &context.view);
                 match self.record(at, &decided, &context.view) {
-                    Ok(record) => self.commit(slot, &basis, at, record, *decided),
+                    Ok(record) => self.commit(slot, &read_set, at, record, *decided),
                     Err(TooLarge { bytes }) => {
-                        self.unless_changed(&basis, |position| Self::too_large(bytes, position))
+                        self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
                     }
                 }
             }
-            Ok(Outcome::ReplayOf(first_key)) => self.second_key(&basis, at, &first_key),
-            Ok(Outcome::Answer(body)) => {
-                self.unless_changed(&basis, |position| Verdict::Answered { body, position })
-            }
-            Err(rejection) => self.unless_changed(&basis, |position| Verdict::Refused {
+            Ok(AnyDecision::ReplayOf(first_key)) => self.second_key(&read_set, at, &first_key),
+            Ok(AnyDecision::Answer(body)) => self.unless_changed(&read_set, |position| {
+                ActorResult::Answered { body, position }
+            }),
+            Err(rejection) => self.unless_changed(&read_set, |position| ActorResult::Refused {
                 rejection,
                 position,
             }),
@@ -174,10 +174,10 @@ impl Job {
     /// A decision takes only names that nobody has, and that were held for it; or that it has
     /// looked up itself, when what the names are made of was changed after they were held: then
     /// its commit stands only while they are free.
-    fn check_names(&self, decided: &Decided, view: &View<'_>) {
-        let looked_up = view.names_seen();
+    fn check_unique_keys(&self, decided: &Decided, view: &ReadView<'_>) {
+        let looked_up = view.unique_seen();
         for change in &decided.changes {
-            for name in &change.names_taken {
+            for name in &change.unique_taken {
                 let holder = self.shared.tables.holder(*name);
                 assert!(holder.is_none(), "a name that is taken was free");
                 let own = Some(change.key) == self.target;
@@ -189,12 +189,16 @@ impl Job {
         }
     }
 
-    fn unless_changed(&self, basis: &Basis, verdict: impl FnOnce(u64) -> Verdict) -> Attempt {
-        let position = self.shared.rests_on(basis);
-        if !self.shared.stood(basis) {
-            return Attempt::Again;
+    fn unless_changed(
+        &self,
+        read_set: &ReadSet,
+        verdict: impl FnOnce(u64) -> ActorResult,
+    ) -> Attempted {
+        let position = self.shared.rests_on(read_set);
+        if !self.shared.stood(read_set) {
+            return Attempted::Again;
         }
-        Attempt::Final(verdict(position))
+        Attempted::Final(verdict(position))
     }
 
     /// The record of the commit. Each change holds where the one before it is: as the decision
@@ -202,7 +206,12 @@ impl Job {
     ///
     /// # Errors
     /// When the log's medium takes none of that size.
-    fn record(&self, at: Instant, decided: &Decided, view: &View<'_>) -> Result<Vec<u8>, TooLarge> {
+    fn record(
+        &self,
+        at: Instant,
+        decided: &Decided,
+        view: &ReadView<'_>,
+    ) -> Result<Vec<u8>, TooLarge> {
         let record = NewRecord {
             schema: SCHEMA,
             at,
@@ -242,9 +251,9 @@ impl Job {
 
     /// Refuses a command whose record would have so many bytes: it is the command that asks for so
     /// much, and sending it again would change nothing.
-    fn too_large(bytes: usize, position: u64) -> Verdict {
+    fn too_large(bytes: usize, position: u64) -> ActorResult {
         tracing::warn!(bytes, "a command is refused: its record is too large");
-        Verdict::Refused {
+        ActorResult::Refused {
             rejection: Rejection::invalid_at("", FaultCode::TooLong),
             position,
         }
@@ -265,15 +274,15 @@ impl Job {
     /// Gives the commit its place in the log and makes it visible, both in one step.
     fn commit(
         &self,
-        slot: &mut Slot,
-        basis: &Basis,
+        slot: &mut CachedState,
+        read_set: &ReadSet,
         at: Instant,
         record: Vec<u8>,
         decided: Decided,
-    ) -> Attempt {
+    ) -> Attempted {
         let shared = &*self.shared;
         if !shared.has_room() {
-            return Attempt::Final(Verdict::Unavailable);
+            return Attempted::Final(ActorResult::Unavailable);
         }
         let to_deliver = self.to_deliver(&decided);
         let Decided {
@@ -292,8 +301,8 @@ impl Job {
         let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
         let mut sequence = shared.journal.sequence();
         shared.tell_sequenced(Sequenced::Taken);
-        if !shared.stands(basis) || !shared.commit_times.can_be_next(at) {
-            return Attempt::Again;
+        if !shared.stands(read_set) || !shared.commit_times.can_be_next(at) {
+            return Attempted::Again;
         }
         if self
             .order
@@ -301,17 +310,17 @@ impl Job {
             .is_some_and(|key| shared.tables.key(key) != self.order.instead_of)
         {
             tracing::error!("a key was taken while it was held");
-            return Attempt::Final(Verdict::Fault);
+            return Attempted::Final(ActorResult::Fault);
         }
         let position = match sequence.push_owned(record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
-                return self.unless_changed(basis, |position| Self::too_large(bytes, position));
+                return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
             }
             Err(error) => {
                 tracing::error!(%error, "a record was not taken");
-                return Attempt::Final(Verdict::Unavailable);
+                return Attempted::Final(ActorResult::Unavailable);
             }
         };
         // From here on the commit is in the log's hands: half of it must not stay alive here.
@@ -333,7 +342,7 @@ impl Job {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
-        Attempt::Final(Verdict::Committed {
+        Attempted::Final(ActorResult::Committed {
             position,
             stored,
             to_deliver,
@@ -341,30 +350,30 @@ impl Job {
     }
 
     /// Takes the present key for the answer that was given under `first_key`.
-    fn second_key(&self, basis: &Basis, at: Instant, first_key: &str) -> Attempt {
+    fn second_key(&self, read_set: &ReadSet, at: Instant, first_key: &str) -> Attempted {
         let shared = &*self.shared;
         let tag = self.order.call.row.map_or(0, |row| row.tag);
         let first_digest = key_digest(tag, &self.order.scope, first_key);
         let (first, key) = match (shared.tables.key(first_digest), self.order.key_digest) {
             (Some(first), Some(key)) => (first, key),
             (None, Some(_)) if shared.tables.forgotten() > 0 => {
-                return Attempt::Final(self.first_answer_forgotten());
+                return Attempted::Final(self.first_answer_forgotten());
             }
             _ => {
                 tracing::error!("the first answer of a replay is not known");
-                return Attempt::Final(Verdict::Fault);
+                return Attempted::Final(ActorResult::Fault);
             }
         };
         match self.has_these_facts(first) {
             Ok(true) => {}
-            Ok(false) => return Attempt::Final(self.first_answer_forgotten()),
+            Ok(false) => return Attempted::Final(self.first_answer_forgotten()),
             Err(error) => {
                 tracing::error!(position = first, error, "a stored answer cannot be read");
-                return Attempt::Final(Verdict::Unavailable);
+                return Attempted::Final(ActorResult::Unavailable);
             }
         }
         if !shared.has_room() {
-            return Attempt::Final(Verdict::Unavailable);
+            return Attempted::Final(ActorResult::Unavailable);
         }
         let record = NewRecord {
             schema: SCHEMA,
@@ -381,14 +390,14 @@ impl Job {
         }
         .encode();
         let mut sequence = shared.journal.sequence();
-        if !shared.stands(basis)
+        if !shared.stands(read_set)
             || !shared.commit_times.can_be_next(at)
             || shared.tables.key(first_digest) != Some(first)
         {
-            return Attempt::Again;
+            return Attempted::Again;
         }
         let Ok(position) = sequence.push(record) else {
-            return Attempt::Final(Verdict::Unavailable);
+            return Attempted::Final(ActorResult::Unavailable);
         };
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
@@ -396,12 +405,12 @@ impl Job {
         shared.tables.note_first(first, position);
         shared.lanes.end(sequence);
         std::mem::forget(whole);
-        Attempt::Final(Verdict::ReplayOf { first, position })
+        Attempted::Final(ActorResult::ReplayOf { first, position })
     }
 
     /// The command was carried out, and what it was answered is forgotten with its key.
-    fn first_answer_forgotten(&self) -> Verdict {
-        Verdict::Refused {
+    fn first_answer_forgotten(&self) -> ActorResult {
+        ActorResult::Refused {
             rejection: Rejection::new(
                 Class::Conflict,
                 "first_answer_forgotten",

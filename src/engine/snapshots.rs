@@ -8,19 +8,19 @@ use std::time::{Duration, Instant as Tick};
 use wal::{Compacted, SnapshotInfo};
 
 use super::checkpointer::{
-    Bell, Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, is_due,
+    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, WakeUp, is_due,
 };
 use super::core::Shared;
 use super::turns::Turns;
 use crate::base::codec;
 use crate::base::time::Instant;
 use crate::catalogue;
+use crate::journal::counters::{Counters, Marks};
 use crate::journal::record::{NewRecord, Record};
 use crate::journal::snapshot::{StateEntry, Summary, keep};
-use crate::journal::tally::{Marks, Tally};
 
 /// What the thread does.
-fn run(shared: &Weak<Shared>, bell: &Bell) {
+fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
     // Whoever may not ask for this has the pauses, which are enough.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
     let mut schedule = Schedule {
@@ -32,11 +32,11 @@ fn run(shared: &Weak<Shared>, bell: &Bell) {
         None => return,
     };
     loop {
-        let requested = bell.wait(look);
+        let requested = wake_up.wait(look);
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        if bell.stops() {
+        if wake_up.stops() {
             return;
         }
         shared.checkpointer.figures.lock().looks += 1;
@@ -92,7 +92,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Called after each little piece of work.
-    fn breathe(&mut self) -> Result<(), wal::Error> {
+    fn throttle(&mut self) -> Result<(), wal::Error> {
         self.shared.unless_stopped()?;
         let now = Tick::now();
         let Some(worked) = self.turns.worked(now) else {
@@ -104,7 +104,7 @@ impl<'a> Pace<'a> {
             let in_flight = self.shared.admission.in_flight();
             let rest = self.turns.rest(worked, in_flight, appended, now);
             if !rest.is_zero() {
-                self.shared.checkpointer.bell.rest(rest);
+                self.shared.checkpointer.wake_up.rest(rest);
             }
         }
         self.turns.since = Tick::now();
@@ -132,7 +132,7 @@ impl<'a> Pace<'a> {
 
 /// A few states, encoded while their shard was held, written afterwards.
 #[derive(Default)]
-struct Bite {
+struct Chunk {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     entry: Vec<u8>,
@@ -140,7 +140,7 @@ struct Bite {
     upto: u64,
 }
 
-impl Bite {
+impl Chunk {
     fn take(&mut self, state: &StateEntry<'_>) {
         codec::encode_record_into(state, &mut self.entry);
         self.bytes.extend_from_slice(&self.entry);
@@ -219,7 +219,7 @@ impl Shared {
 
     /// Whether a work can go on: the service does not end.
     fn unless_stopped(&self) -> Result<(), wal::Error> {
-        match self.checkpointer.bell.stops() || self.lanes.has_failed() {
+        match self.checkpointer.wake_up.stops() || self.lanes.has_failed() {
             true => Err(stopped()),
             false => Ok(()),
         }
@@ -251,7 +251,7 @@ impl Shared {
         let mut states = 0_u64;
         self.tables.copy_states(
             |standing| states += u64::try_from(standing.bytes.len() + STATE).unwrap_or(0),
-            || pace.breathe(),
+            || pace.throttle(),
         )?;
         let records = self.journal.kept_bytes() + self.journal.log_bytes_since_snapshot();
         let bytes = states.saturating_add(records);
@@ -372,7 +372,7 @@ impl Shared {
             self.unless_stopped()?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        let swept = self.tables.sweep(|| pace.breathe())?;
+        let swept = self.tables.sweep(|| pace.throttle())?;
         marks.let_go(through);
         self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
         tracing::info!(through, keys = swept, "forgot idempotency keys");
@@ -385,7 +385,7 @@ impl Shared {
         known: &Known,
         pace: &mut Pace<'_>,
         progress: OnProgress<'_>,
-    ) -> Result<(SnapshotInfo, Tally), wal::Error> {
+    ) -> Result<(SnapshotInfo, Counters), wal::Error> {
         let covers = self.journal.durable();
         // A commit may be durable before it is published: that is done under the sequencer, so
         // whoever had it has published by the time it is had here.
@@ -397,36 +397,36 @@ impl Shared {
         covered.marks = known.marks.upto(covers, ran);
         let summary = Summary {
             forgotten: self.tables.forgotten(),
-            tally: covered,
+            counters: covered,
         };
         snapshot.entry(&summary.encode())?;
         let total = u64::try_from(self.tables.resources()).unwrap_or(u64::MAX);
         let mut written = 0;
-        let bite = std::cell::RefCell::new(Bite::default());
+        let chunk = std::cell::RefCell::new(Chunk::default());
         self.tables.copy_states(
             |standing| {
                 let version = catalogue::resource(standing.kind).map_or(0, |kind| kind.version());
-                bite.borrow_mut().take(&StateEntry::new(standing, version));
+                chunk.borrow_mut().take(&StateEntry::new(standing, version));
             },
             || {
-                written += bite.borrow_mut().write(&mut snapshot)?;
+                written += chunk.borrow_mut().write(&mut snapshot)?;
                 progress(written, total.max(written));
-                pace.breathe()
+                pace.throttle()
             },
         )?;
-        let upto = bite.into_inner().upto.max(covers);
-        let mut breathe = || pace.breathe();
+        let upto = chunk.into_inner().upto.max(covers);
+        let mut throttle = || pace.throttle();
         let info = self
             .journal
-            .install_throttled(snapshot, upto, &mut breathe)?;
-        Ok((info, summary.tally))
+            .install_throttled(snapshot, upto, &mut throttle)?;
+        Ok((info, summary.counters))
     }
 
     /// Writes what is kept of the records that the snapshot covers.
     fn keep_records(
         &self,
         snapshot: &mut wal::SnapshotWriter,
-        covered: &mut Tally,
+        covered: &mut Counters,
         pace: &mut Pace<'_>,
     ) -> Result<(), wal::Error> {
         let covers = snapshot.covers();
@@ -439,7 +439,7 @@ impl Shared {
                 if keep(&self.tables, covers, found.position, &record, &mut kept) {
                     snapshot.keep(found.position, &kept)?;
                 }
-                pace.breathe()
+                pace.throttle()
             };
             step().map_err(|error| {
                 let sentence = error.to_string();
@@ -458,11 +458,11 @@ impl Shared {
     /// Starts the checkpointer's thread.
     pub(crate) fn start_checkpointer(self: &Arc<Self>) -> std::io::Result<()> {
         let checkpointer = &self.checkpointer;
-        let (shared, bell) = (Arc::downgrade(self), Arc::clone(&checkpointer.bell));
+        let (shared, wake_up) = (Arc::downgrade(self), Arc::clone(&checkpointer.wake_up));
         let mut thread = checkpointer.thread.lock();
         if thread.is_none() {
             let builder = std::thread::Builder::new().name("checkpointer".to_owned());
-            *thread = Some(builder.spawn(move || run(&shared, &bell))?);
+            *thread = Some(builder.spawn(move || run(&shared, &wake_up))?);
         }
         Ok(())
     }

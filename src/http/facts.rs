@@ -29,8 +29,8 @@ use crate::domain::reference::intake::{Incoming, Line, Lines, parse_batch};
 use crate::domain::reference::read_fact::may_write;
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::intake::{Batch, Ended};
-use crate::engine::{Engine, Reply};
+use crate::engine::intake::{Ended, FactBatch};
+use crate::engine::{CommandResult, Engine};
 
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ where
         if more > 0 && !begun.grow(more, lines.held_bytes()) {
             // What was not charged is not kept while the batch comes to its end.
             lines = Lines::default();
-            going.batch.end(Reply::Overloaded);
+            going.batch.end(CommandResult::Overloaded);
         }
     }
     going.answer("lines").await
@@ -178,7 +178,7 @@ where
 /// A batch on its way, and whether it may go on.
 struct Going<'s> {
     sender: &'s Sender<'s>,
-    batch: Batch<'s>,
+    batch: FactBatch<'s>,
     rhythm: Rhythm,
     /// Facts taken since it was last judged, and when that was.
     taken: usize,
@@ -188,7 +188,7 @@ struct Going<'s> {
 
 impl<'s> Going<'s> {
     fn new(sender: &'s Sender<'s>, rhythm: Rhythm) -> Self {
-        let batch = Batch::new(sender.engine, Arc::clone(&sender.actor));
+        let batch = FactBatch::new(sender.engine, Arc::clone(&sender.actor));
         Self {
             sender,
             batch: batch.charged_to(sender.bodies),
@@ -273,7 +273,7 @@ fn ended_early(ended: Ended, noun: &str) -> Answer {
     let Ended { reply, applied } = ended;
     let before = before(applied, noun);
     match reply {
-        Reply::Refused {
+        CommandResult::Refused {
             rejection,
             position,
         } => {
@@ -281,12 +281,12 @@ fn ended_early(ended: Ended, noun: &str) -> Answer {
             let rejection = Rejection::new(rejection.class, rejection.code, message);
             at_position(problems.rejected(&rejection), position)
         }
-        Reply::Overloaded => problems.problem(
+        CommandResult::Overloaded => problems.problem(
             StatusCode::TOO_MANY_REQUESTS,
             "overloaded",
             &format!("The service is busy. {before}"),
         ),
-        Reply::Unavailable => problems.problem(
+        CommandResult::Unavailable => problems.problem(
             StatusCode::SERVICE_UNAVAILABLE,
             "service_unavailable",
             &format!("The service cannot do this at present. {before}"),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Of the answers of one connection that nobody takes, so many KiB are held; further requests of
+/// Of the answers of one connection that nobody takes, so many KiB are budget; further requests of
 /// it wait for them to be taken.
 const HELD_KIB_MAX: usize = 512;
 /// The most bytes of an answer that are given to the library at once.
@@ -18,15 +18,15 @@ const PORTION_BYTES_MAX: usize = 16 * 1024;
 
 /// What the answers of one connection share.
 #[derive(Clone)]
-pub struct Held(Arc<Semaphore>);
+pub struct ResponseBudget(Arc<Semaphore>);
 
-impl Default for Held {
+impl Default for ResponseBudget {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(HELD_KIB_MAX)))
     }
 }
 
-impl Held {
+impl ResponseBudget {
     /// Waits until a request may be answered.
     pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
         // It is never closed.
@@ -104,9 +104,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_comes_in_portions_and_ends_with_the_last() {
-        let held = Held::default();
+        let budget = ResponseBudget::default();
         let whole = Bytes::from(vec![7; 2 * PORTION_BYTES_MAX + 1]);
-        let mut body = held.portioned(Full::new(whole.clone()), None);
+        let mut body = budget.portioned(Full::new(whole.clone()), None);
         let mut taken = Vec::new();
         while !body.is_end_stream() {
             assert_eq!(
@@ -118,18 +118,18 @@ mod tests {
             taken.extend_from_slice(&portion);
         }
         assert_eq!(taken, whole);
-        let empty = held.portioned(Full::<Bytes>::default(), None);
+        let empty = budget.portioned(Full::<Bytes>::default(), None);
         assert!(empty.is_end_stream());
         assert_eq!(empty.size_hint().exact(), Some(0));
     }
 
     #[tokio::test]
     async fn who_takes_no_answer_gets_no_further_one_until_it_does() {
-        let held = Held::default();
+        let budget = ResponseBudget::default();
         let body = || Full::new(Bytes::from(vec![0; 100 << 10]));
         let mut answers = Vec::new();
-        while let Ok(room) = tokio::time::timeout(std::time::Duration::ZERO, held.room()).await {
-            answers.push(held.portioned(body(), room));
+        while let Ok(room) = tokio::time::timeout(std::time::Duration::ZERO, budget.room()).await {
+            answers.push(budget.portioned(body(), room));
         }
         assert_eq!(
             answers.len(),
@@ -137,6 +137,6 @@ mod tests {
             "those of 512 KiB, and the one that goes over it"
         );
         answers.pop();
-        assert!(held.room().await.is_some());
+        assert!(budget.room().await.is_some());
     }
 }

@@ -15,7 +15,7 @@ use crate::base::json::Fault;
 use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::engine::Reply;
+use crate::engine::CommandResult;
 
 /// An answer on its way out.
 pub type Answer = Response<Full<Bytes>>;
@@ -174,9 +174,9 @@ impl Problems {
 
     /// The answer to what the engine says of an operation.
     #[must_use]
-    pub fn reply(self, reply: Reply, success: Success) -> Answer {
+    pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
         match reply {
-            Reply::Done { body, disposition, replay, position } => {
+            CommandResult::Done { body, disposition, replay, position } => {
                 let mut answer = json(success_status(success, disposition, replay), body);
                 if replay {
                     let yes = HeaderValue::from_static("true");
@@ -184,17 +184,17 @@ impl Problems {
                 }
                 at_position(answer, position)
             }
-            Reply::Refused { rejection, position } => {
+            CommandResult::Refused { rejection, position } => {
                 at_position(self.rejected(&rejection), position)
             }
-            Reply::Overloaded => self.overloaded(),
-            Reply::Unavailable => self.unavailable(),
-            Reply::OutcomeUnknown => self.problem(
+            CommandResult::Overloaded => self.overloaded(),
+            CommandResult::Unavailable => self.unavailable(),
+            CommandResult::OutcomeUnknown => self.problem(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "outcome_unknown",
                 "The command may or may not have been carried out: send it again under the same key.",
             ),
-            Reply::Fault => self.problem(
+            CommandResult::Fault => self.problem(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal_error",
                 "A fault of the service; nothing was done.",

@@ -94,7 +94,7 @@ pub fn series_names() -> Vec<&'static str> {
 }
 
 /// What a request's path leads to.
-pub struct Found<'r, 'p> {
+pub struct RouteMatch<'r, 'p> {
     /// The place.
     pub place: &'r Place,
     /// The parameters of the path, percent-decoded.
@@ -156,7 +156,7 @@ impl Routes {
 
     /// What stands at `path`; `None` when nothing does, or a parameter is no UTF-8.
     #[must_use]
-    pub fn find<'r, 'p>(&'r self, path: &'p str) -> Option<Found<'r, 'p>> {
+    pub fn find<'r, 'p>(&'r self, path: &'p str) -> Option<RouteMatch<'r, 'p>> {
         let matched = self.router.at(path).ok()?;
         let mut parameters = Vec::with_capacity(matched.params.len());
         for (name, value) in matched.params.iter() {
@@ -165,7 +165,7 @@ impl Routes {
                 .ok()?;
             parameters.push((name, value));
         }
-        Some(Found {
+        Some(RouteMatch {
             place: matched.value,
             parameters,
         })

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::authority::{Authority, Scheme};
 use super::connections::{Connections, Counted};
 use super::frames::{Frames, Patience};
-use super::portions::Held;
+use super::portions::ResponseBudget;
 use super::response::Problems;
 use super::service::Service;
 use super::timed_io::{HeadLimit, Stop, TimedIo};
@@ -325,7 +325,7 @@ impl Front {
         let service = Arc::clone(&self.service);
         let caller = Arc::new(self.service.caller(counted.place(), self.tls.is_some()));
         let seen = Arc::clone(&caller);
-        let held = Held::default();
+        let held = ResponseBudget::default();
         let respond = service_fn(move |request: Request<Incoming>| {
             let (service, held) = (Arc::clone(&service), held.clone());
             let caller = Arc::clone(&caller);

@@ -19,14 +19,14 @@ use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
 use super::request::{Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position, json, tagged};
-use super::route::{Asked, Found as RouteFound, Offer, Routes, Series, Special};
+use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{ReadRow, Row, Success};
-use crate::domain::read::Found;
+use crate::domain::read::Representation;
 use crate::engine::admission::Admission;
-use crate::engine::{Call, Engine, Reply};
+use crate::engine::{CommandRequest, CommandResult, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -181,7 +181,7 @@ impl Service {
     fn fault(&self, path: &str) -> Answer {
         let found = self.routes.find(path);
         let problems = found.map_or(Problems::PLAIN, |found| found.place.problems());
-        problems.reply(Reply::Fault, Success::Ok)
+        problems.reply(CommandResult::Fault, Success::Ok)
     }
 
     /// The caller's own id of the request, or a new one.
@@ -220,7 +220,7 @@ impl Service {
                 "GET, HEAD, POST, PATCH, OPTIONS",
             );
         }
-        let Some(RouteFound { place, parameters }) = self.routes.find(path) else {
+        let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
             return Problems::PLAIN.problem(
                 StatusCode::NOT_FOUND,
                 "route_not_found",
@@ -391,7 +391,7 @@ impl Service {
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
         };
-        let call = Call {
+        let call = CommandRequest {
             row: Some(row),
             actor,
             command: read.command,
@@ -447,7 +447,7 @@ fn token(headers: &HeaderMap) -> Bearer<'_> {
 }
 
 /// 200 with the entity tag, or 304 when the caller has it already.
-fn found_answer(found: Found, headers: &HeaderMap) -> Answer {
+fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
     if has_tag(headers, &found.tag) {
         return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
     }

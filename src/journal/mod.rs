@@ -3,6 +3,7 @@
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
 pub mod births;
+pub mod counters;
 pub mod record;
 pub mod replay;
 pub mod replay_error;
@@ -10,7 +11,6 @@ pub mod snapshot;
 #[cfg(test)]
 mod stored_types;
 pub mod tables;
-pub mod tally;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod versions;

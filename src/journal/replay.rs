@@ -11,11 +11,11 @@
 use std::sync::Arc;
 
 use super::births::{Births, Lineage};
+use super::counters::Counters;
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
 use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
-use super::tally::Tally;
 use super::workers::{self, Workers};
 use crate::base::codec::DecodeError;
 use crate::catalogue;
@@ -27,9 +27,9 @@ pub struct Recovered {
     /// Committed state.
     pub tables: Tables,
     /// What was counted over all records.
-    pub tally: Tally,
+    pub counters: Counters,
     /// What was counted over those that the snapshot covers.
-    pub covered: Tally,
+    pub covered: Counters,
     /// In which log each message was born.
     pub births: Births,
 }
@@ -39,8 +39,8 @@ pub struct Replay {
     kinds: Kinds,
     tables: Arc<Tables>,
     workers: Workers,
-    tally: Tally,
-    covered: Tally,
+    counters: Counters,
+    covered: Counters,
     births: Births,
     snapshot: Option<Loading>,
     failed: Option<ReplayError>,
@@ -80,8 +80,8 @@ impl Replay {
             kinds,
             workers: Workers::new(&tables, snapshot.as_ref().map_or(0, |loading| loading.upto)),
             tables,
-            tally: Tally::default(),
-            covered: Tally::default(),
+            counters: Counters::default(),
+            covered: Counters::default(),
             births: Births::default(),
             snapshot,
             failed: None,
@@ -164,7 +164,7 @@ impl Replay {
         let tables = Arc::into_inner(self.tables).expect("the workers have ended");
         Ok(Recovered {
             tables,
-            tally: self.tally,
+            counters: self.counters,
             covered: self.covered,
             births: self.births,
         })
@@ -231,12 +231,12 @@ impl Replay {
             loading.has_summary = true;
             let covers = loading.covers;
             let summary = Summary::decode(entry).map_err(unread)?;
-            if summary.forgotten > covers || summary.tally.position > covers {
+            if summary.forgotten > covers || summary.counters.position > covers {
                 return Err(of_snapshot("it tells of what it does not cover".to_owned()).into());
             }
             self.tables.forget(summary.forgotten);
-            self.covered = summary.tally.clone();
-            self.tally = summary.tally;
+            self.covered = summary.counters.clone();
+            self.counters = summary.counters;
             return Ok(());
         }
         let entry = StateEntry::decode(entry).map_err(unread)?;
@@ -286,7 +286,7 @@ impl Replay {
             }
             self.workers.change(position, record.at, resource, change)?;
         }
-        self.tally.note(position, &record);
+        self.counters.note(position, &record);
         self.note_births(position, &record);
         Ok(())
     }
@@ -463,7 +463,7 @@ mod tests {
         let recovered = replayed(&[answer(), forgotten(1), answer()]).unwrap();
         let key = key_digest(3, "hq-1", "key-1");
         assert_eq!(recovered.tables.key(key), Some(3));
-        assert_eq!(recovered.tally.operations, [(3, 2)].into());
+        assert_eq!(recovered.counters.operations, [(3, 2)].into());
         let error = refused(&[forgotten(0), answer(), answer()]);
         assert!(error.contains("taken at position 2"), "{error}");
         let error = refused(&[answer(), forgotten(2)]);
@@ -546,7 +546,7 @@ mod tests {
         });
         assert_eq!(position, Some(40_000));
         assert_eq!(state.unwrap().revision.number(), 10);
-        assert_eq!(recovered.tally.operations, [(0, 40_000)].into());
+        assert_eq!(recovered.counters.operations, [(0, 40_000)].into());
     }
 
     #[test]
@@ -601,14 +601,14 @@ mod tests {
     }
 
     /// What a snapshot of these tables holds, which covers so much.
-    struct Held {
+    struct SnapshotParts {
         covers: u64,
         upto: u64,
         kept: Vec<(u64, Vec<u8>)>,
         entries: Vec<Vec<u8>>,
     }
 
-    impl Held {
+    impl SnapshotParts {
         /// Of the first `covers` records, and of the states at `upto`.
         fn of(records: &[Vec<u8>], covers: usize, upto: usize) -> Self {
             let recovered = replayed(&records[..covers]).unwrap();
@@ -624,7 +624,7 @@ mod tests {
             }
             let summary = Summary {
                 forgotten: recovered.tables.forgotten(),
-                tally: recovered.tally,
+                counters: recovered.counters,
             };
             let mut entries = vec![summary.encode()];
             // Copied one by one: some as they stood, some as they stood later.
@@ -720,7 +720,7 @@ mod tests {
                 let next = records[covers..].iter().position(forgets);
                 let end = next.map_or(records.len(), |next| covers + next);
                 let upto = upto.min(end);
-                let mut replay = Held::of(&records, covers, upto).load().unwrap();
+                let mut replay = SnapshotParts::of(&records, covers, upto).load().unwrap();
                 for (position, record) in (1..).zip(&records).skip(covers) {
                     replay.record(position, record).unwrap();
                 }
@@ -730,7 +730,7 @@ mod tests {
                     whole.tables.digest(),
                     "covers {covers}, up to {upto}"
                 );
-                assert_eq!(recovered.tally, whole.tally);
+                assert_eq!(recovered.counters, whole.counters);
                 assert_eq!(recovered.covered.position, u64::try_from(covers).unwrap());
                 assert_eq!(recovered.tables.forgotten(), 100);
             }
@@ -741,7 +741,7 @@ mod tests {
     fn a_snapshot_may_keep_an_answer_and_the_one_in_its_place() {
         // While it is taken, a third answer takes the place of the second: both lead to the key.
         let records = [answer(), instead(1), instead(2)];
-        let held = Held::of(&records, 2, 3);
+        let held = SnapshotParts::of(&records, 2, 3);
         assert_eq!(held.kept.len(), 2);
         let mut replay = held.load().unwrap();
         replay.record(3, &records[2]).unwrap();
@@ -752,7 +752,7 @@ mod tests {
             (Some(3), 1)
         );
         // One in the place of another than it is kept with is none.
-        let mut other = Held::of(&records, 2, 3);
+        let mut other = SnapshotParts::of(&records, 2, 3);
         other.kept[1].1 = instead(7);
         assert!(other.refused().contains("was taken"), "{}", other.refused());
     }
@@ -760,7 +760,7 @@ mod tests {
     #[test]
     fn what_a_snapshot_cannot_have_is_refused() {
         let records = history();
-        let held = || Held::of(&records, 100, 120);
+        let held = || SnapshotParts::of(&records, 100, 120);
         let mut later = held();
         later.upto = 100;
         assert!(

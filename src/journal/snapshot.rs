@@ -10,16 +10,16 @@
 //!
 //! | Entry | Content |
 //! |---|---|
-//! | first | the version of this layout, up to where keys are forgotten, what was counted ([`Tally`]) |
+//! | first | the version of this layout, up to where keys are forgotten, what was counted ([`Counters`]) |
 //! | each other | a resource: kind, version, key, position of its last commit, state |
 //!
 //! Names and lists are not in it: they are what the states say.
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::record::{NewRecord, Record, RecordOutcome};
 use super::tables::{Standing, Tables};
-use super::tally::Tally;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::domain::stored::Versioned;
@@ -33,7 +33,7 @@ pub struct Summary {
     /// Keys taken at this position or before are forgotten.
     pub forgotten: u64,
     /// What was counted up to the position that the snapshot covers.
-    pub tally: Tally,
+    pub counters: Counters,
 }
 
 impl Summary {
@@ -165,19 +165,19 @@ mod tests {
 
     #[test]
     fn the_layout_of_version_2_never_changes() {
-        let mut tally = Tally {
+        let mut counters = Counters {
             position: 300,
             operations: [(9, 2), (0, 70_000)].into(),
             outbox_number: 7,
             outbox_messages: 3,
             last_at: Some(at()),
-            ..Tally::default()
+            ..Counters::default()
         };
-        tally.marks.note(5, at());
-        tally.marks.note(9, at());
+        counters.marks.note(5, at());
+        counters.marks.note(9, at());
         let summary = Summary {
             forgotten: 41,
-            tally,
+            counters,
         };
         let bytes = summary.encode();
         assert_eq!(hex(&bytes), SUMMARY.replace(char::is_whitespace, ""));

@@ -220,7 +220,7 @@ fn of_the_second() -> Vec<Vec<u8>> {
 fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     let summary = Summary {
         forgotten: 0,
-        tally: recovered.tally.clone(),
+        counters: recovered.counters.clone(),
     };
     let mut entries = vec![summary.encode()];
     recovered.tables.each(|kind, key, position, bytes| {

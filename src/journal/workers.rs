@@ -336,7 +336,7 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     });
     entered?;
     on_all(|shard| {
-        tables.order_lists(shard);
+        tables.sort_secondary(shard);
         Ok(())
     })
 }

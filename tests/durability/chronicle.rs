@@ -23,14 +23,14 @@ use carebook::base::time::Instant;
 use carebook::catalogue::{self, KeySource, OPERATIONS, READS, Row};
 use carebook::cli::open::Replaying;
 use carebook::domain::operation::{
-    AnyCommand, Change, Context, Disposition, Mint, Outcome, Parts, RankChange,
+    AnyCommand, AnyDecision, Change, Context, Disposition, IdSource, Parts, RankChange,
 };
 use carebook::domain::read::ReadRequest;
 use carebook::domain::reference::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::{Class, Rejection};
-use carebook::domain::resource::{Name, Source as _, View};
-use carebook::engine::Reply;
+use carebook::domain::resource::{IndexKey, ReadView, Source as _};
+use carebook::engine::CommandResult;
 use carebook::http::response::{self, Problems, tagged};
 use carebook::journal::record::{Record, RecordOutcome, key_digest};
 use carebook::journal::tables::Tables;
@@ -330,7 +330,7 @@ impl<'a> Given<'a> {
     }
 }
 
-impl Mint for Given<'_> {
+impl IdSource for Given<'_> {
     fn id(&self) -> Uuid {
         let mut handed = self.handed.borrow_mut();
         let given = self.ids.get(handed.len()).copied().flatten();
@@ -580,12 +580,12 @@ impl<'a> Checking<'a> {
                     fingerprint: command.fingerprint(),
                     born: Uuid::nil(),
                     external_directory: false,
-                    mint: &given,
-                    view: View::new(&self.tables),
+                    ids: &given,
+                    view: ReadView::new(&self.tables),
                     fact_revision: carebook::domain::fact_kinds::revision_of,
                 };
                 let target = command.target(&context);
-                let Ok(Outcome::Commit(decided)) = command.decide(target, &mut None, &context)
+                let Ok(AnyDecision::Commit(decided)) = command.decide(target, &mut None, &context)
                 else {
                     return false;
                 };
@@ -603,7 +603,7 @@ impl<'a> Checking<'a> {
         now: Instant,
         born: Option<Uuid>,
         given: &Given<'_>,
-    ) -> (Result<Outcome, Rejection>, Uuid) {
+    ) -> (Result<AnyDecision, Rejection>, Uuid) {
         let born = born.unwrap_or_else(Uuid::new_v4);
         let context = Context {
             actor: &asked.actor,
@@ -613,8 +613,8 @@ impl<'a> Checking<'a> {
             fingerprint: asked.command.fingerprint(),
             born,
             external_directory: false,
-            mint: given,
-            view: View::new(&self.tables),
+            ids: given,
+            view: ReadView::new(&self.tables),
             fact_revision: carebook::domain::fact_kinds::revision_of,
         };
         let target = asked.command.target(&context);
@@ -629,7 +629,7 @@ impl<'a> Checking<'a> {
         let (outcome, born) = self.decide(asked, record.at, None, &given);
         let outcome = outcome.map_err(|rejection| format!("it is refused: {rejection:?}"))?;
         let body = match (&record.outcome, outcome) {
-            (RecordOutcome::SameAs(first), Outcome::ReplayOf(key)) => {
+            (RecordOutcome::SameAs(first), AnyDecision::ReplayOf(key)) => {
                 let digest = key_digest(asked.row.tag, record.subject, &key);
                 let known = self.tables.key(digest);
                 return match known == Some(*first) {
@@ -637,7 +637,7 @@ impl<'a> Checking<'a> {
                     false => Err(format!("the first answer is at {known:?}")),
                 };
             }
-            (RecordOutcome::Answer { body, .. }, Outcome::Commit(decided)) => {
+            (RecordOutcome::Answer { body, .. }, AnyDecision::Commit(decided)) => {
                 let mut handed = given.handed.into_inner();
                 handed.insert(0, born);
                 let mut learned = vec![None; handed.len()];
@@ -649,7 +649,7 @@ impl<'a> Checking<'a> {
         let (learned, body) = body;
         // Once more, with the identifiers that it was given then.
         let given = Given::new(&learned[1..], &numbers);
-        let Ok(Outcome::Commit(decided)) = self.decide(asked, record.at, learned[0], &given).0
+        let Ok(AnyDecision::Commit(decided)) = self.decide(asked, record.at, learned[0], &given).0
         else {
             return Err("decided twice, it comes to two things".to_owned());
         };
@@ -719,11 +719,11 @@ impl<'a> Checking<'a> {
                     key,
                     event: Vec::new(),
                     state,
-                    names_left: without(&held.0, &holds.names),
-                    names_taken: without(&holds.names, &held.0),
-                    lists_left: without(&held.1, &holds.lists),
-                    lists_joined: without(&holds.lists, &held.1),
-                    lists_kept: Vec::new(),
+                    unique_left: without(&held.0, &holds.names),
+                    unique_taken: without(&holds.names, &held.0),
+                    secondary_left: without(&held.1, &holds.lists),
+                    secondary_joined: without(&holds.lists, &held.1),
+                    secondary_kept: Vec::new(),
                     ranks: RankChange::all(held.2, holds.ranks),
                 },
             );
@@ -734,7 +734,7 @@ impl<'a> Checking<'a> {
             self.tables.take_key(key, position);
         }
         if actors {
-            let view = View::new(&self.tables);
+            let view = ReadView::new(&self.tables);
             for who in ACTORS {
                 let lifecycle = view.fact::<ActorFact>(who.subject);
                 match lifecycle.map(|fact| fact.facts.lifecycle) {
@@ -803,7 +803,7 @@ impl<'a> Checking<'a> {
             let (fingerprint, body, accepted) = self.stored(first)?;
             if fingerprint != Some(asked.command.fingerprint()) {
                 self.compared.refusals += 1;
-                let view = View::new(&self.tables);
+                let view = ReadView::new(&self.tables);
                 let mut rejection = Rejection::new(
                     Class::Conflict,
                     key.reused,
@@ -823,7 +823,7 @@ impl<'a> Checking<'a> {
                 true => asked.row.operation.replayed(body),
                 false => body,
             };
-            let reply = Reply::Done {
+            let reply = CommandResult::Done {
                 body: body.into(),
                 disposition: Disposition::from_accepted(accepted),
                 replay: replayed,
@@ -856,9 +856,11 @@ impl<'a> Checking<'a> {
                     let (status, _, body) = whole(problems.rejected(&rejection));
                     (status, body)
                 }
-                Ok(Outcome::Answer(body)) => (if asked.row.tag == 20 { 201 } else { 200 }, body),
-                Ok(Outcome::Commit(_)) => (0, b"a commit".to_vec()),
-                Ok(Outcome::ReplayOf(key)) => (0, format!("a replay of {key}").into_bytes()),
+                Ok(AnyDecision::Answer(body)) => {
+                    (if asked.row.tag == 20 { 201 } else { 200 }, body)
+                }
+                Ok(AnyDecision::Commit(_)) => (0, b"a commit".to_vec()),
+                Ok(AnyDecision::ReplayOf(key)) => (0, format!("a replay of {key}").into_bytes()),
             };
             let statuses = answer.status == status || (asked.row.tag == 20 && answer.status < 300);
             if statuses && (body == answer.body || alike(&json(&body), &json(&answer.body), told)) {
@@ -916,7 +918,7 @@ impl<'a> Checking<'a> {
         let path = parameters(row.path, &command.params);
         let mut comes_to = Vec::new();
         for wall in [told.ended.wall, told.sent.wall] {
-            let view = View::new(&self.tables);
+            let view = ReadView::new(&self.tables);
             let found = (row.read)(&ReadRequest {
                 actor: &actor,
                 now: Instant::from_millis(wall),
@@ -962,7 +964,7 @@ impl<'a> Checking<'a> {
             let kind = fact["kind"].as_str().and_then(fact_kind).ok_or("a kind")?;
             let id = fact["id"].as_str().unwrap_or_default();
             let sent = fact["revision"].as_i64().unwrap_or_default();
-            let view = View::new(&self.tables);
+            let view = ReadView::new(&self.tables);
             let stands = kind.revision(id, &view);
             let stands = stands.map_or(0, |revision| json_number(&revision.to_string()));
             let fits = match problems.get(&index) {
@@ -988,7 +990,7 @@ fn fact_kind(name: &str) -> Option<&'static dyn carebook::domain::reference::put
 }
 
 /// What is in `these` and not in `those`.
-fn without(these: &[Name], those: &[Name]) -> Vec<Name> {
+fn without(these: &[IndexKey], those: &[IndexKey]) -> Vec<IndexKey> {
     let others = these.iter().filter(|name| !those.contains(name));
     others.copied().collect()
 }

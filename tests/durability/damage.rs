@@ -27,7 +27,7 @@ use crate::support::{Server, files, seed};
 type Found = ([u8; 32], i64, u64);
 
 fn found(recovered: &Recovered, records: u64) -> Found {
-    let number = recovered.tally.outbox_number;
+    let number = recovered.counters.outbox_number;
     (recovered.tables.digest(), number, records)
 }
 

@@ -14,13 +14,13 @@ use carebook::base::time::Instant;
 use carebook::catalogue::{FACTS, OPERATIONS, READS};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
-use carebook::domain::operation::{AnyCommand, Context, Outcome, Parts, Slot};
-use carebook::domain::read::{Found, ReadRequest};
+use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
+use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{Name, Space};
+use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{Call, Engine, Limits, Reply};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use serde_json::{Value, json};
 use wal::storage::sim::{SimDisk, Survivors};
 use wal::{Error, Log, Options};
@@ -59,7 +59,7 @@ pub fn engine(disk: &SimDisk) -> Result<(Engine, Arc<AtomicBool>), Error> {
 }
 
 /// A call of headquarters for a deposit.
-fn call(engine: &Engine, body: &Value) -> Call {
+fn call(engine: &Engine, body: &Value) -> CommandRequest {
     let headquarters = actor(ActorKind::HeadquartersAdministrator, "hq-1");
     call_of(engine, "request_deposit", headquarters, None, body)
 }
@@ -70,7 +70,7 @@ pub(super) fn call_of(
     actor: Actor,
     header_key: Option<&str>,
     body: &Value,
-) -> Call {
+) -> CommandRequest {
     let row = OPERATIONS.iter().find(|row| row.name == operation);
     let row = row.unwrap();
     let text = body.to_string();
@@ -81,7 +81,7 @@ pub(super) fn call_of(
     };
     let read = row.operation;
     let command = read.read(row.name, &parts, &mut Reader::new(engine.now()));
-    Call {
+    CommandRequest {
         row: Some(row),
         actor: Arc::new(actor),
         command: command.unwrap(),
@@ -89,13 +89,13 @@ pub(super) fn call_of(
     }
 }
 
-pub(super) async fn carry_out(engine: &Engine, body: &Value) -> Reply {
+pub(super) async fn carry_out(engine: &Engine, body: &Value) -> CommandResult {
     let permit = engine.admit().unwrap();
     engine.execute(call(engine, body), permit).await
 }
 
-fn is_done(reply: &Reply, as_replay: bool) -> bool {
-    matches!(reply, Reply::Done { replay, .. } if *replay == as_replay)
+fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
+    matches!(reply, CommandResult::Done { replay, .. } if *replay == as_replay)
 }
 
 /// A sender who hangs up does not end its command, so its key stays held: the same command again
@@ -127,7 +127,7 @@ fn a_command_whose_sender_hung_up_holds_its_key_until_it_is_decided() {
     let mut replaying = Replaying::new("recovering");
     wal::verify(disk.storage(), &mut replaying).unwrap();
     assert_eq!(
-        replaying.finish().tally.operations[&9],
+        replaying.finish().counters.operations[&9],
         50,
         "one commit for each"
     );
@@ -181,11 +181,11 @@ impl Around for Wandering {
 
     fn target(&self, context: &Context<'_>) -> Option<Digest> {
         match self.asked.fetch_add(1, Ordering::SeqCst) {
-            // Found by a name, so that it is looked up again.
+            // Representation by a name, so that it is looked up again.
             0 => Some(
                 context
                     .view
-                    .holder(Name::new(Space::StatementCode, &["nobody's"]))
+                    .holder(IndexKey::new(Index::StatementCode, &["nobody's"]))
                     .unwrap_or(Digest([1; 16])),
             ),
             _ => self.inner.target(context),
@@ -195,9 +195,9 @@ impl Around for Wandering {
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         self.decided.fetch_add(1, Ordering::SeqCst);
         assert_eq!(target, self.inner.target(context), "by the right actor");
         self.inner.decide(target, slot, context)
@@ -241,11 +241,11 @@ fn incoming(fact: &Value) -> Incoming {
 }
 
 /// Puts the lifecycle of `somebody` in place.
-pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -> Reply {
+pub(super) async fn put_lifecycle(engine: &Engine, revision: i64, state: &str) -> CommandResult {
     put(engine, lifecycle("somebody", revision, state)).await
 }
 
-async fn put(engine: &Engine, fact: Incoming) -> Reply {
+async fn put(engine: &Engine, fact: Incoming) -> CommandResult {
     let workflow = Arc::new(actor(ActorKind::SystemWorkflow, "workflow-1"));
     let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
     let permit = engine.admit_fact().unwrap();
@@ -295,7 +295,7 @@ fn whoever_may_act_again_is_answered_when_that_is_durable() {
         gate.set(false);
         assert!(is_done(&again.await, false));
         let position = match reading.await {
-            Ok((_, position)) | Err(Reply::Refused { position, .. }) => position,
+            Ok((_, position)) | Err(CommandResult::Refused { position, .. }) => position,
             Err(other) => panic!("{other:?}"),
         };
         assert!(position >= 2, "position {position}");
@@ -305,17 +305,17 @@ fn whoever_may_act_again_is_answered_when_that_is_durable() {
 }
 
 /// Who stands in the list of the consents that are required.
-fn required_consents(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
-    let list = Name::new(Space::RequiredConsents, &[]);
+fn required_consents(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
+    let list = IndexKey::new(Index::RequiredConsents, &[]);
     let standing = request.view.listed(list).len();
-    Ok(Found {
+    Ok(Representation {
         tag: standing.to_string(),
         body: Vec::new(),
     })
 }
 
 /// Puts a consent that is required, or is so no more, in place.
-pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) -> Reply {
+pub(super) async fn put_consent(engine: &Engine, revision: i64, required: bool) -> CommandResult {
     let fact = json!({"kind": "consent-version", "id": "privacy@1", "revision": revision,
         "facts": {"required": required, "current": true, "publishedAt": "2026-11-01T00:00:00Z"}});
     put(engine, incoming(&fact)).await
@@ -385,9 +385,9 @@ fn nothing_is_acknowledged_after_a_failed_sync_and_all_before_it_survives() {
                 let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
                 let after = failed.load(Ordering::SeqCst);
                 match carry_out(&engine, &body).await {
-                    Reply::Done { .. } if after => panic!("acknowledged after the failure"),
-                    Reply::Done { .. } => acknowledged.push(body),
-                    Reply::OutcomeUnknown | Reply::Unavailable => {}
+                    CommandResult::Done { .. } if after => panic!("acknowledged after the failure"),
+                    CommandResult::Done { .. } => acknowledged.push(body),
+                    CommandResult::OutcomeUnknown | CommandResult::Unavailable => {}
                     other => panic!("{other:?}"),
                 }
             }

@@ -753,7 +753,12 @@ impl Town {
         let known = self.known.lock().unwrap();
         let count = |tag: u16, path: &str| {
             let keys = known.keys.iter().filter(|(of, ..)| *of == path).count() as u64;
-            let records = recovered.tally.operations.get(&tag).copied().unwrap_or(0);
+            let records = recovered
+                .counters
+                .operations
+                .get(&tag)
+                .copied()
+                .unwrap_or(0);
             (records, keys)
         };
         for (tag, path) in KEYED {

@@ -17,10 +17,10 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::example::Example;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
-use carebook::domain::read::{Found, ReadRequest};
+use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Class, Rejection};
 use carebook::engine::relay::{Delivery, ExternalDirectory};
-use carebook::engine::{Engine, Reply};
+use carebook::engine::{CommandResult, Engine};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
 use http_body_util::{BodyExt as _, Either, Full};
@@ -55,7 +55,7 @@ fn headquarters() -> Actor {
     actor(ActorKind::HeadquartersAdministrator, "hq-1")
 }
 
-async fn panic_at(engine: &Engine, place: Asked, body: &serde_json::Value) -> Reply {
+async fn panic_at(engine: &Engine, place: Asked, body: &serde_json::Value) -> CommandResult {
     let mut call = call_of(engine, "request_deposit", headquarters(), None, body);
     call.command = Box::new(Wrapped(Panicking {
         inner: call.command,
@@ -73,23 +73,26 @@ fn a_panic_anywhere_in_a_command_is_its_own_fault_and_the_next_one_is_carried_ou
         let places = [
             Asked::Fingerprint,
             Asked::Target,
-            Asked::Names,
+            Asked::UniqueKeys,
             Asked::Decide,
         ];
         for (number, place) in places.into_iter().enumerate() {
             let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
             let reply = panic_at(&engine, place, &body).await;
-            assert!(matches!(reply, Reply::Fault), "{place:?}: {reply:?}");
+            assert!(
+                matches!(reply, CommandResult::Fault),
+                "{place:?}: {reply:?}"
+            );
             // Key and names are free, and the resource has an actor.
             let reply = carry_out(&engine, &body).await;
-            let done = matches!(reply, Reply::Done { replay: false, .. });
+            let done = matches!(reply, CommandResult::Done { replay: false, .. });
             assert!(done, "{place:?}: {reply:?}");
         }
         let other = world.deposit_request("S-9", "key-1");
         let reply = panic_at(&engine, Asked::KeyReused, &other).await;
-        assert!(matches!(reply, Reply::Fault), "{reply:?}");
+        assert!(matches!(reply, CommandResult::Fault), "{reply:?}");
         let reply = carry_out(&engine, &other).await;
-        assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
+        assert!(matches!(reply, CommandResult::Refused { .. }), "{reply:?}");
     })
     .unwrap();
     let figures = engine.figures();
@@ -138,14 +141,14 @@ fn a_panic_in_a_replay_is_that_of_its_request_alone() {
     let body = world.deposit_request("S-1", "key-1");
     on_lane(&engine, async {
         let first = carry_out(&engine, &body).await;
-        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
         let mut call = call_of(&engine, "request_deposit", headquarters(), None, &body);
         call.row = Some(bad);
         let fault = engine.execute(call, engine.admit().unwrap()).await;
-        assert!(matches!(fault, Reply::Fault), "{fault:?}");
+        assert!(matches!(fault, CommandResult::Fault), "{fault:?}");
         let again = carry_out(&engine, &body).await;
         assert!(
-            matches!(again, Reply::Done { replay: true, .. }),
+            matches!(again, CommandResult::Done { replay: true, .. }),
             "{again:?}"
         );
     })
@@ -153,7 +156,7 @@ fn a_panic_in_a_replay_is_that_of_its_request_alone() {
     engine.shut_down().unwrap();
 }
 
-fn panicking_read(_: &ReadRequest<'_>) -> Result<Found, Rejection> {
+fn panicking_read(_: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     panic!("in a read, as it was told to")
 }
 
@@ -165,9 +168,9 @@ fn a_panic_in_a_read_is_that_of_its_request_alone() {
     on_lane(&engine, async {
         let who = Arc::new(headquarters());
         let fault = engine.read(panicking_read, &who, &[]).await;
-        assert!(matches!(fault, Err(Reply::Fault)), "{fault:?}");
+        assert!(matches!(fault, Err(CommandResult::Fault)), "{fault:?}");
         let found = engine.read(good, &who, &[]).await;
-        assert!(!matches!(found, Err(Reply::Fault)), "{found:?}");
+        assert!(!matches!(found, Err(CommandResult::Fault)), "{found:?}");
     })
     .unwrap();
     engine.shut_down().unwrap();
@@ -207,7 +210,7 @@ fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
         let created = engine.execute(call, engine.admit().unwrap()).await;
         let accepted = matches!(
             created,
-            Reply::Done {
+            CommandResult::Done {
                 disposition: Disposition::Accepted,
                 ..
             }

@@ -10,7 +10,7 @@ use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::engine::checkpointer::{CheckpointFigures, CheckpointPolicy};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{Engine, Limits, Reply};
+use carebook::engine::{CommandResult, Engine, Limits};
 use carebook::journal::replay::Recovered;
 use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
@@ -53,7 +53,7 @@ fn deposits(engine: &Engine, world: &World, numbers: std::ops::Range<u64>) {
         for number in numbers {
             let request = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
             let reply = carry_out(engine, &request).await;
-            let Reply::Done { replay: false, .. } = reply else {
+            let CommandResult::Done { replay: false, .. } = reply else {
                 panic!("{reply:?}");
             };
         }
@@ -335,7 +335,7 @@ fn when_every_snapshot_is_bad_and_the_log_is_whole_a_start_replays_from_the_firs
     assert_eq!((report.bad_snapshots.len(), report.first_position), (2, 1));
     assert_eq!(report.records, engine.durable());
     assert_eq!(found.tables.digest(), live);
-    let counted = |found: &Recovered| (found.tally.position, found.tally.operations.clone());
+    let counted = |found: &Recovered| (found.counters.position, found.counters.operations.clone());
     assert_eq!(counted(&found), counted(&whole));
     assert_eq!(found.covered.position, 0);
 }

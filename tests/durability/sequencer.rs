@@ -8,9 +8,9 @@ use carebook::base::json::FaultCode;
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::rejection::Class;
-use carebook::domain::resource::{Name, Space};
+use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::{Engine, Limits, Reply};
+use carebook::engine::{CommandResult, Engine, Limits};
 use wal::Log;
 use wal::storage::sim::SimDisk;
 
@@ -33,7 +33,7 @@ type Required = fn(usize) -> bool;
 /// A deposit whose decision rests on a list that is touched `times` while it is decided, by the
 /// revisions of one consent: what it comes to, how often it was decided, and how often another task
 /// of its lane had a turn.
-fn beside_changes(times: usize, required: Required) -> (Reply, usize, usize) {
+fn beside_changes(times: usize, required: Required) -> (CommandResult, usize, usize) {
     let world = World::new();
     let engine = engine(2, Limits::default());
     let meanwhile = Arc::new((Barrier::new(2), Barrier::new(2)));
@@ -54,7 +54,7 @@ fn beside_changes(times: usize, required: Required) -> (Reply, usize, usize) {
                     }
                     let number = i64::try_from(revision).unwrap() + 1;
                     let done = put_consent(&engine, number, required(revision)).await;
-                    assert!(matches!(done, Reply::Done { .. }), "{done:?}");
+                    assert!(matches!(done, CommandResult::Done { .. }), "{done:?}");
                     // The first one is there before the command is.
                     meanwhile.1.wait();
                 }
@@ -69,7 +69,7 @@ fn beside_changes(times: usize, required: Required) -> (Reply, usize, usize) {
     let decided = Arc::new(AtomicUsize::new(0));
     call.command = Box::new(Wrapped(HeldUp {
         inner: call.command,
-        rests_on: Some(Name::new(Space::RequiredConsents, &[])),
+        rests_on: Some(IndexKey::new(Index::RequiredConsents, &[])),
         meanwhile,
         times,
         decided: Arc::clone(&decided),
@@ -103,7 +103,10 @@ fn what_rests_on_a_list_is_decided_again_when_something_joins_leaves_or_changes_
     let joins: Required = |revision| revision > 0;
     for (what, required) in [("leaves", leaves), ("joins", joins), ("changes", |_| true)] {
         let (reply, decided, _) = beside_changes(1, required);
-        assert!(matches!(reply, Reply::Done { .. }), "{what}: {reply:?}");
+        assert!(
+            matches!(reply, CommandResult::Done { .. }),
+            "{what}: {reply:?}"
+        );
         // Where its facts stay as they were there is nothing to decide again.
         assert_eq!(decided, 2, "{what}");
     }
@@ -113,7 +116,7 @@ fn what_rests_on_a_list_is_decided_again_when_something_joins_leaves_or_changes_
 fn between_two_attempts_of_a_command_others_of_its_lane_have_their_turn() {
     let times = 20;
     let (reply, decided, turns) = beside_changes(times, |revision| revision % 2 == 0);
-    assert!(matches!(reply, Reply::Done { .. }), "{reply:?}");
+    assert!(matches!(reply, CommandResult::Done { .. }), "{reply:?}");
     assert_eq!(decided, times + 1);
     assert!(turns >= times, "{turns}");
 }
@@ -121,7 +124,7 @@ fn between_two_attempts_of_a_command_others_of_its_lane_have_their_turn() {
 #[test]
 fn a_command_whose_facts_change_each_time_is_given_up_in_the_end() {
     let (reply, decided, _) = beside_changes(100, |revision| revision % 2 == 0);
-    assert!(matches!(reply, Reply::Unavailable), "{reply:?}");
+    assert!(matches!(reply, CommandResult::Unavailable), "{reply:?}");
     assert_eq!(decided, 100);
 }
 
@@ -138,7 +141,7 @@ fn a_command_whose_record_is_too_large_is_at_fault_itself_and_others_go_on() {
         large["headOfficePrivateMemo"] = "x".repeat(3_000).into();
         for _ in 0..2 {
             let reply = carry_out(&engine, &large).await;
-            let Reply::Refused { rejection, .. } = reply else {
+            let CommandResult::Refused { rejection, .. } = reply else {
                 panic!("{reply:?}");
             };
             assert_eq!(rejection.class, Class::Invalid);
@@ -149,7 +152,7 @@ fn a_command_whose_record_is_too_large_is_at_fault_itself_and_others_go_on() {
         let small = world.deposit_request("S-1", "key-1");
         let reply = carry_out(&engine, &small).await;
         assert!(
-            matches!(reply, Reply::Done { replay: false, .. }),
+            matches!(reply, CommandResult::Done { replay: false, .. }),
             "{reply:?}"
         );
     })

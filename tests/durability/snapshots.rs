@@ -19,9 +19,9 @@ use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::engine::checkpointer::CheckpointPolicy;
 use carebook::engine::clock::{Clock, SystemClock};
 use carebook::engine::relay::{Delivery, ExternalDirectory};
-use carebook::engine::{Engine, Limits, Reply};
+use carebook::engine::{CommandResult, Engine, Limits};
+use carebook::journal::counters::{Counters, Marks};
 use carebook::journal::replay::{Recovered, Replay};
-use carebook::journal::tally::{Marks, Tally};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -97,8 +97,8 @@ async fn load(engine: &Arc<Engine>, world: &World, numbers: std::ops::Range<u64>
     }
 }
 
-fn is_done(reply: &Reply, as_replay: bool) -> bool {
-    matches!(reply, Reply::Done { replay, .. } if *replay == as_replay)
+fn is_done(reply: &CommandResult, as_replay: bool) -> bool {
+    matches!(reply, CommandResult::Done { replay, .. } if *replay == as_replay)
 }
 
 /// Takes snapshots on a thread of its own for as long as `work` goes on; how many.
@@ -141,11 +141,11 @@ fn a_snapshot_taken_under_load_and_the_log_after_it_make_what_the_whole_log_make
     let alone = alone.0.finish().unwrap();
     assert_eq!(alone.tables.digest(), live);
     // How long servers ran is not in the log.
-    let but_ages = |tally: &Tally| Tally {
+    let but_ages = |counters: &Counters| Counters {
         marks: Marks::default(),
-        ..tally.clone()
+        ..counters.clone()
     };
-    assert_eq!(but_ages(&alone.tally), but_ages(&with_snapshot.tally));
+    assert_eq!(but_ages(&alone.counters), but_ages(&with_snapshot.counters));
     assert_eq!(with_snapshot.covered.position, covers);
 
     // And again, over starts and compactions.
@@ -161,7 +161,7 @@ fn a_snapshot_taken_under_load_and_the_log_after_it_make_what_the_whole_log_make
         let found = recovered(&disk);
         assert_eq!(found.tables.digest(), live);
         assert_eq!(
-            found.tally.operations[&9],
+            found.counters.operations[&9],
             (2 * (next - 1)) + (next - 1) / 3
         );
     }
@@ -219,12 +219,12 @@ impl Clock for SetClock {
 fn deposit(engine: &Engine, world: &World, code: &str, key: &str) -> Result<(Value, bool), String> {
     let reply = on_lane(engine, carry_out(engine, &world.deposit_request(code, key))).unwrap();
     match reply {
-        Reply::Done { body, replay, .. } => {
+        CommandResult::Done { body, replay, .. } => {
             let body: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(body["statementCode"], code);
             Ok((body, replay))
         }
-        Reply::Refused { rejection, .. } => Err(rejection.code.to_owned()),
+        CommandResult::Refused { rejection, .. } => Err(rejection.code.to_owned()),
         other => panic!("{other:?}"),
     }
 }
@@ -347,7 +347,7 @@ fn create_branch(engine: &Engine) -> (Value, bool) {
         engine.execute(call, permit).await
     });
     match reply.unwrap() {
-        Reply::Done { body, replay, .. } => {
+        CommandResult::Done { body, replay, .. } => {
             let mut body: Value = serde_json::from_slice(&body).unwrap();
             body["idempotentReplay"] = Value::Null;
             (body, replay)
@@ -406,7 +406,7 @@ fn a_branch_keeps_its_messages_when_its_key_is_forgotten() {
     let (_, replay) = create_branch(&engine);
     assert!(!replay);
     engine.shut_down().unwrap();
-    let before = recovered(&disk).tally;
+    let before = recovered(&disk).counters;
     assert!(before.outbox_messages > 0 && before.outbox_number > 0);
     for _ in 0..3 {
         let engine = start(&disk, Arc::clone(&clock) as _);
@@ -425,7 +425,7 @@ fn a_branch_keeps_its_messages_when_its_key_is_forgotten() {
             .names()
             .contains(&"segment-0000000000000001.log".to_owned())
     );
-    let after = recovered(&disk).tally;
+    let after = recovered(&disk).counters;
     assert_eq!(after.operations, before.operations);
     assert_eq!(
         (after.outbox_messages, after.outbox_number),

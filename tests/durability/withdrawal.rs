@@ -8,12 +8,12 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
 use carebook::domain::branch::directory_message::DirectoryMessage;
-use carebook::domain::read::{Found, ReadRequest};
+use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
-use carebook::engine::intake::Batch;
+use carebook::engine::intake::FactBatch;
 use carebook::engine::relay::{Delivery, ExternalDirectory};
-use carebook::engine::{Engine, Limits, Reply};
+use carebook::engine::{CommandResult, Engine, Limits};
 use serde_json::Value;
 use tokio::sync::Notify;
 use wal::Log;
@@ -55,7 +55,7 @@ fn withdraw(engine: &Engine) -> u64 {
         let gate = tokio::spawn(engine.lanes().run(1));
         let done = put_lifecycle(engine, 1, "withdrawn").await;
         gate.abort();
-        let Reply::Done { position, .. } = done else {
+        let CommandResult::Done { position, .. } = done else {
             panic!("{done:?}");
         };
         position
@@ -63,8 +63,8 @@ fn withdraw(engine: &Engine) -> u64 {
 }
 
 #[track_caller]
-fn assert_gone(reply: &Reply, withdrawn: u64) {
-    let Reply::Refused {
+fn assert_gone(reply: &CommandResult, withdrawn: u64) {
+    let CommandResult::Refused {
         rejection,
         position,
     } = reply
@@ -109,9 +109,9 @@ fn a_command_that_was_decided_before_a_withdrawal_is_not_committed_after_it() {
 fn no_fact_is_put_in_place_by_whoever_has_withdrawn_and_its_batch_ends() {
     let engine = engine(SimDisk::new().storage(), Limits::default());
     on_lane(&engine, async {
-        let mut batch = Batch::new(&engine, Arc::new(somebody()));
+        let mut batch = FactBatch::new(&engine, Arc::new(somebody()));
         let position = put_lifecycle(&engine, 1, "withdrawn").await;
-        let Reply::Done { position, .. } = position else {
+        let CommandResult::Done { position, .. } = position else {
             panic!("{position:?}");
         };
         for number in 0..3 {
@@ -132,13 +132,13 @@ fn no_fact_is_put_in_place_by_whoever_has_withdrawn_and_its_batch_ends() {
 static READING: Mutex<Option<Arc<(Barrier, Barrier)>>> = Mutex::new(None);
 
 #[allow(clippy::unnecessary_wraps)]
-fn slow_read(_: &ReadRequest<'_>) -> Result<Found, Rejection> {
+fn slow_read(_: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let meanwhile = READING.lock().unwrap().take();
     if let Some(meanwhile) = meanwhile {
         meanwhile.0.wait();
         meanwhile.1.wait();
     }
-    Ok(Found {
+    Ok(Representation {
         tag: "1".to_owned(),
         body: Vec::new(),
     })
@@ -181,7 +181,7 @@ fn a_replay_that_waits_for_the_disk_while_its_actor_withdraws_is_not_given() {
     let call = || call_of(&engine, "request_deposit", somebody(), None, &body);
     on_lane(&engine, async {
         let first = engine.execute(call(), engine.admit().unwrap()).await;
-        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
         reads.set(true);
         let replaying = engine.execute(call(), engine.admit().unwrap());
         let withdrawing = async {
@@ -254,7 +254,7 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
             }
         };
         let (first, (again, position)) = tokio::join!(first, again);
-        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        assert!(matches!(first, CommandResult::Done { .. }), "{first:?}");
         assert_gone(&again, position);
     })
     .unwrap();

@@ -145,11 +145,11 @@ fn no_floor_stands_on_one_above_it() {
 fn the_arrows_of_a_list_are_all_read() {
     let base_and_http = vec![0, 5];
     assert_eq!(
-        named("use crate::{base::{json, text}, members, http};"),
+        named("use crate::{base::{json, text}, json_object, http};"),
         base_and_http
     );
     assert_eq!(named("crate::base::x crate::http::y"), base_and_http);
-    assert!(named("use crate::{members, rejections};").is_empty());
+    assert!(named("use crate::{json_object, rejections};").is_empty());
 }
 
 /// The files whose code has one of the words.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Barrier};
 
 use carebook::base::actor::Actor;
 use carebook::base::digest::{Digest, Fingerprint};
-use carebook::domain::operation::{AnyCommand, Context, Outcome, Slot};
+use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context};
 use carebook::domain::rejection::Rejection;
-use carebook::domain::resource::{Name, View};
+use carebook::domain::resource::{IndexKey, ReadView};
 
 /// What is asked of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Asked {
     Fingerprint,
     KeyReused,
     Target,
-    Names,
+    UniqueKeys,
     Decide,
 }
 
@@ -36,9 +36,9 @@ pub trait Around: Send + Sync {
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         self.inner().decide(target, slot, context)
     }
 }
@@ -56,7 +56,7 @@ impl<A: Around> AnyCommand for Wrapped<A> {
         self.0.inner().fingerprint()
     }
 
-    fn key_reused(&self, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
         self.0.asked(Asked::KeyReused);
         self.0.inner().key_reused(actor, view)
     }
@@ -66,17 +66,17 @@ impl<A: Around> AnyCommand for Wrapped<A> {
         self.0.target(context)
     }
 
-    fn names(&self, context: &Context<'_>) -> Vec<Name> {
-        self.0.asked(Asked::Names);
-        self.0.inner().names(context)
+    fn unique_keys(&self, context: &Context<'_>) -> Vec<IndexKey> {
+        self.0.asked(Asked::UniqueKeys);
+        self.0.inner().unique_keys(context)
     }
 
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         self.0.asked(Asked::Decide);
         self.0.decide(target, slot, context)
     }
@@ -87,7 +87,7 @@ impl<A: Around> AnyCommand for Wrapped<A> {
 pub struct HeldUp {
     pub inner: Box<dyn AnyCommand>,
     /// A list that its decision rests on, too.
-    pub rests_on: Option<Name>,
+    pub rests_on: Option<IndexKey>,
     pub meanwhile: Arc<(Barrier, Barrier)>,
     /// In how many decisions it waits.
     pub times: usize,
@@ -103,9 +103,9 @@ impl Around for HeldUp {
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         if let Some(list) = self.rests_on {
             let _ = context.view.listed(list);
         }

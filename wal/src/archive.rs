@@ -122,14 +122,14 @@ struct Archived {
 }
 
 /// What an archive has of one log.
-pub(crate) struct Shelf {
+pub(crate) struct ArchiveFolder {
     archive: Arc<dyn Storage>,
     log: LogId,
     folder: String,
     known: Mutex<HashMap<u64, Archived>>,
 }
 
-impl Shelf {
+impl ArchiveFolder {
     pub(crate) fn new(archive: Arc<dyn Storage>, log: LogId) -> Self {
         Self {
             archive,
@@ -205,7 +205,7 @@ impl Shelf {
     ///
     /// # Errors
     /// [`Error::Damaged`] for a segment that is not as it was written, and as
-    /// [`Shelf::put_before`].
+    /// [`ArchiveFolder::put_before`].
     pub(crate) fn put_behind(&self, manifest: &mut Manifest) -> Result<Vec<u64>, Error> {
         let last = manifest.segments.last().copied();
         let (mut position, mut chain) = (manifest.first_position, manifest.first_chain);
@@ -354,16 +354,16 @@ fn last_frame(file: &dyn File, length: u64, seed: u32) -> io::Result<Option<Fram
 /// The files of a log together with those that an archive has of it.
 pub(crate) struct WithShelf {
     storage: Arc<dyn Storage>,
-    shelf: Shelf,
+    folder: ArchiveFolder,
     /// Names of segments that are taken from the archive though the log has them.
     from_shelf: Vec<String>,
 }
 
 impl WithShelf {
-    pub(crate) fn new(storage: Arc<dyn Storage>, shelf: Shelf, longer: &[u64]) -> Self {
+    pub(crate) fn new(storage: Arc<dyn Storage>, folder: ArchiveFolder, longer: &[u64]) -> Self {
         Self {
             storage,
-            shelf,
+            folder,
             from_shelf: longer
                 .iter()
                 .map(|number| format::segment_name(*number))
@@ -371,8 +371,8 @@ impl WithShelf {
         }
     }
 
-    pub(crate) fn shelf(&self) -> &Shelf {
-        &self.shelf
+    pub(crate) fn folder(&self) -> &ArchiveFolder {
+        &self.folder
     }
 
     fn is_moved(&self, name: &str) -> bool {
@@ -392,8 +392,8 @@ impl ReadOnly for WithShelf {
 
     fn open_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let moved = || {
-            let name = format!("{}/{name}", self.shelf.folder);
-            self.shelf.archive.open_read(&name)
+            let name = format!("{}/{name}", self.folder.folder);
+            self.folder.archive.open_read(&name)
         };
         if self.from_shelf.iter().any(|longer| longer == name) {
             return moved();
@@ -415,8 +415,8 @@ impl ReadOnly for WithShelf {
 
     fn describe(&self, name: &str) -> String {
         if self.is_moved(name) {
-            let name = format!("{}/{name}", self.shelf.folder);
-            self.shelf.archive.describe(&name)
+            let name = format!("{}/{name}", self.folder.folder);
+            self.folder.archive.describe(&name)
         } else {
             self.storage.describe(name)
         }

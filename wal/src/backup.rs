@@ -130,22 +130,22 @@ struct Looking<'a> {
 }
 
 /// What a look has found.
-enum Look {
+enum CopyAttempt {
     /// Everything that was wanted, and what proves it: the manifest of a copy.
     Whole(Manifest),
     /// An end that lacks something, or its proof.
-    Open(Box<Found>),
+    Open(Box<SurveyedLog>),
     Damaged(Error),
 }
 
 /// A log that was read to its end.
-struct Found {
+struct SurveyedLog {
     /// The manifest without the segments at its end that are open.
     sealed: Manifest,
     survey: Survey,
 }
 
-impl Found {
+impl SurveyedLog {
     /// The manifest of a copy that ends where a mark proves the last frame.
     fn copy(self, mark: u64) -> Manifest {
         let mut copy = self.sealed;
@@ -154,7 +154,7 @@ impl Found {
     }
 }
 
-impl Look {
+impl CopyAttempt {
     /// Whether nothing has changed since the look before.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -203,7 +203,7 @@ impl<'a> Looking<'a> {
         let mut alike = 0;
         loop {
             let look = match self.look()? {
-                Look::Whole(copy) => return Ok(copy),
+                CopyAttempt::Whole(copy) => return Ok(copy),
                 look => look,
             };
             alike = match &before {
@@ -211,9 +211,9 @@ impl<'a> Looking<'a> {
                 _ => 1,
             };
             match look {
-                Look::Damaged(error) if alike >= STILL => return Err(error),
-                Look::Open(found) if alike >= LOOKS => return self.verdict(*found),
-                Look::Open(_) if self.is_free()? => {
+                CopyAttempt::Damaged(error) if alike >= STILL => return Err(error),
+                CopyAttempt::Open(found) if alike >= LOOKS => return self.verdict(*found),
+                CopyAttempt::Open(_) if self.is_free()? => {
                     if let Some(copy) = self.stopped()? {
                         return Ok(copy);
                     }
@@ -233,8 +233,8 @@ impl<'a> Looking<'a> {
     /// next start keeps. Nothing when that is no longer so.
     fn stopped(&mut self) -> Result<Option<Manifest>, Error> {
         Ok(match self.look()? {
-            Look::Whole(copy) => Some(copy),
-            Look::Open(found) if found.survey.next > self.wanted && self.is_free()? => {
+            CopyAttempt::Whole(copy) => Some(copy),
+            CopyAttempt::Open(found) if found.survey.next > self.wanted && self.is_free()? => {
                 Some(found.copy(u64::MAX))
             }
             _ => None,
@@ -242,18 +242,18 @@ impl<'a> Looking<'a> {
     }
 
     /// What it means that the end of a log stands still, and lacks something.
-    fn verdict(&self, found: Found) -> Result<Manifest, Error> {
+    fn verdict(&self, found: SurveyedLog) -> Result<Manifest, Error> {
         let survey = &found.survey;
         let damaged = |what: String| Error::Damaged {
-            file: survey.spot.file.clone(),
-            offset: survey.spot.offset,
+            file: survey.location.file.clone(),
+            offset: survey.location.offset,
             position: Some(survey.next),
             what,
         };
         if survey.next <= self.wanted {
             return Err(damaged(format!(
                 "{}; the records up to position {} were there when the backup began",
-                survey.spot.what, self.wanted
+                survey.location.what, self.wanted
             )));
         }
         let seen = survey.observation;
@@ -262,7 +262,7 @@ impl<'a> Looking<'a> {
             Holder::Appends(epoch) if epoch == found.sealed.epoch && !is_blank => {
                 Err(damaged(format!(
                     "{}; whoever appends to the log would have finished it by now",
-                    survey.spot.what
+                    survey.location.what
                 )))
             }
             // A start only reads as yet, and will keep what is whole.
@@ -278,13 +278,13 @@ impl<'a> Looking<'a> {
     }
 
     /// Reads what was not read before, and the end.
-    fn look(&mut self) -> Result<Look, Error> {
+    fn look(&mut self) -> Result<CopyAttempt, Error> {
         match self.try_look() {
-            Err(error @ Error::Damaged { .. }) => Ok(Look::Damaged(error)),
+            Err(error @ Error::Damaged { .. }) => Ok(CopyAttempt::Damaged(error)),
             Err(Error::Io { file, source, .. })
                 if source.kind() == io::ErrorKind::UnexpectedEof =>
             {
-                Ok(Look::Damaged(Error::Damaged {
+                Ok(CopyAttempt::Damaged(Error::Damaged {
                     file,
                     offset: 0,
                     position: None,
@@ -295,7 +295,7 @@ impl<'a> Looking<'a> {
         }
     }
 
-    fn try_look(&mut self) -> Result<Look, Error> {
+    fn try_look(&mut self) -> Result<CopyAttempt, Error> {
         let manifest = self.pin()?;
         for listed in &manifest.snapshots {
             if !self.snapshots.contains(listed) {
@@ -341,11 +341,11 @@ impl<'a> Looking<'a> {
             segments: sealed.to_vec(),
             ..manifest
         };
-        let found = Found { sealed, survey };
+        let found = SurveyedLog { sealed, survey };
         Ok(if is_whole {
-            Look::Whole(found.copy(proved))
+            CopyAttempt::Whole(found.copy(proved))
         } else {
-            Look::Open(Box::new(found))
+            CopyAttempt::Open(Box::new(found))
         })
     }
 

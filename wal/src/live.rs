@@ -20,11 +20,11 @@ mod steps;
 use std::io;
 use std::sync::Arc;
 
-pub use self::shown::{Batch, LiveEnd, LiveRecord, Look, SegmentFile};
+pub use self::shown::{FrameInfo, LiveEnd, LiveRecord, OnRecord, SegmentFile};
 
 use self::files::{Files, MISSING, Next, Opened, Place, load};
-use self::steps::{Held, Pass, Turn};
-use crate::archive::{Shelf, WithShelf};
+use self::steps::{HeldBack, Pass, Turn};
+use crate::archive::{ArchiveFolder, WithShelf};
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_usize};
 use crate::frame::{FrameHeader, KIND_DATA};
@@ -87,7 +87,11 @@ impl LiveReader {
     ) -> Result<Self, Error> {
         let reader = Self::open(storage, from)?;
         let Files { storage, log, .. } = reader.files;
-        let both = Arc::new(WithShelf::new(storage, Shelf::new(archive, log), &[]));
+        let both = Arc::new(WithShelf::new(
+            storage,
+            ArchiveFolder::new(archive, log),
+            &[],
+        ));
         Ok(Self {
             files: Files {
                 storage: Arc::clone(&both) as Arc<dyn Storage>,
@@ -212,7 +216,7 @@ impl LiveReader {
     /// # Errors
     /// [`Error::Damaged`] with the place of the damage, [`Error::Visitor`] with
     /// the error of whoever looks, and as [`LiveReader::open`].
-    pub fn read_on(&mut self, look: &mut Look<'_>) -> Result<LiveEnd, Error> {
+    pub fn read_on(&mut self, look: &mut OnRecord<'_>) -> Result<LiveEnd, Error> {
         let mut missed = None;
         loop {
             let manifest = self.manifest()?;
@@ -274,7 +278,7 @@ impl LiveReader {
         ))
     }
 
-    fn pass(&mut self, manifest: &Manifest, look: &mut Look<'_>) -> Result<Pass, Error> {
+    fn pass(&mut self, manifest: &Manifest, look: &mut OnRecord<'_>) -> Result<Pass, Error> {
         let sealed = manifest.segments.iter().filter_map(|segment| segment.seal);
         let sealed = sealed.map(|seal| seal.last).max().unwrap_or(0);
         let snapshots = manifest.snapshots.iter().map(|snapshot| snapshot.upto);
@@ -285,7 +289,7 @@ impl LiveReader {
         let Some((mut index, mut place)) = self.begin(manifest) else {
             return Ok(Pass::END);
         };
-        let mut held: Option<Held> = None;
+        let mut held: Option<HeldBack> = None;
         loop {
             let segment = &manifest.segments[index];
             let opened = match self.files.open_segment(segment)? {
@@ -381,8 +385,8 @@ impl LiveReader {
         opened: &Opened,
         window: &mut Window<'_>,
         place: &mut Place,
-        held: &mut Option<Held>,
-        look: &mut Look<'_>,
+        held: &mut Option<HeldBack>,
+        look: &mut OnRecord<'_>,
     ) -> Result<Option<End>, Error> {
         let failed = self.files.failed(&opened.name);
         loop {
@@ -405,7 +409,7 @@ impl LiveReader {
             {
                 return Ok(None);
             }
-            let batch = Batch {
+            let batch = FrameInfo {
                 segment: segment.number,
                 offset: place.offset,
                 epoch: segment.epoch,
@@ -422,7 +426,7 @@ impl LiveReader {
             let frame = window.get(batch.offset, to_usize(batch.bytes));
             let frame = frame.map_err(&failed)?;
             if place.next - 1 > self.mark {
-                *held = Some(Held {
+                *held = Some(HeldBack {
                     bytes: frame.to_vec(),
                     header,
                     batch,
@@ -441,9 +445,9 @@ impl LiveReader {
         &mut self,
         frame: &[u8],
         header: FrameHeader,
-        batch: Batch,
+        batch: FrameInfo,
         behind: Place,
-        look: &mut Look<'_>,
+        look: &mut OnRecord<'_>,
     ) -> Result<bool, Error> {
         for (position, payload) in (header.first..).zip(header.records(frame).into_iter().flatten())
         {

@@ -15,15 +15,15 @@ use crate::verdict::{self, Verdict};
 pub(crate) fn judge(survey: &Survey) -> Result<(), Error> {
     let what = match verdict::decide(survey.observation) {
         Verdict::Clean | Verdict::Torn => return Ok(()),
-        Verdict::Broken => survey.spot.what.clone(),
+        Verdict::Broken => survey.location.what.clone(),
         Verdict::Lost => format!(
             "{}; the records from position {} to {} were acknowledged and cannot be read",
-            survey.spot.what, survey.next, survey.mark
+            survey.location.what, survey.next, survey.mark
         ),
     };
     Err(Error::Damaged {
-        file: survey.spot.file.clone(),
-        offset: survey.spot.offset,
+        file: survey.location.file.clone(),
+        offset: survey.location.offset,
         position: Some(survey.next),
         what,
     })

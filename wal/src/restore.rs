@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::archive::{Shelf, WithShelf};
+use crate::archive::{ArchiveFolder, WithShelf};
 use crate::error::{BoxError, Error};
 use crate::format;
 use crate::index::Index;
@@ -86,10 +86,10 @@ impl Past {
         let own_first = manifest.first_position;
         let (mut storage, mut damage) = (source, None);
         if let Some(archive) = archive {
-            let shelf = Shelf::new(archive, manifest.log);
-            damage = shelf.put_before(&mut manifest, 1)?;
-            let longer = shelf.put_behind(&mut manifest)?;
-            storage = Arc::new(WithShelf::new(storage, shelf, &longer));
+            let folder = ArchiveFolder::new(archive, manifest.log);
+            damage = folder.put_before(&mut manifest, 1)?;
+            let longer = folder.put_behind(&mut manifest)?;
+            storage = Arc::new(WithShelf::new(storage, folder, &longer));
         }
         Ok(Self {
             storage,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::fault::FaultCode;
-use super::reader::{Member, Reader};
+use super::reader::{FromJson, Reader};
 use super::shape::Shape;
 use super::value::Json;
 use crate::base::time::Instant;
@@ -33,7 +33,7 @@ impl AnyObject {
     }
 }
 
-impl Member for AnyObject {
+impl FromJson for AnyObject {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if !matches!(value, Json::Object(_)) {
             return at.fault(FaultCode::WrongType);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::fault::FaultCode;
-use super::reader::{Member, Reader};
+use super::reader::{FromJson, Reader};
 use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
@@ -13,7 +13,7 @@ use crate::base::time::{Date, Instant};
 /// 2^63: the magnitude from which on a number is beyond 64 bits.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-impl Member for bool {
+impl FromJson for bool {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         match value {
             Json::Bool(value) => Some(*value),
@@ -26,7 +26,7 @@ impl Member for bool {
     }
 }
 
-impl Member for i64 {
+impl FromJson for i64 {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         match value {
             Json::Int(value) => Some(*value),
@@ -51,7 +51,7 @@ impl Member for i64 {
 #[serde(transparent)]
 pub struct AtLeast<const MIN: i64>(pub i64);
 
-impl<const MIN: i64> Member for AtLeast<MIN> {
+impl<const MIN: i64> FromJson for AtLeast<MIN> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let number = i64::read(value, at)?;
         if number < MIN {
@@ -69,7 +69,7 @@ impl<const MIN: i64> Member for AtLeast<MIN> {
 }
 
 /// An optional member: absent and null mean the same.
-impl<T: Member> Member for Option<T> {
+impl<T: FromJson> FromJson for Option<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         match value {
             Json::Null => Some(None),
@@ -95,7 +95,7 @@ impl<T: Member> Member for Option<T> {
 #[serde(transparent)]
 pub struct Nullable<T>(pub Option<T>);
 
-impl<T: Member> Member for Nullable<T> {
+impl<T: FromJson> FromJson for Nullable<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         Option::read(value, at).map(Self)
     }
@@ -109,7 +109,7 @@ impl<T: Member> Member for Nullable<T> {
     }
 }
 
-impl<T: Member> Member for Vec<T> {
+impl<T: FromJson> FromJson for Vec<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Array(items) = value else {
             return at.fault(FaultCode::WrongType);
@@ -135,7 +135,7 @@ impl<T: Member> Member for Vec<T> {
 #[serde(transparent)]
 pub struct NonEmpty<T>(pub Vec<T>);
 
-impl<T: Member> Member for NonEmpty<T> {
+impl<T: FromJson> FromJson for NonEmpty<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let items = Vec::read(value, at)?;
         if items.is_empty() {
@@ -159,7 +159,7 @@ impl<T: Member> Member for NonEmpty<T> {
 #[serde(transparent)]
 pub struct AtMost<T, const MOST: usize>(pub Vec<T>);
 
-impl<T: Member, const MOST: usize> Member for AtMost<T, MOST> {
+impl<T: FromJson, const MOST: usize> FromJson for AtMost<T, MOST> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Array(items) = value
             && items.len() > MOST
@@ -191,7 +191,7 @@ pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) 
 }
 
 /// A map whose names are the sender's; sorted, so that equal maps have equal forms.
-impl<T: Member> Member for BTreeMap<Box<str>, T> {
+impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Object(members) = value else {
             return at.fault(FaultCode::WrongType);
@@ -228,7 +228,7 @@ impl<T: Member> Member for BTreeMap<Box<str>, T> {
     }
 }
 
-impl Member for Instant {
+impl FromJson for Instant {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let text = at.text(value)?;
         match Self::parse(text) {
@@ -242,7 +242,7 @@ impl Member for Instant {
     }
 }
 
-impl Member for Date {
+impl FromJson for Date {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let text = at.text(value)?;
         match Self::parse(text) {

@@ -164,7 +164,7 @@ impl Reader {
 }
 
 /// What can be read from a member of a request.
-pub trait Member: Sized {
+pub trait FromJson: Sized {
     /// Reads the value; `None` after at least one fault was noted.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
@@ -183,7 +183,7 @@ pub trait Member: Sized {
 }
 
 /// A member's value, or what its absence stands for.
-pub fn member<T: Member>(
+pub fn member<T: FromJson>(
     value: Option<&Json<'_>>,
     name: &'static str,
     at: &mut Reader,
@@ -198,7 +198,7 @@ pub fn member<T: Member>(
 /// member once, with its type and its name in JSON.
 ///
 /// ```text
-/// members! {
+/// json_object! {
 ///     /// The period that a statement covers.
 ///     pub struct Period {
 ///         /// Its first day.
@@ -214,7 +214,7 @@ pub fn member<T: Member>(
 /// (`Option<T>`). After `rules` stands the function for faults between members: it is called with
 /// the reader and an `Option<&_>` of each member named, `None` for a faulty one.
 #[macro_export]
-macro_rules! members {
+macro_rules! json_object {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
@@ -228,7 +228,7 @@ macro_rules! members {
             $( $(#[doc = $says])* #[serde(rename = $json)] $field_vis $field: $type ),+
         }
 
-        impl $crate::base::json::Member for $name {
+        impl $crate::base::json::FromJson for $name {
             fn read(
                 value: &$crate::base::json::Json<'_>,
                 at: &mut $crate::base::json::Reader,
@@ -248,8 +248,8 @@ macro_rules! members {
                     $( $crate::base::json::Field {
                         name: $json,
                         says: concat!($($says),*),
-                        presence: <$type as $crate::base::json::Member>::presence(),
-                        shape: <$type as $crate::base::json::Member>::shape(),
+                        presence: <$type as $crate::base::json::FromJson>::presence(),
+                        shape: <$type as $crate::base::json::FromJson>::shape(),
                     } ),+
                 ])
             }
@@ -263,7 +263,7 @@ pub(super) mod tests {
     use super::*;
     use crate::base::json::{AnyObject, AtLeast, NESTING_MAX, Nullable};
 
-    members! {
+    json_object! {
         #[allow(missing_docs)]
         struct Inner {
             count: AtLeast<1> = "count",
@@ -271,7 +271,7 @@ pub(super) mod tests {
         }
     }
 
-    members! {
+    json_object! {
         #[allow(missing_docs)]
         struct Outer {
             id: i64 = "id",
@@ -292,7 +292,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::base::json) fn faults<T: Member>(text: &str) -> Vec<(String, &'static str)> {
+    pub(in crate::base::json) fn faults<T: FromJson>(text: &str) -> Vec<(String, &'static str)> {
         let json = Json::parse(text.as_bytes()).unwrap();
         let mut at = Reader::new(Instant::default());
         let value = T::read(&json, &mut at);

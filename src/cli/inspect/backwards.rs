@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use serde_json::{Value, json};
 use wal::BoxError;
 
-use super::history::{Look, show};
+use super::history::{SnapshotVisitor, show};
 use super::looking::{Looking, known, operation_name};
 use super::mask::Mask;
 use super::output::{Column, Growing, left, right};
@@ -45,7 +45,7 @@ struct Last {
     position: u64,
 }
 
-impl Look for Last {
+impl SnapshotVisitor for Last {
     fn begin(&mut self) {
         self.position = 0;
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
-use super::history::{Look, States, show};
+use super::history::{SnapshotVisitor, States, show};
 use super::looking::{Looking, operation_name, tell_what_is_missing};
 use super::output::{Column, Growing, left, right};
 use crate::base::digest::hex;
@@ -18,9 +18,9 @@ use crate::base::time::Instant;
 use crate::catalogue::OPERATIONS;
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name};
+use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};
-use crate::journal::tally::Tally;
 
 /// Arguments of `carebook inspect counts`.
 #[derive(Args)]
@@ -85,20 +85,20 @@ struct Counting {
     largest_batch: u32,
     last_batch: Option<(u64, u64)>,
     /// What a snapshot says of records that the log no longer has; what it keeps of them.
-    before: Tally,
+    before: Counters,
     covers: u64,
     kept: u64,
     first: Option<(u64, Instant)>,
     last: Option<(u64, Instant)>,
 }
 
-impl Look for Counting {
+impl SnapshotVisitor for Counting {
     fn begin(&mut self) {
         *self = Self::default();
     }
 
     fn summary(&mut self, summary: Summary) {
-        self.before = summary.tally;
+        self.before = summary.counters;
     }
 
     fn kept(&mut self, _: u64, _: &Record<'_>) -> Result<(), BoxError> {

@@ -88,7 +88,7 @@ impl States {
 }
 
 /// Sees a snapshot.
-pub(super) trait Look {
+pub(super) trait SnapshotVisitor {
     /// It begins; what was seen of another one is to be forgotten.
     fn begin(&mut self);
 
@@ -111,7 +111,7 @@ pub(super) trait Look {
 pub(super) fn show(
     reader: &LiveReader,
     oldest: bool,
-    look: &mut dyn Look,
+    look: &mut dyn SnapshotVisitor,
 ) -> Result<Option<SnapshotInfo>, Failure> {
     let mut showing = Showing {
         look,
@@ -123,7 +123,7 @@ pub(super) fn show(
 }
 
 struct Showing<'a> {
-    look: &'a mut dyn Look,
+    look: &'a mut dyn SnapshotVisitor,
     has_summary: bool,
 }
 

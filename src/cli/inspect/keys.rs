@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use wal::BoxError;
 use wal::live::LiveEnd;
 
-use super::history::{Look, show};
+use super::history::{SnapshotVisitor, show};
 use super::looking::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use super::mask::Mask;
 use super::output::{Column, Growing, left, right};
@@ -126,7 +126,7 @@ impl KeysArgs {
 }
 
 /// Sees records that may have keys.
-trait Keys: Look {
+trait Keys: SnapshotVisitor {
     /// The record at a position; whether more are wanted.
     fn record(&mut self, position: u64, record: &Record<'_>) -> bool;
 }
@@ -140,7 +140,7 @@ struct Gone {
     replaced: HashSet<u64>,
 }
 
-impl Look for Gone {
+impl SnapshotVisitor for Gone {
     fn begin(&mut self) {
         *self = Self::default();
     }
@@ -177,7 +177,7 @@ struct Listing<'a> {
     failure: Option<Failure>,
 }
 
-impl Look for Listing<'_> {
+impl SnapshotVisitor for Listing<'_> {
     fn begin(&mut self) {}
 
     fn kept(&mut self, position: u64, record: &Record<'_>) -> Result<(), BoxError> {

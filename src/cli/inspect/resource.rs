@@ -8,7 +8,7 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::backwards;
-use super::history::{Look, Standing, States, show};
+use super::history::{SnapshotVisitor, Standing, States, show};
 use super::looking::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
 use super::mask::{Difference, Mask};
 use super::output::{Column, Growing, left, right};
@@ -172,7 +172,7 @@ struct Became {
     after: Value,
 }
 
-impl Look for History {
+impl SnapshotVisitor for History {
     fn begin(&mut self) {
         self.base = None;
         self.states = States::default();

@@ -20,12 +20,12 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
 /// What the message to the authorization system is about.
 const TOPIC: &str = "authorization.branch_membership.activated";
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The branch's revision as the manager saw it.
@@ -35,7 +35,7 @@ members! {
 
 rejections! {
     /// Why no invitation is accepted.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority.
         NotPermitted = Forbidden "permission_denied" []
             "There is no invitation that you may accept.",
@@ -71,7 +71,7 @@ impl Operation for AcceptInvitation {
     type Command = Command;
     type Resource = Branch;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -99,20 +99,20 @@ impl Operation for AcceptInvitation {
             branch.invites(email) || branch.was_accepted_by(email, &actor.subject)
         });
         let (Some(branch), Some(_)) = (branch, found) else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         if command.expected_onboarding_revision != branch.revision.number() {
-            return Err(Refusal::RevisionStale.into());
+            return Err(Reason::RevisionStale.into());
         }
         if branch.manager.is_some() {
-            return Err(Refusal::ActivationConflict.into());
+            return Err(Reason::ActivationConflict.into());
         }
         let activation = Activation {
-            activation_id: context.mint.id(),
-            member_profile_id: context.mint.id(),
-            branch_membership_id: context.mint.id(),
+            activation_id: context.ids.id(),
+            member_profile_id: context.ids.id(),
+            branch_membership_id: context.ids.id(),
             subject: actor.subject.clone(),
-            relationship_outbox_message_id: context.mint.outbox_number(),
+            relationship_outbox_message_id: context.ids.outbox_number(),
         };
         let number = activation.relationship_outbox_message_id;
         let event = BranchEvent::ManagerAccepted(activation);
@@ -123,7 +123,7 @@ impl Operation for AcceptInvitation {
             .as_ref()
             .expect("the event put a manager there");
         commit.send(number, TOPIC, &ActivatedMessage::new(&next, manager));
-        commit.answer(to_json(&ActivationView::new(&next, manager)))
+        commit.answer(to_json(&ActivationBody::new(&next, manager)))
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
@@ -160,7 +160,7 @@ impl<'a> ActivatedMessage<'a> {
 /// The activation as it is answered; it never changes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ActivationView {
+struct ActivationBody {
     activation_id: Uuid,
     invitation_id: Uuid,
     member_profile_id: Uuid,
@@ -174,7 +174,7 @@ struct ActivationView {
     idempotent_replay: bool,
 }
 
-impl ActivationView {
+impl ActivationBody {
     fn new(branch: &Branch, manager: &Manager) -> Self {
         let activation = &manager.activation;
         Self {
@@ -426,7 +426,7 @@ mod tests {
         let answer = accept(&mut scenario, invitee(), 1).committed();
         let branch = branch_of(&scenario, &created);
         let manager = branch.manager.as_ref().unwrap();
-        let body = to_json(&ActivationView::new(&branch, manager));
+        let body = to_json(&ActivationBody::new(&branch, manager));
         let replayed: Value = serde_json::from_slice(&row(NAME).operation.replayed(body)).unwrap();
         assert_eq!(
             replayed,

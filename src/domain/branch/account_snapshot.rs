@@ -106,7 +106,7 @@ pub fn may_settle(actor: &Actor, branch_office_profile_id: &str) -> bool {
 /// A snapshot as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SnapshotView<'a> {
+pub struct SnapshotBody<'a> {
     snapshot_id: &'a Ident,
     settlement_statement_id: &'a Ident,
     branch_office_profile_id: &'a Ident,
@@ -125,7 +125,7 @@ pub struct SnapshotView<'a> {
     idempotency_key: &'a str,
 }
 
-impl<'a> SnapshotView<'a> {
+impl<'a> SnapshotBody<'a> {
     /// The view of this snapshot.
     #[must_use]
     pub fn new(snapshot: &'a AccountSnapshot) -> Self {

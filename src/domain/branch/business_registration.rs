@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::json::{FaultCode, Json, Member, Reader, Shape};
+use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::text::Text;
 
 /// A Korean business registration number: ten digits, the last of which checks the others.
@@ -64,7 +64,7 @@ fn check_digit(digits: &[u32; 10]) -> u32 {
     (10 - sum % 10) % 10
 }
 
-impl Member for BusinessRegistrationNumber {
+impl FromJson for BusinessRegistrationNumber {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let text = Text::read(value, at)?;
         match Self::parse(&text) {

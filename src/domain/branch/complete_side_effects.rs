@@ -4,16 +4,16 @@
 //! Nobody asks for this from outside: it has no row in the catalogue, and the only refusal is that
 //! there is no such branch.
 
+use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
 use super::onboarding::outcome;
-use super::view::BranchView;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::domain::operation::{
-    AnyCommand, Context, Decision, Disposition, Outcome, Slot, erase, own_state, to_json,
+    AnyCommand, AnyDecision, AnyState, Context, Decision, Disposition, erase, own_state, to_json,
 };
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{Name, View};
+use crate::domain::resource::{IndexKey, ReadView};
 
 /// The command. Its answer is the branch as it stands then.
 pub struct CompleteSideEffects {
@@ -35,14 +35,14 @@ impl CompleteSideEffects {
         };
         let commit = deliveries.complete(&self.outbox_message_ids, context.at);
         let Some(mut commit) = commit else {
-            return Ok(Decision::Answer(to_json(&BranchView::new(
+            return Ok(Decision::Answer(to_json(&BranchBody::new(
                 &branch, deliveries,
             ))));
         };
         if outcome(&commit.next.side_effects).disposition() == Disposition::Accepted {
             commit.accepted();
         }
-        let answer = to_json(&BranchView::new(&branch, &commit.next));
+        let answer = to_json(&BranchBody::new(&branch, &commit.next));
         commit.answer(answer)
     }
 }
@@ -56,7 +56,7 @@ impl AnyCommand for CompleteSideEffects {
         Fingerprint::of(b"complete_side_effects")
     }
 
-    fn key_reused(&self, _: &Actor, _: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
         None
     }
 
@@ -64,16 +64,16 @@ impl AnyCommand for CompleteSideEffects {
         Some(self.deliveries)
     }
 
-    fn names(&self, _: &Context<'_>) -> Vec<Name> {
+    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
         Vec::new()
     }
 
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         let state = own_state::<BranchDeliveries>(target, slot, context);
         let decision = self.ladder(state, context)?;
         Ok(erase(state, decision, target))

@@ -10,6 +10,7 @@
 
 use uuid::Uuid;
 
+use super::body::BranchBody;
 use super::business_registration::BusinessRegistrationNumber;
 use super::deliveries::{BranchDeliveries, BranchDeliveriesEvent, DeliveriesDue};
 use super::directory_message;
@@ -20,7 +21,6 @@ use super::state::{
     BRANCH_CREATE, Branch, BranchEvent, BusinessIdentity, Contact, FeePolicy, Founding, Invitee,
     LifecycleStatus, branch_code, branch_command, pending_invitation,
 };
-use super::view::BranchView;
 use crate::base::actor::ActorKind;
 use crate::base::address::Address;
 use crate::base::digest::Digest;
@@ -32,10 +32,10 @@ use crate::domain::operation::{
 };
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::Name;
-use crate::{members, rejections};
+use crate::domain::resource::IndexKey;
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The command's identifier: one branch to a command, whoever sends it.
@@ -67,7 +67,7 @@ members! {
 
 rejections! {
     /// Why no branch is created.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only an actor with the permission branch:create may create a branch.",
@@ -98,7 +98,7 @@ impl Operation for CreateBranch {
     type Command = Command;
     type Resource = Organization;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -141,7 +141,7 @@ impl Operation for CreateBranch {
         Some(Organization::the_key())
     }
 
-    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+    fn unique_keys(command: &Command, _: &Context<'_>) -> Vec<IndexKey> {
         unique(command).map(|(name, _)| name).into()
     }
 
@@ -165,24 +165,21 @@ impl Operation for CreateBranch {
 
 /// What only one branch can have, each with the refusal when another one has it; in the order
 /// tested.
-fn unique(command: &Command) -> [(Name, Refusal); 4] {
+fn unique(command: &Command) -> [(IndexKey, Reason); 4] {
     [
         (
             command.business_identity.name(),
-            Refusal::BusinessIdentityConflict,
+            Reason::BusinessIdentityConflict,
         ),
         (
             branch_code(&command.branch_code),
-            Refusal::BranchCodeConflict,
+            Reason::BranchCodeConflict,
         ),
         (
             pending_invitation(&command.manager_invitation.email),
-            Refusal::InvitationConflict,
+            Reason::InvitationConflict,
         ),
-        (
-            branch_command(&command.command_id),
-            Refusal::CommandIdReused,
-        ),
+        (branch_command(&command.command_id), Reason::CommandIdReused),
     ]
 }
 
@@ -197,13 +194,13 @@ pub fn create(
     answers: DirectoryAnswers,
 ) -> Result<Decision<Organization>, Rejection> {
     if !context.actor.has_permission(BRANCH_CREATE) {
-        return Err(Refusal::NotPermitted.into());
+        return Err(Reason::NotPermitted.into());
     }
     let current = state.unwrap_or(&Organization::BEFORE_FIRST_BRANCH).revision;
     if command.expected_organization_revision != current.number() {
         return Err(Rejection {
             message: format!("The organization stands at revision {current}.").into(),
-            ..Refusal::OrganizationRevisionStale.into()
+            ..Reason::OrganizationRevisionStale.into()
         });
     }
     for (name, refusal) in unique(command) {
@@ -215,14 +212,14 @@ pub fn create(
     let side_effects = SideEffectKind::ALL.map(|kind| SideEffect {
         kind,
         status: answers.of(kind),
-        outbox_message_id: context.mint.outbox_number(),
+        outbox_message_id: context.ids.outbox_number(),
     });
     let disposition = outcome(&side_effects).disposition();
     let branch_id = context.born;
     let due = BranchDeliveriesEvent::Due(Box::new(DeliveriesDue {
         branch_id,
         side_effects: side_effects.to_vec(),
-        repair_id: (disposition == Disposition::Accepted).then(|| context.mint.id()),
+        repair_id: (disposition == Disposition::Accepted).then(|| context.ids.id()),
     }));
     let mut commit = Commit::new(
         state,
@@ -243,7 +240,7 @@ pub fn create(
     if disposition == Disposition::Accepted {
         commit.accepted();
     }
-    commit.answer(to_json(&BranchView::new(&branch, &deliveries)))
+    commit.answer(to_json(&BranchBody::new(&branch, &deliveries)))
 }
 
 fn founding(command: &Command, context: &Context<'_>, organization: Revision) -> Founding {
@@ -254,7 +251,7 @@ fn founding(command: &Command, context: &Context<'_>, organization: Revision) ->
         subject: context.actor.subject.clone(),
         reason: command.reason.clone(),
         fingerprint: context.fingerprint,
-        audit_event_id: context.mint.id(),
+        audit_event_id: context.ids.id(),
         branch_code: command.branch_code.clone(),
         legal_name: command.legal_name.clone(),
         display_name: command.display_name.clone(),
@@ -263,10 +260,10 @@ fn founding(command: &Command, context: &Context<'_>, organization: Revision) ->
         address: command.address.clone(),
         lifecycle_status: command.initial_lifecycle_status,
         invitee: command.manager_invitation.clone(),
-        invitation_id: context.mint.id(),
-        operator_identity_id: context.mint.id(),
+        invitation_id: context.ids.id(),
+        operator_identity_id: context.ids.id(),
         fee_policy: command.initial_membership_fee_policy.clone(),
-        fee_policy_id: context.mint.id(),
+        fee_policy_id: context.ids.id(),
     }
 }
 
@@ -879,7 +876,7 @@ mod tests {
         let (scenario, answer) = created();
         let branch = branch_of(&scenario, &answer);
         let deliveries = deliveries_of(&scenario, &answer);
-        let body = to_json(&BranchView::new(&branch, &deliveries));
+        let body = to_json(&BranchBody::new(&branch, &deliveries));
         let replayed: Value = serde_json::from_slice(&row(NAME).operation.replayed(body)).unwrap();
         assert_eq!(
             replayed,

@@ -12,7 +12,7 @@ use super::state::Branch;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::operation::Commit;
-use crate::domain::resource::{Kind, Name, Resource, Space, View, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 
 /// The deliveries of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Resource for BranchDeliveries {
         self.revision
     }
 
-    fn listed(&self) -> Vec<Name> {
+    fn secondary_keys(&self) -> Vec<IndexKey> {
         self.repair
             .map(|_| branches_in_repair())
             .into_iter()
@@ -107,7 +107,7 @@ impl Resource for BranchDeliveries {
 impl BranchDeliveries {
     /// The branch whose they are.
     #[must_use]
-    pub fn branch(&self, view: &View<'_>) -> Option<Branch> {
+    pub fn branch(&self, view: &ReadView<'_>) -> Option<Branch> {
         view.get(&[&self.branch_id.to_string()])
     }
 
@@ -158,8 +158,8 @@ impl BranchDeliveries {
 
 /// The list of the deliveries of which a side effect is pending: what is to be delivered.
 #[must_use]
-pub fn branches_in_repair() -> Name {
-    Name::new(Space::BranchInRepair, &[])
+pub fn branches_in_repair() -> IndexKey {
+    IndexKey::new(Index::BranchInRepair, &[])
 }
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn several_side_effects_are_completed_in_one_commit_and_leave_the_list_together() {
         let (_, branch, deliveries) = nothing_done();
-        assert_eq!(deliveries.listed(), [branches_in_repair()]);
+        assert_eq!(deliveries.secondary_keys(), [branches_in_repair()]);
         let numbers: Vec<_> = deliveries
             .pending_messages(&branch)
             .iter()
@@ -243,10 +243,10 @@ mod tests {
         let some = deliveries.complete(&[8, 6, 99], later).unwrap().next;
         assert_eq!(some.revision.number(), 2);
         assert_eq!(some.pending_messages(&branch).len(), 1);
-        assert_eq!(some.listed(), [branches_in_repair()]);
+        assert_eq!(some.secondary_keys(), [branches_in_repair()]);
         let all = some.complete(&numbers, later).unwrap().next;
         assert_eq!(all.revision.number(), 3);
-        assert_eq!(all.listed(), []);
+        assert_eq!(all.secondary_keys(), []);
         assert!(all.complete(&numbers, later).is_none());
     }
 

@@ -11,6 +11,7 @@
 
 pub mod accept_invitation;
 pub mod account_snapshot;
+pub mod body;
 pub mod business_registration;
 pub mod complete_side_effects;
 pub mod create;
@@ -28,4 +29,3 @@ mod samples;
 pub mod snapshot_settlement_account;
 pub mod state;
 pub mod update_profile;
-pub mod view;

@@ -188,7 +188,7 @@ pub fn may_update(actor: &Actor, branch_office_profile_id: &str) -> bool {
 /// The revision at which a profile stands.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProfileRevisionView<'a> {
+pub struct ProfileRevisionBody<'a> {
     revision_id: Option<&'a Ident>,
     branch_office_profile_id: &'a str,
     revision_number: Revision,
@@ -198,7 +198,7 @@ pub struct ProfileRevisionView<'a> {
     effective_at: Instant,
 }
 
-impl<'a> ProfileRevisionView<'a> {
+impl<'a> ProfileRevisionBody<'a> {
     /// The revision at which this profile stands. Who made it, why, and its identifier are known
     /// only when it was made here.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Reading the snapshot of a settlement account: for those who may settle for its branch.
 
-use super::account_snapshot::{AccountSnapshot, SnapshotView, may_settle};
-use crate::domain::read::{Found, ReadRequest};
+use super::account_snapshot::{AccountSnapshot, SnapshotBody, may_settle};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
@@ -9,13 +9,13 @@ use crate::domain::resource::Resource;
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let snapshot = request
         .view
         .get::<AccountSnapshot>(&[request.param("snapshotId")]);
     match snapshot {
         Some(snapshot) if may_settle(request.actor, &snapshot.taken.branch_office_profile_id) => {
-            Found::at_position(request.view, snapshot.key(), &SnapshotView::new(&snapshot))
+            Representation::at_position(request.view, snapshot.key(), &SnapshotBody::new(&snapshot))
         }
         _ => Err(Rejection::not_found()),
     }

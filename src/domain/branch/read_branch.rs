@@ -1,18 +1,18 @@
 //! Reading a branch as it stands, joined with how far its deliveries are: for the head office and
 //! whoever may create branches, for its managers, and for whom its invitation is or was.
 
+use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
 use super::state::{BRANCH_CREATE, Branch};
-use super::view::BranchView;
 use crate::base::actor::Actor;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// Reads the branch that the path names.
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_branch(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_branch(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("branchId");
     let branch = request.view.get::<Branch>(&[id]);
     let Some(branch) = branch.filter(|branch| may_read(request.actor, id, branch)) else {
@@ -21,7 +21,7 @@ pub fn read_branch(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let Some(deliveries) = request.view.get::<BranchDeliveries>(&[id]) else {
         return Err(Rejection::not_found());
     };
-    Found::at_revision_and_digest(&branch, &BranchView::new(&branch, &deliveries))
+    Representation::at_revision_and_digest(&branch, &BranchBody::new(&branch, &deliveries))
 }
 
 fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {

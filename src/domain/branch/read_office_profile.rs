@@ -1,21 +1,21 @@
 //! Reading the revision at which a branch office's profile stands: for headquarters and managers
 //! of the branch.
 
-use super::office_profile::{BranchOfficeProfile, ProfileRevisionView, may_update};
-use crate::domain::read::{Found, ReadRequest};
+use super::office_profile::{BranchOfficeProfile, ProfileRevisionBody, may_update};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// Reads the profile that the path names.
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("id");
     let profile = request.view.get::<BranchOfficeProfile>(&[id]);
     let Some(profile) = profile.filter(|_| may_update(request.actor, id)) else {
         return Err(Rejection::not_found());
     };
-    Found::at_revision(&profile, &ProfileRevisionView::new(&profile))
+    Representation::at_revision(&profile, &ProfileRevisionBody::new(&profile))
 }
 
 #[cfg(test)]

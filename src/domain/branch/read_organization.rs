@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::organization::Organization;
 use super::state::BRANCH_CREATE;
 use crate::base::revision::Revision;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OrganizationView {
+struct OrganizationBody {
     organization_revision: Revision,
     branch_count: i64,
 }
@@ -20,7 +20,7 @@ struct OrganizationView {
 ///
 /// # Errors
 /// `permission_denied` without the permission, whoever asks.
-pub fn read_organization(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_organization(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     if !request.actor.has_permission(BRANCH_CREATE) {
         return Err(Rejection::permission_denied(
             "Only an actor with the permission branch:create may read the organization.",
@@ -28,9 +28,9 @@ pub fn read_organization(request: &ReadRequest<'_>) -> Result<Found, Rejection> 
     }
     let organization = request.view.at::<Organization>(Organization::the_key());
     let organization = organization.unwrap_or(Organization::BEFORE_FIRST_BRANCH);
-    Found::at_revision(
+    Representation::at_revision(
         &organization,
-        &OrganizationView {
+        &OrganizationBody {
             organization_revision: organization.revision(),
             branch_count: organization.branch_count,
         },

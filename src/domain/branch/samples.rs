@@ -15,7 +15,7 @@ use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Erased, Operation};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::Name;
+use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor};
 
 /// Sets members of `body` to other values; a path of several members is written with dots.
@@ -216,8 +216,8 @@ macro_rules! elsewhere {
                 CreateBranch::target(command, context)
             }
 
-            fn names(command: &create::Command, context: &Context<'_>) -> Vec<Name> {
-                CreateBranch::names(command, context)
+            fn unique_keys(command: &create::Command, context: &Context<'_>) -> Vec<IndexKey> {
+                CreateBranch::unique_keys(command, context)
             }
 
             fn decide(

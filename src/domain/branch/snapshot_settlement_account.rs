@@ -8,7 +8,7 @@
 //! subject under another key is a replay, whatever has become of the account since.
 
 use super::account_snapshot::{
-    AccountSnapshot, AccountSnapshotEvent, SnapshotTaken, SnapshotView, may_settle,
+    AccountSnapshot, AccountSnapshotEvent, SnapshotBody, SnapshotTaken, may_settle,
 };
 use super::office_profile::BranchOfficeProfile;
 use crate::base::actor::ActorKind;
@@ -19,9 +19,9 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::settlement_account::{SettlementAccountFact, VerificationState};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The snapshot's identifier.
@@ -41,7 +41,7 @@ members! {
 
 rejections! {
     /// Why no snapshot is taken.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters, its finance operators and managers of the branch may settle for it.",
@@ -71,7 +71,7 @@ impl Operation for SnapshotSettlementAccount {
     type Command = Command;
     type Resource = AccountSnapshot;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -105,7 +105,7 @@ impl Operation for SnapshotSettlementAccount {
     ) -> Result<Decision<AccountSnapshot>, Rejection> {
         let actor = context.actor;
         if !may_settle(actor, &command.branch_office_profile_id) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         if let Some(AccountSnapshot { taken, .. }) = state
             && taken.subject == actor.subject
@@ -127,16 +127,16 @@ impl Operation for SnapshotSettlementAccount {
             at_fault.push("settlementAccountId");
         }
         let (Some(profile), Some(account)) = (profile, account) else {
-            return Err(Rejection::from(Refusal::SettlementAccountConflict).at(&at_fault));
+            return Err(Rejection::from(Reason::SettlementAccountConflict).at(&at_fault));
         };
         if command.expected_settlement_account_revision != account.revision.number() {
-            return Err(Refusal::RevisionStale.into());
+            return Err(Reason::RevisionStale.into());
         }
         if account.facts.verification_state != VerificationState::Verified {
-            return Err(Refusal::SettlementAccountUnverified.into());
+            return Err(Reason::SettlementAccountUnverified.into());
         }
         if state.is_some() {
-            return Err(Refusal::SnapshotIdConflict.into());
+            return Err(Reason::SnapshotIdConflict.into());
         }
         let facts = account.facts;
         let event = AccountSnapshotEvent::Taken(Box::new(SnapshotTaken {
@@ -158,7 +158,7 @@ impl Operation for SnapshotSettlementAccount {
             fingerprint: context.fingerprint,
         }));
         let commit = Commit::new(None, event, context.at);
-        let body = to_json(&SnapshotView::new(&commit.next));
+        let body = to_json(&SnapshotBody::new(&commit.next));
         commit.answer(body)
     }
 }

@@ -10,8 +10,8 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::{json_object, wire_enum};
 
 /// The permission to create branches.
 pub const BRANCH_CREATE: &str = "branch:create";
@@ -42,7 +42,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// Which business a branch is: one branch to a business.
     pub struct BusinessIdentity {
         /// Whose register it stands in.
@@ -55,10 +55,10 @@ members! {
 impl BusinessIdentity {
     /// The name that the branch of this business holds.
     #[must_use]
-    pub fn name(&self) -> Name {
+    pub fn name(&self) -> IndexKey {
         let number = self.registration_number.digits();
-        Name::new(
-            Space::BusinessIdentity,
+        IndexKey::new(
+            Index::BusinessIdentity,
             &[self.jurisdiction.as_str(), number],
         )
     }
@@ -71,7 +71,7 @@ impl BusinessIdentity {
     }
 }
 
-members! {
+json_object! {
     /// How a branch is reached.
     pub struct Contact {
         /// Its e-mail address.
@@ -81,7 +81,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// Who is invited to be the first manager.
     pub struct Invitee {
         /// Where the invitation goes to.
@@ -91,7 +91,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// What a branch pays for its membership.
     pub struct FeePolicy {
         /// The version of the policy.
@@ -262,7 +262,7 @@ impl Resource for Branch {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
+    fn unique_keys(&self) -> Vec<IndexKey> {
         let founding = &self.founding;
         let mut names = vec![
             founding.business_identity.name(),
@@ -275,7 +275,7 @@ impl Resource for Branch {
         names
     }
 
-    fn listed(&self) -> Vec<Name> {
+    fn secondary_keys(&self) -> Vec<IndexKey> {
         let accepted_by = self.manager.as_ref().map(|manager| {
             let subject = &manager.activation.subject;
             accepted_invitations(&self.founding.invitee.email, subject)
@@ -316,14 +316,14 @@ impl Branch {
 
 /// The name that the branch with this code holds.
 #[must_use]
-pub fn branch_code(code: &BranchCode) -> Name {
-    Name::new(Space::BranchCode, &[code])
+pub fn branch_code(code: &BranchCode) -> IndexKey {
+    IndexKey::new(Index::BranchCode, &[code])
 }
 
 /// The name that the branch holds which this command has created.
 #[must_use]
-pub fn branch_command(command_id: &Ident) -> Name {
-    Name::new(Space::BranchCommand, &[command_id])
+pub fn branch_command(command_id: &Ident) -> IndexKey {
+    IndexKey::new(Index::BranchCommand, &[command_id])
 }
 
 /// The name that the branch holds whose invitation to this address is pending.
@@ -331,15 +331,15 @@ pub fn branch_command(command_id: &Ident) -> Name {
 /// Addresses have ASCII letters only, and only those are put in lower case: another letter that
 /// Unicode turns into one of them must not pass for it.
 #[must_use]
-pub fn pending_invitation(email: &str) -> Name {
-    Name::new(Space::PendingInvitation, &[&email.to_ascii_lowercase()])
+pub fn pending_invitation(email: &str) -> IndexKey {
+    IndexKey::new(Index::PendingInvitation, &[&email.to_ascii_lowercase()])
 }
 
 /// The list of the branches whose invitation to this address this subject has accepted.
 #[must_use]
-pub fn accepted_invitations(email: &str, subject: &str) -> Name {
-    Name::new(
-        Space::AcceptedInvitation,
+pub fn accepted_invitations(email: &str, subject: &str) -> IndexKey {
+    IndexKey::new(
+        Index::AcceptedInvitation,
         &[&email.to_ascii_lowercase(), subject],
     )
 }
@@ -360,8 +360,8 @@ mod tests {
         let (scenario, answer) = created();
         let branch = branch_of(&scenario, &answer);
         let pending = pending_invitation("Mina.Kim@Example.org");
-        assert!(branch.names().contains(&pending));
-        assert_eq!(branch.listed(), []);
+        assert!(branch.unique_keys().contains(&pending));
+        assert_eq!(branch.secondary_keys(), []);
         assert!(branch.invites("MINA.KIM@example.ORG"));
         assert!(!branch.was_accepted_by("mina.kim@example.org", "manager-1"));
         let event = BranchEvent::ManagerAccepted(Activation {
@@ -372,10 +372,10 @@ mod tests {
             relationship_outbox_message_id: 9,
         });
         let accepted = Branch::apply(Some(branch.clone()), &event, Instant::default());
-        assert_eq!(accepted.names().len(), branch.names().len() - 1);
-        assert!(!accepted.names().contains(&pending));
+        assert_eq!(accepted.unique_keys().len(), branch.unique_keys().len() - 1);
+        assert!(!accepted.unique_keys().contains(&pending));
         assert_eq!(
-            accepted.listed(),
+            accepted.secondary_keys(),
             [accepted_invitations("MINA.KIM@EXAMPLE.ORG", "manager-1")]
         );
         assert!(!accepted.invites("mina.kim@example.org"));

@@ -6,8 +6,8 @@
 //! advances by one.
 
 use super::office_profile::{
-    BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionEvent,
-    ProfileRevisionView, ProfileUpdated, Update, may_update,
+    BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionBody,
+    ProfileRevisionEvent, ProfileUpdated, Update, may_update,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -17,9 +17,9 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The idempotency key.
@@ -49,7 +49,7 @@ members! {
 
 rejections! {
     /// Why a profile is not updated.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters or a manager of the branch may update its profile.",
@@ -69,7 +69,7 @@ impl Operation for UpdateProfile {
     type Command = Command;
     type Resource = BranchOfficeProfile;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -107,17 +107,17 @@ impl Operation for UpdateProfile {
         context: &Context<'_>,
     ) -> Result<Decision<BranchOfficeProfile>, Rejection> {
         if !may_update(context.actor, &command.branch_office_profile_id) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(profile) = state else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         if command.expected_revision != profile.revision.number() {
-            return Err(Refusal::RevisionStale.into());
+            return Err(Reason::RevisionStale.into());
         }
         let standing = context.view.get::<ProfileRevision>(&[&command.revision_id]);
         if standing.is_some() {
-            return Err(Refusal::RevisionIdConflict.into());
+            return Err(Reason::RevisionIdConflict.into());
         }
         let event = BranchOfficeProfileEvent::Updated(Box::new(ProfileUpdated {
             update: Update {
@@ -141,7 +141,7 @@ impl Operation for UpdateProfile {
             revision_number: commit.next.revision,
         };
         commit.born::<ProfileRevision>(&ProfileRevisionEvent::Made(Box::new(made)));
-        let body = to_json(&ProfileRevisionView::new(&commit.next));
+        let body = to_json(&ProfileRevisionBody::new(&commit.next));
         commit.answer(body)
     }
 }

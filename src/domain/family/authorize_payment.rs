@@ -6,7 +6,7 @@
 //! delegation of that account and mother has the scope and covers the amount (invalid). What is
 //! not there and what is not enough are told alike, so that nobody learns the limits of another.
 
-use super::payment_authority::{PaymentAuthority, PaymentDelegationView};
+use super::payment_authority::{PaymentAuthority, PaymentDelegationBody};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -15,9 +15,9 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The family account.
@@ -35,7 +35,7 @@ members! {
 
 rejections! {
     /// Why no payment is authorized.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a family member may prove authority to pay for a reservation.",
@@ -55,7 +55,7 @@ impl Operation for AuthorizePayment {
     type Command = Command;
     type Resource = PaymentAuthority;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::FamilyMember,
@@ -85,10 +85,10 @@ impl Operation for AuthorizePayment {
     ) -> Result<Decision<PaymentAuthority>, Rejection> {
         let actor = context.actor;
         if actor.kind != ActorKind::FamilyMember {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         if actor.member_id.is_none() {
-            return Err(Refusal::MemberIdentityMissing.into());
+            return Err(Reason::MemberIdentityMissing.into());
         }
         let AtLeast(amount_krw) = command.amount_krw;
         let delegation = book
@@ -100,9 +100,9 @@ impl Operation for AuthorizePayment {
                     && held.covers(&command.scope, amount_krw, context.now)
             });
         let Some(delegation) = delegation else {
-            return Err(Refusal::PaymentGrantMissing.into());
+            return Err(Reason::PaymentGrantMissing.into());
         };
-        Ok(Decision::Answer(to_json(&PaymentDelegationView::new(
+        Ok(Decision::Answer(to_json(&PaymentDelegationBody::new(
             &delegation,
         ))))
     }

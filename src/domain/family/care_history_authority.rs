@@ -8,7 +8,7 @@ use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Resource, View};
+use crate::domain::resource::{Kind, ReadView, Resource};
 
 /// The scope of reading a summary, the only one there is: no grant allows a review or a rating to
 /// be changed.
@@ -150,7 +150,7 @@ impl Resource for CareHistoryAuthority {
 impl CareHistoryAuthority {
     /// The latest grant.
     #[must_use]
-    pub fn latest(&self, view: &View<'_>) -> Option<CareHistoryGrant> {
+    pub fn latest(&self, view: &ReadView<'_>) -> Option<CareHistoryGrant> {
         view.get(&[&self.latest.to_string()])
     }
 }
@@ -158,7 +158,7 @@ impl CareHistoryAuthority {
 /// A grant as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CareHistoryGrantView<'a> {
+pub struct CareHistoryGrantBody<'a> {
     reservation_care_history_access_grant_id: Uuid,
     grantee_member_id: &'a Ident,
     mother_member_id: &'a Ident,
@@ -174,7 +174,7 @@ pub struct CareHistoryGrantView<'a> {
     revocation_reason_code: Option<&'a Ident>,
 }
 
-impl<'a> CareHistoryGrantView<'a> {
+impl<'a> CareHistoryGrantBody<'a> {
     /// The view of this grant.
     #[must_use]
     pub fn new(held: &'a CareHistoryGrant) -> Self {

@@ -9,7 +9,7 @@ use crate::domain::scenario::{Scenario, member};
 /// The path of the first mother's account.
 pub(super) const ACCOUNT_PATH: &[(&str, &str)] = &[("familyAccountId", "account-1")];
 
-/// A service that knows the families; four identifiers of the mint are used.
+/// A service that knows the families; four identifiers of the ids are used.
 pub(super) fn family() -> Scenario {
     let mut service = Scenario::new();
     for (number, members) in [(1, json!(["father", "aunt"])), (2, json!(["grandmother"]))] {
@@ -31,7 +31,7 @@ pub(super) fn family() -> Scenario {
     service
 }
 
-/// The identifier that the mint gives at its `number`th time.
+/// The identifier that the ids gives at its `number`th time.
 pub(super) fn minted(number: u64) -> String {
     format!("01990000-0000-7000-8000-{number:012x}")
 }

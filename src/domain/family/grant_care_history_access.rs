@@ -8,7 +8,7 @@
 
 use super::care_history_authority::{
     CareHistoryAccessGranted, CareHistoryAuthority, CareHistoryAuthorityEvent, CareHistoryGrant,
-    CareHistoryGrantEntered, CareHistoryGrantEvent, CareHistoryGrantView, SUMMARY,
+    CareHistoryGrantBody, CareHistoryGrantEntered, CareHistoryGrantEvent, SUMMARY,
 };
 use super::grant::{GrantTerms, evidence, is_only};
 use crate::base::actor::ActorKind;
@@ -21,9 +21,9 @@ use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{at_path, members, rejections};
+use crate::{json_object, path_and_body, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// Who may read.
@@ -37,7 +37,7 @@ members! {
     }
 }
 
-at_path! {
+path_and_body! {
     /// The request: the account in its path, and its body.
     pub struct Command {
         /// The family account.
@@ -48,7 +48,7 @@ at_path! {
 
 rejections! {
     /// Why no access is granted.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a mother, named as a member by her token, may grant access to care history.",
@@ -84,7 +84,7 @@ impl Operation for GrantCareHistoryAccess {
     type Command = Command;
     type Resource = CareHistoryAuthority;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -124,37 +124,37 @@ impl Operation for GrantCareHistoryAccess {
             .as_deref()
             .filter(|_| actor.kind == ActorKind::Mother);
         let Some(mother) = mother else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         let Some(account) = context
             .view
             .fact::<FamilyAccount>(&command.family_account_id)
         else {
-            return Err(Refusal::FamilyAccountNotFound.into());
+            return Err(Reason::FamilyAccountNotFound.into());
         };
         if !account.facts.has_member(&body.grantee_member_id) {
-            return Err(Refusal::GranteeNotFound.into());
+            return Err(Reason::GranteeNotFound.into());
         }
         let booking = context
             .view
             .fact::<ReservationBooking>(&body.reservation_booking_id);
         let Some(booking) = booking else {
-            return Err(Refusal::ReservationBookingNotFound.into());
+            return Err(Reason::ReservationBookingNotFound.into());
         };
         if account.facts.mother_member_id != *mother || booking.facts.mother_member_id != *mother {
-            return Err(Refusal::NotThisMother.into());
+            return Err(Reason::NotThisMother.into());
         }
         if !is_only(&body.scopes, SUMMARY) {
-            return Err(Refusal::GrantScopeConflict.into());
+            return Err(Reason::GrantScopeConflict.into());
         }
         if body.expires_at <= context.now {
-            return Err(Refusal::GrantExpiryConflict.into());
+            return Err(Reason::GrantExpiryConflict.into());
         }
         let standing = book.and_then(|book| book.latest(&context.view));
         if standing.is_some_and(|held| {
             held.grant.is_active(context.now) && held.grant.shares_scope(&body.scopes)
         }) {
-            return Err(Refusal::GrantOverlap.into());
+            return Err(Reason::GrantOverlap.into());
         }
         let event = CareHistoryAuthorityEvent::Entered(Box::new(CareHistoryGrantEntered {
             reservation_booking_id: body.reservation_booking_id.clone(),
@@ -175,7 +175,7 @@ impl Operation for GrantCareHistoryAccess {
             },
         }));
         let grant = commit.born::<CareHistoryGrant>(&granted);
-        commit.answer(to_json(&CareHistoryGrantView::new(&grant)))
+        commit.answer(to_json(&CareHistoryGrantBody::new(&grant)))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::grant::{GrantTerms, evidence, is_mother, is_only};
 use super::payment_authority::{
     DelegationEntered, PaymentAuthority, PaymentAuthorityEvent, PaymentDelegation,
-    PaymentDelegationEvent, PaymentDelegationView, PaymentGranted, RESERVATION_DEPOSIT,
+    PaymentDelegationBody, PaymentDelegationEvent, PaymentGranted, RESERVATION_DEPOSIT,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -25,12 +25,12 @@ use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
 /// What the message to the authorization system is about.
 const TOPIC: &str = "authorization.payment_delegation.granted";
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The family account.
@@ -52,7 +52,7 @@ members! {
 
 rejections! {
     /// Why no authority is granted.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only the mother whose authority it is may grant authority to pay.",
@@ -84,14 +84,14 @@ pub struct GrantPayment;
 struct GrantedMessage<'a> {
     family_account_id: &'a Ident,
     #[serde(flatten)]
-    delegation: PaymentDelegationView<'a>,
+    delegation: PaymentDelegationBody<'a>,
 }
 
 impl Operation for GrantPayment {
     type Command = Command;
     type Resource = PaymentAuthority;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -125,16 +125,16 @@ impl Operation for GrantPayment {
         context: &Context<'_>,
     ) -> Result<Decision<PaymentAuthority>, Rejection> {
         if !is_mother(context.actor, &command.mother_member_id) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(account) = context
             .view
             .fact::<FamilyAccount>(&command.family_account_id)
         else {
-            return Err(Refusal::FamilyAccountNotFound.into());
+            return Err(Reason::FamilyAccountNotFound.into());
         };
         if account.facts.mother_member_id != command.mother_member_id {
-            return Err(Refusal::NotThisMother.into());
+            return Err(Reason::NotThisMother.into());
         }
         let booking = context
             .view
@@ -152,16 +152,16 @@ impl Operation for GrantPayment {
             at_fault.push("scopes");
         }
         let (Some(booking), []) = (booking, at_fault.as_slice()) else {
-            return Err(Rejection::from(Refusal::DelegationScopeConflict).at(&at_fault));
+            return Err(Rejection::from(Reason::DelegationScopeConflict).at(&at_fault));
         };
         if command.expires_at <= context.now {
-            return Err(Refusal::DelegationExpiryConflict.into());
+            return Err(Reason::DelegationExpiryConflict.into());
         }
         let standing = book.and_then(|book| book.latest(&context.view));
         if standing.is_some_and(|held| {
             held.grant.is_active(context.now) && held.grant.shares_scope(&command.scopes)
         }) {
-            return Err(Refusal::DelegationOverlap.into());
+            return Err(Reason::DelegationOverlap.into());
         }
         let event = PaymentAuthorityEvent::Entered(Box::new(DelegationEntered {
             reservation_booking_id: command.reservation_booking_id.clone(),
@@ -183,13 +183,13 @@ impl Operation for GrantPayment {
             maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.0,
         }));
         let delegation = commit.born::<PaymentDelegation>(&granted);
-        let delegation = PaymentDelegationView::new(&delegation);
+        let delegation = PaymentDelegationBody::new(&delegation);
         let body = to_json(&delegation);
         let message = GrantedMessage {
             family_account_id: &command.family_account_id,
             delegation,
         };
-        commit.send(context.mint.outbox_number(), TOPIC, &message);
+        commit.send(context.ids.outbox_number(), TOPIC, &message);
         commit.answer(body)
     }
 }

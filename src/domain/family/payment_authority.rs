@@ -8,7 +8,7 @@ use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Resource, View};
+use crate::domain::resource::{Kind, ReadView, Resource};
 
 /// The scope of paying for a reservation, the only one there is.
 pub const RESERVATION_DEPOSIT: &str = "reservation_deposit";
@@ -167,14 +167,14 @@ impl Resource for PaymentAuthority {
 impl PaymentAuthority {
     /// The latest delegation.
     #[must_use]
-    pub fn latest(&self, view: &View<'_>) -> Option<PaymentDelegation> {
+    pub fn latest(&self, view: &ReadView<'_>) -> Option<PaymentDelegation> {
         view.get(&[&self.latest.to_string()])
     }
 
     /// The latest delegation of this payer for this booking.
     #[must_use]
     pub fn latest_of(
-        view: &View<'_>,
+        view: &ReadView<'_>,
         reservation_booking_id: &str,
         payer_member_id: &str,
     ) -> Option<PaymentDelegation> {
@@ -186,7 +186,7 @@ impl PaymentAuthority {
 /// A delegation as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PaymentDelegationView<'a> {
+pub struct PaymentDelegationBody<'a> {
     payment_delegation_id: Uuid,
     payer_member_id: &'a Ident,
     mother_member_id: &'a Ident,
@@ -203,7 +203,7 @@ pub struct PaymentDelegationView<'a> {
     revocation_reason_code: Option<&'a Ident>,
 }
 
-impl<'a> PaymentDelegationView<'a> {
+impl<'a> PaymentDelegationBody<'a> {
     /// The view of this delegation.
     #[must_use]
     pub fn new(delegation: &'a PaymentDelegation) -> Self {

@@ -1,16 +1,16 @@
 //! Reading a care-history access grant: the mother who granted it, the grantee and headquarters
 //! see all of it. It says who reads about whose care, so it is no branch's business.
 
-use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantView};
+use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantBody};
 use super::grant::{is_member, is_mother};
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// Reads the grant that the path names, at the grant's own revision.
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let held = request.view.get::<CareHistoryGrant>(&[request.param("id")]);
     match held {
@@ -19,7 +19,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Found, Rejec
                 || is_mother(actor, &held.grant.terms.mother_member_id)
                 || is_member(actor, &held.grantee_member_id) =>
         {
-            Found::at_revision(&held, &CareHistoryGrantView::new(&held))
+            Representation::at_revision(&held, &CareHistoryGrantBody::new(&held))
         }
         _ => Err(Rejection::not_found()),
     }

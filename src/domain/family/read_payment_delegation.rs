@@ -2,9 +2,9 @@
 //! manager of the booking's branch see all of it.
 
 use super::grant::{is_member, is_mother};
-use super::payment_authority::{PaymentDelegation, PaymentDelegationView};
+use super::payment_authority::{PaymentDelegation, PaymentDelegationBody};
 use crate::base::actor::ActorKind;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
@@ -12,13 +12,13 @@ use crate::domain::rejection::Rejection;
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_payment_delegation(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let delegation = request
         .view
         .get::<PaymentDelegation>(&[request.param("id")]);
     match delegation {
         Some(delegation) if may_read(request, &delegation) => {
-            Found::at_revision(&delegation, &PaymentDelegationView::new(&delegation))
+            Representation::at_revision(&delegation, &PaymentDelegationBody::new(&delegation))
         }
         _ => Err(Rejection::not_found()),
     }

@@ -1,9 +1,9 @@
 //! A mother reads her own profile, also while her account is not active. Nobody else does, the
 //! head office included.
 
-use super::state::{MotherProfile, ProfileView};
+use super::state::{MotherProfile, ProfileBody};
 use crate::base::actor::ActorKind;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::consent_version::required_at;
 use crate::domain::reference::mother_profile::owner;
 use crate::domain::rejection::Rejection;
@@ -12,7 +12,7 @@ use crate::domain::rejection::Rejection;
 ///
 /// # Errors
 /// `not_found` when the actor is no mother, or has no profile.
-pub fn read_profile(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_profile(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     if request.actor.kind != ActorKind::Mother {
         return Err(Rejection::not_found());
     }
@@ -23,7 +23,7 @@ pub fn read_profile(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
         return Err(Rejection::not_found());
     };
     let required = required_at(request.view, request.now);
-    Found::at_revision_and_digest(&profile, &ProfileView::new(&profile, &required))
+    Representation::at_revision_and_digest(&profile, &ProfileBody::new(&profile, &required))
 }
 
 #[cfg(test)]

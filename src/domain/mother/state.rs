@@ -14,7 +14,7 @@ use crate::domain::reference::mother_profile::{
     AccountLifecycle, MotherProfileFact, OwnershipState, owner,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Resource};
+use crate::domain::resource::{IndexKey, Kind, Resource};
 use crate::wire_enum;
 
 wire_enum! {
@@ -179,7 +179,7 @@ impl Resource for MotherProfile {
         self.profile_revision
     }
 
-    fn names(&self) -> Vec<Name> {
+    fn unique_keys(&self) -> Vec<IndexKey> {
         vec![owner(&self.fact.owner_subject)]
     }
 
@@ -339,7 +339,7 @@ impl Standing {
 /// A profile as its owner sees it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ProfileView<'a> {
+pub struct ProfileBody<'a> {
     mother_account_id: &'a ReceiptId,
     mother_profile_id: &'a str,
     account_lifecycle: AccountLifecycle,
@@ -352,8 +352,8 @@ pub struct ProfileView<'a> {
     primary_phone_number: &'a PhoneNumber,
     address: &'a Address,
     verified_contacts: VerifiedContacts<'a>,
-    consent_receipts: Vec<ReceiptView<'a>>,
-    ownership_relationship: OwnershipView<'a>,
+    consent_receipts: Vec<ReceiptBody<'a>>,
+    ownership_relationship: OwnershipBody<'a>,
     allowed_next_actions: Vec<NextAction>,
     created_at: Instant,
     updated_at: Instant,
@@ -363,13 +363,13 @@ pub struct ProfileView<'a> {
 
 #[derive(Serialize)]
 struct VerifiedContacts<'a> {
-    email: Option<ContactView<'a>>,
-    phone: Option<ContactView<'a>>,
+    email: Option<ContactBody<'a>>,
+    phone: Option<ContactBody<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ContactView<'a> {
+struct ContactBody<'a> {
     receipt_id: &'a ReceiptId,
     normalized_value: &'a str,
     verified_at: Instant,
@@ -378,7 +378,7 @@ struct ContactView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ReceiptView<'a> {
+struct ReceiptBody<'a> {
     consent_receipt_id: Uuid,
     policy_key: &'a PolicyKey,
     version_label: &'a VersionLabel,
@@ -388,13 +388,13 @@ struct ReceiptView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OwnershipView<'a> {
+struct OwnershipBody<'a> {
     state: OwnershipState,
     relationship_receipt_id: Option<&'a Ident>,
     applied_at: Option<Instant>,
 }
 
-impl<'a> ProfileView<'a> {
+impl<'a> ProfileBody<'a> {
     /// The profile while the consent versions `required` (their identifiers) must be accepted.
     #[must_use]
     pub fn new(profile: &'a MotherProfile, required: &[Box<str>]) -> Self {
@@ -414,14 +414,14 @@ impl<'a> ProfileView<'a> {
             address: &profile.address,
             verified_contacts: VerifiedContacts {
                 email: fact.verified_email.as_ref().map(|contact| {
-                    ContactView::new(
+                    ContactBody::new(
                         &contact.receipt_id,
                         &contact.normalized_value,
                         contact.verified_at,
                     )
                 }),
                 phone: fact.verified_phone.as_ref().map(|contact| {
-                    ContactView::new(
+                    ContactBody::new(
                         &contact.receipt_id,
                         &contact.normalized_value,
                         contact.verified_at,
@@ -431,9 +431,9 @@ impl<'a> ProfileView<'a> {
             consent_receipts: profile
                 .consent_receipts
                 .iter()
-                .map(ReceiptView::new)
+                .map(ReceiptBody::new)
                 .collect(),
-            ownership_relationship: OwnershipView {
+            ownership_relationship: OwnershipBody {
                 state: fact.ownership_state,
                 relationship_receipt_id: fact.relationship_receipt_id.as_ref(),
                 applied_at: fact.applied_at,
@@ -446,7 +446,7 @@ impl<'a> ProfileView<'a> {
     }
 }
 
-impl<'a> ContactView<'a> {
+impl<'a> ContactBody<'a> {
     fn new(receipt_id: &'a ReceiptId, normalized_value: &'a str, verified_at: Instant) -> Self {
         Self {
             receipt_id,
@@ -457,7 +457,7 @@ impl<'a> ContactView<'a> {
     }
 }
 
-impl<'a> ReceiptView<'a> {
+impl<'a> ReceiptBody<'a> {
     fn new(receipt: &'a ConsentReceipt) -> Self {
         Self {
             consent_receipt_id: receipt.consent_receipt_id,

@@ -7,8 +7,8 @@
 //! receipt.
 
 use super::state::{
-    CONSENT_RECEIPTS_MAX, ConsentAccepted, MotherProfile, MotherProfileEvent, ProfileUpdated,
-    ProfileView,
+    CONSENT_RECEIPTS_MAX, ConsentAccepted, MotherProfile, MotherProfileEvent, ProfileBody,
+    ProfileUpdated,
 };
 use crate::base::actor::ActorKind;
 use crate::base::address::Address;
@@ -21,9 +21,9 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replay
 use crate::domain::reference::consent_version::{ConsentVersionFact, required_at, version_id};
 use crate::domain::reference::mother_profile::{AccountLifecycle, owner};
 use crate::domain::rejection::{Class, Rejection};
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// A consent version that is accepted.
     pub struct ConsentAcceptance {
         /// The policy.
@@ -33,7 +33,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The profile's revision as the mother saw it.
@@ -73,7 +73,7 @@ fn plausible(
 
 rejections! {
     /// Why a profile is not updated.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a mother may update a mother's profile.",
@@ -105,7 +105,7 @@ impl Operation for UpdateProfile {
     type Command = Command;
     type Resource = MotherProfile;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -133,13 +133,13 @@ impl Operation for UpdateProfile {
         context: &Context<'_>,
     ) -> Result<Decision<MotherProfile>, Rejection> {
         if context.actor.kind != ActorKind::Mother {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(profile) = state else {
-            return Err(Refusal::ProfileNotFound.into());
+            return Err(Reason::ProfileNotFound.into());
         };
         if profile.fact.account_lifecycle != AccountLifecycle::Active {
-            return Err(Refusal::AccountNotActive.into());
+            return Err(Reason::AccountNotActive.into());
         }
         let stale = stale_members(profile, command);
         if !stale.is_empty() {
@@ -152,13 +152,13 @@ impl Operation for UpdateProfile {
             .filter(|item| !profile.has_accepted(&item.policy_key, &item.version_label))
             .collect();
         if profile.consent_receipts.len() + first_accepted.len() > CONSENT_RECEIPTS_MAX {
-            return Err(Refusal::ConsentReceiptsFull.into());
+            return Err(Reason::ConsentReceiptsFull.into());
         }
         if !profile.fact.has_verified_contacts() {
-            return Err(Refusal::ContactUnverified.into());
+            return Err(Reason::ContactUnverified.into());
         }
         if !accepted.iter().all(|item| is_published(item, context)) {
-            return Err(Refusal::ConsentVersionNotPublished.into());
+            return Err(Reason::ConsentVersionNotPublished.into());
         }
         let event = MotherProfileEvent::ProfileUpdated(Box::new(ProfileUpdated {
             full_name: command.full_name.clone(),
@@ -167,7 +167,7 @@ impl Operation for UpdateProfile {
             accepted: first_accepted
                 .into_iter()
                 .map(|item| ConsentAccepted {
-                    consent_receipt_id: context.mint.id(),
+                    consent_receipt_id: context.ids.id(),
                     policy_key: item.policy_key.clone(),
                     version_label: item.version_label.clone(),
                 })
@@ -175,7 +175,7 @@ impl Operation for UpdateProfile {
         }));
         let commit = Commit::new(state, event, context.at);
         let required = required_at(&context.view, context.now);
-        let body = to_json(&ProfileView::new(&commit.next, &required));
+        let body = to_json(&ProfileBody::new(&commit.next, &required));
         commit.answer(body)
     }
 
@@ -385,7 +385,7 @@ mod tests {
     fn a_replay_shows_the_first_answer_with_its_last_member_turned_round() {
         let row = OPERATIONS.iter().find(|row| row.name == UPDATE).unwrap();
         let profile = ready().state::<MotherProfile>(&["profile-1"]).unwrap();
-        let shown = to_json(&ProfileView::new(&profile, &[]));
+        let shown = to_json(&ProfileBody::new(&profile, &[]));
         let replayed: Value =
             serde_json::from_slice(&row.operation.replayed(shown.clone())).unwrap();
         let mut first: Value = serde_json::from_slice(&shown).unwrap();
@@ -891,7 +891,7 @@ mod tests {
         let now = Instant::parse("2026-11-20T13:00:00Z").unwrap();
         let lists = scenario.view(|view| {
             assert_eq!(required_at(view, now).len(), 1);
-            view.lists_seen()
+            view.secondary_seen()
         });
         assert_eq!(lists.len(), 1);
         assert!(lists[0].1 > 0, "it was touched by what stands in it");

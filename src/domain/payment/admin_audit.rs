@@ -94,7 +94,7 @@ impl Resource for AdminAudit {
 /// An audit as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AdminAuditView<'a> {
+pub struct AdminAuditBody<'a> {
     billing_admin_operation_audit_id: Uuid,
     operation_action: OperationAction,
     operation_status: OperationStatus,
@@ -116,7 +116,7 @@ pub struct AdminAuditView<'a> {
     replayed_from_audit_id: Option<Uuid>,
 }
 
-impl<'a> AdminAuditView<'a> {
+impl<'a> AdminAuditBody<'a> {
     /// The view of this audit.
     #[must_use]
     pub fn new(audit: &'a AdminAudit) -> Self {
@@ -207,7 +207,7 @@ mod tests {
             r#""replayedFromAuditId":null}"#,
         ] {
             let audit = audit(reason);
-            let first = to_json(&AdminAuditView::new(&audit));
+            let first = to_json(&AdminAuditBody::new(&audit));
             let mut expected: Value = serde_json::from_slice(&first).unwrap();
             assert_eq!(expected["replayedFromAuditId"], Value::Null);
             expected["replayedFromAuditId"] = audit.audit_id.to_string().into();

@@ -8,7 +8,7 @@
 //! refusal. A virtual account that is closed and a chargeback that is recorded change the
 //! payment's fact, whose revision advances by one.
 
-use super::admin_audit::{AdminAudit, AdminAuditEvent, AdminAuditView, mark_replayed_from_itself};
+use super::admin_audit::{AdminAudit, AdminAuditBody, AdminAuditEvent, mark_replayed_from_itself};
 use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, PaymentOrder};
 use super::gateway_subject::{
     PaymentOperated, PaymentSubject, PaymentSubjectEvent, SearchSubject, SearchSubjectEvent,
@@ -26,14 +26,14 @@ use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
 /// The permission that it takes, beside the kind.
 const PAYMENT_ADMINISTER: &str = "payment:administer";
 /// Who answers.
 const GATEWAY: EmbeddedGateway = EmbeddedGateway;
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// What is asked for.
@@ -81,7 +81,7 @@ fn whole(
 
 rejections! {
     /// Why the gateway is not asked.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only the head office's administrators of payments may operate the payment gateway.",
@@ -108,10 +108,10 @@ fn permitted(
     context: &Context<'_>,
 ) -> Result<(), Rejection> {
     if !may_administer(context.actor) {
-        return Err(Refusal::NotPermitted.into());
+        return Err(Reason::NotPermitted.into());
     }
     if command.expected_revision.0 != operations.number() {
-        return Err(Refusal::RevisionStale.into());
+        return Err(Reason::RevisionStale.into());
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ fn audited<R: Resource>(
         provider_message: answered.message.map(Into::into),
     }));
     let audit = commit.born::<AdminAudit>(&event);
-    commit.answer(to_json(&AdminAuditView::new(&audit)))
+    commit.answer(to_json(&AdminAuditBody::new(&audit)))
 }
 
 /// The operation. What it decides on depends on the action, so it hands its command on.
@@ -168,7 +168,7 @@ impl AnyOperation for AdministerGateway {
     }
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {
-        Refusal::TABLE
+        Reason::TABLE
     }
 
     fn shape(&self) -> Shape {
@@ -209,7 +209,7 @@ impl Operation for OperatePayment {
     type Command = Command;
     type Resource = PaymentSubject;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -272,7 +272,7 @@ impl Operation for SearchPayments {
     type Command = Command;
     type Resource = SearchSubject;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     // Both are one operation, which has one example.
     const EXAMPLE: Example = OperatePayment::EXAMPLE;

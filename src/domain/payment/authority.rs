@@ -17,7 +17,7 @@ use crate::domain::payment_words::PaymentActorKind;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::relationship::Relationship;
 use crate::domain::reference::{Fact, FactKind};
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 
 /// The permission that a finance operator needs in the token.
 pub const PAYMENT_AUTHORIZE: &str = "payment:authorize";
@@ -70,7 +70,7 @@ impl Authority {
     pub fn over(
         obligation: &Obligation,
         actor: &Actor,
-        view: &View<'_>,
+        view: &ReadView<'_>,
         now: Instant,
     ) -> Option<Self> {
         if obligation.mother_alone && actor.kind != ActorKind::Mother {
@@ -149,7 +149,7 @@ fn owes(obligation: &Obligation, actor: &Actor) -> bool {
 fn delegation(
     obligation: &Obligation,
     actor: &Actor,
-    view: &View<'_>,
+    view: &ReadView<'_>,
     amount_krw: i64,
     now: Instant,
 ) -> Option<PaymentDelegation> {
@@ -162,7 +162,7 @@ fn delegation(
 }
 
 /// The evidence that the actor is a finance operator of `object`, by the token and by a fact.
-fn operates(object: &str, actor: &Actor, view: &View<'_>) -> Option<String> {
+fn operates(object: &str, actor: &Actor, view: &ReadView<'_>) -> Option<String> {
     if !actor.has_permission(PAYMENT_AUTHORIZE) {
         return None;
     }
@@ -182,7 +182,7 @@ fn operates(object: &str, actor: &Actor, view: &View<'_>) -> Option<String> {
 /// Whether the actor may read what belongs to the obligation's payment: who may pay it, the head
 /// office, a manager of its branch, and a payer whose delegation is active, whatever its maximum.
 #[must_use]
-pub fn may_read(obligation: &Obligation, actor: &Actor, view: &View<'_>, now: Instant) -> bool {
+pub fn may_read(obligation: &Obligation, actor: &Actor, view: &ReadView<'_>, now: Instant) -> bool {
     actor.is_headquarters()
         || actor.manages_branch(&obligation.fact.branch_profile_id)
         || Authority::over(obligation, actor, view, now).is_some()

@@ -20,9 +20,9 @@ use crate::domain::payment_words::{
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Class, Rejection};
-use crate::{at_path, members, rejections};
+use crate::{json_object, path_and_body, rejections};
 
-at_path! {
+path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The plan.
@@ -31,7 +31,7 @@ at_path! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// What is paid for.
@@ -47,7 +47,7 @@ members! {
 
 rejections! {
     /// Why nothing is decided.
-    pub enum Refusal {
+    pub enum Reason {
         /// The plan is unknown.
         ProductPlanNotFound = Invalid "product_plan_not_found" []
             "There is no payment product plan with this code.",
@@ -150,7 +150,7 @@ impl Operation for DecideCashReceipt {
     type Command = Command;
     type Resource = Fact<PaymentProductPlan>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -177,10 +177,10 @@ impl Operation for DecideCashReceipt {
     ) -> Result<Decision<Fact<PaymentProductPlan>>, Rejection> {
         let body = &command.body;
         let Some(Fact { facts: plan, .. }) = state else {
-            return Err(Refusal::ProductPlanNotFound.into());
+            return Err(Reason::ProductPlanNotFound.into());
         };
         if !plan.obligation_purposes.contains(&body.obligation_purpose) {
-            return Err(Refusal::ObligationPurposeNotInPlan.into());
+            return Err(Reason::ObligationPurposeNotInPlan.into());
         }
         let request = ReceiptRequest {
             state: body.request_state,
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::base::json::Reader;
-    use crate::base::json::{Json, Member};
+    use crate::base::json::{FromJson, Json};
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan::sample;
     use crate::domain::scenario::{Scenario, Then, actor};
@@ -242,7 +242,7 @@ mod tests {
         }
         let text = plan.to_string();
         let json = Json::parse(text.as_bytes()).unwrap();
-        Member::read(&json, &mut Reader::new(Instant::default())).unwrap()
+        FromJson::read(&json, &mut Reader::new(Instant::default())).unwrap()
     }
 
     #[test]

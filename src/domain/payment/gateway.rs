@@ -257,7 +257,7 @@ mod tests {
 
     use super::super::fixture::with;
     use super::*;
-    use crate::base::json::{Member, Reader, VALUES_MAX};
+    use crate::base::json::{FromJson, Reader, VALUES_MAX};
     use crate::base::time::Instant;
     use crate::domain::reference::gateway_payment::sample;
 

@@ -9,7 +9,7 @@ use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Resource};
+use crate::domain::resource::{IndexKey, Kind, Resource};
 
 /// A gateway payment's fact as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,10 +98,10 @@ impl Resource for PaymentSubject {
         self.operations
     }
 
-    fn listed(&self) -> Vec<Name> {
+    fn secondary_keys(&self) -> Vec<IndexKey> {
         self.fact
             .as_ref()
-            .map(|fact| fact.payment.listed(&self.payment_id))
+            .map(|fact| fact.payment.secondary_keys(&self.payment_id))
             .unwrap_or_default()
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let closed = operated(Some(looked_at), Some(GatewayChange::VirtualAccountClosed));
         assert_eq!(closed.fact().unwrap().0.number(), 4);
         assert_eq!(closed.operations.number(), 2);
-        assert_eq!(closed.listed(), before.listed());
+        assert_eq!(closed.secondary_keys(), before.secondary_keys());
     }
 
     #[test]

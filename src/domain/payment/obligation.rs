@@ -386,7 +386,7 @@ impl FactHolder for Obligation {
 /// A pre-registration as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PreRegistrationView<'a> {
+pub struct PreRegistrationBody<'a> {
     reservation_booking_id: &'a Ident,
     payment_id: &'a str,
     payment_method: PaymentMethod,
@@ -402,7 +402,7 @@ pub struct PreRegistrationView<'a> {
     gateway_message: Option<&'a str>,
 }
 
-impl<'a> PreRegistrationView<'a> {
+impl<'a> PreRegistrationBody<'a> {
     /// The view of this pre-registration.
     #[must_use]
     pub fn new(registration: &'a PreRegistration, status: PreRegistrationStatus) -> Self {
@@ -430,7 +430,7 @@ mod tests {
 
     use super::super::fixture::{PAYMENT, mother, obligation, pre_register, service, with};
     use super::*;
-    use crate::base::json::{Json, Member, Reader};
+    use crate::base::json::{FromJson, Json, Reader};
     use crate::domain::scenario::Scenario;
 
     fn state(service: &Scenario) -> Obligation {

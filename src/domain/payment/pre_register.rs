@@ -14,7 +14,7 @@ use super::authority::{Authority, may_ever_pay};
 use super::decide_cash_receipt::{ReceiptRequest, eligibility};
 use super::obligation::{
     CashReceiptEligibilitySnapshot, MethodFeeQuote, Obligation, ObligationEvent,
-    PaymentActorSnapshot, PreRegistration, PreRegistrationView, ProviderFeeSnapshot, ReceiptWish,
+    PaymentActorSnapshot, PreRegistration, PreRegistrationBody, ProviderFeeSnapshot, ReceiptWish,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -32,9 +32,9 @@ use crate::domain::reference::payment_obligation::{ObligationState, PaymentOblig
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// What the customer asks of a cash receipt.
     pub struct CashReceiptIssueRequest {
         /// Whether one is wanted.
@@ -46,7 +46,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The obligation.
@@ -68,7 +68,7 @@ impl CashReceiptIssueRequest {
 
 rejections! {
     /// Why no payment is pre-registered.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a mother, a member of her family or a finance operator may pre-register a payment.",
@@ -100,7 +100,7 @@ impl Operation for PreRegister {
     type Command = Command;
     type Resource = Obligation;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -136,28 +136,28 @@ impl Operation for PreRegister {
     ) -> Result<Decision<Obligation>, Rejection> {
         let actor = context.actor;
         if !may_ever_pay(actor.kind) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(obligation) = state else {
-            return Err(Refusal::ObligationNotFound.into());
+            return Err(Reason::ObligationNotFound.into());
         };
         let authority = Authority::over(obligation, actor, &context.view, context.now);
         let Some(authority) = authority else {
-            return Err(Refusal::NoPaymentAuthority.into());
+            return Err(Reason::NoPaymentAuthority.into());
         };
         if obligation.fact.state != ObligationState::Open {
-            return Err(Refusal::ObligationNotOpen.into());
+            return Err(Reason::ObligationNotOpen.into());
         }
         let wish = command.cash_receipt_issue_request.wish();
         if let Some(standing) = &obligation.pre_registration {
             if standing.actor.actor_user_id != actor.subject {
-                return Err(Refusal::RegisteredByAnother.into());
+                return Err(Reason::RegisteredByAnother.into());
             }
             if standing.cash_receipt.wish() != wish {
-                return Err(Refusal::RegisteredOtherwise.into());
+                return Err(Reason::RegisteredOtherwise.into());
             }
             let status = PreRegistrationStatus::AlreadyPreRegistered;
-            let body = to_json(&PreRegistrationView::new(standing, status));
+            let body = to_json(&PreRegistrationBody::new(standing, status));
             return Ok(Decision::Answer(body));
         }
         let fact = &obligation.fact;
@@ -168,7 +168,7 @@ impl Operation for PreRegister {
             .map(|plan| plan.facts)
             .filter(|plan| plan.obligation_purposes.contains(&purpose));
         let Some(plan) = plan else {
-            return Err(Refusal::NotUnderThePlan.into());
+            return Err(Reason::NotUnderThePlan.into());
         };
         let request = ReceiptRequest {
             state: wish.request_state,
@@ -184,7 +184,7 @@ impl Operation for PreRegister {
             fee: fee_snapshot(&plan, fact.payment_method, fact.amount_krw.0),
             actor: actor_snapshot(authority, fact, context),
             cash_receipt: CashReceiptEligibilitySnapshot::new(
-                context.mint.id(),
+                context.ids.id(),
                 &obligation.payment_id,
                 fact,
                 &wish,
@@ -193,7 +193,7 @@ impl Operation for PreRegister {
             ),
         };
         let status = PreRegistrationStatus::PreRegistered;
-        let body = to_json(&PreRegistrationView::new(&registration, status));
+        let body = to_json(&PreRegistrationBody::new(&registration, status));
         let event = ObligationEvent::PreRegistered(Box::new(registration));
         Commit::new(state, event, context.at).answer(body)
     }
@@ -207,7 +207,7 @@ fn actor_snapshot(
     let delegation = authority.delegation;
     let scope = delegation.as_ref().map(|_| RESERVATION_DEPOSIT.into());
     PaymentActorSnapshot {
-        payment_actor_snapshot_id: context.mint.id(),
+        payment_actor_snapshot_id: context.ids.id(),
         actor_user_id: context.actor.subject.clone(),
         actor_member_id: authority.member_id,
         actor_kind: authority.kind,
@@ -287,7 +287,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
-    use crate::base::json::{Json, Member, Reader};
+    use crate::base::json::{FromJson, Json, Reader};
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan;
     use crate::domain::scenario::{Scenario, Then, actor, member};

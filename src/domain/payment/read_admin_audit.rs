@@ -1,9 +1,9 @@
 //! Reading the audit of an operation at the payment gateway: who may operate it, and the head
 //! office's administrators whatever their permissions.
 
-use super::admin_audit::{AdminAudit, AdminAuditView};
+use super::admin_audit::{AdminAudit, AdminAuditBody};
 use super::administer_gateway::may_administer;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
@@ -11,7 +11,7 @@ use crate::domain::resource::Resource;
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     if !actor.is_headquarters() && !may_administer(actor) {
         return Err(Rejection::not_found());
@@ -20,7 +20,7 @@ pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
     let Some(audit) = audit else {
         return Err(Rejection::not_found());
     };
-    Found::at_position(request.view, audit.key(), &AdminAuditView::new(&audit))
+    Representation::at_position(request.view, audit.key(), &AdminAuditBody::new(&audit))
 }
 
 #[cfg(test)]

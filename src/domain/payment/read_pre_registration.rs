@@ -2,9 +2,9 @@
 //! and the head office see all of it.
 
 use super::authority::may_read;
-use super::obligation::{Obligation, PreRegistrationView};
+use super::obligation::{Obligation, PreRegistrationBody};
 use crate::domain::payment_words::PreRegistrationStatus;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
@@ -12,7 +12,7 @@ use crate::domain::resource::Resource;
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let obligation = request
         .view
         .get::<Obligation>(&[request.param("paymentId")]);
@@ -22,8 +22,8 @@ pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Found, Rejecti
     match &obligation.pre_registration {
         Some(registration) if may_read(&obligation, request.actor, request.view, request.now) => {
             let status = PreRegistrationStatus::PreRegistered;
-            let body = PreRegistrationView::new(registration, status);
-            Found::at_position(request.view, obligation.key(), &body)
+            let body = PreRegistrationBody::new(registration, status);
+            Representation::at_position(request.view, obligation.key(), &body)
         }
         _ => Err(Rejection::not_found()),
     }

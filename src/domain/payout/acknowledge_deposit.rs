@@ -18,9 +18,9 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
-use crate::{members, rejections, wire_enum};
+use crate::{json_object, rejections, wire_enum};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The booking.
@@ -62,7 +62,7 @@ impl Command {
 
 rejections! {
     /// Why no deposit is acknowledged.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token, and over a booking that can be found.
         NotPermitted = Forbidden "permission_denied" []
             "Only a manager of the booking's branch may acknowledge the deposit.",
@@ -105,7 +105,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Command = Command;
     type Resource = PayoutReceipt;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -149,18 +149,18 @@ impl Operation for AcknowledgePayoutDeposit {
             .fact::<ReservationBooking>(&command.reservation_booking_id);
         let booking = booking.filter(|found| actor.manages_branch(&found.facts.branch_profile_id));
         let Some(booking) = booking else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         if !is_dealt_with(booking.facts.state) {
-            return Err(Refusal::ReservationNotActive.into());
+            return Err(Reason::ReservationNotActive.into());
         }
         let payout = command.payout();
         let mismatches = mismatches(&payout, &context.view);
         if !mismatches.is_empty() {
-            return Err(Rejection::from(Refusal::PayoutInstructionMismatch).at(&mismatches));
+            return Err(Rejection::from(Reason::PayoutInstructionMismatch).at(&mismatches));
         }
         if receipt.is_some_and(|receipt| receipt.deposit.is_some()) {
-            return Err(Refusal::DepositAlreadyAcknowledged.into());
+            return Err(Reason::DepositAlreadyAcknowledged.into());
         }
         let event = PayoutReceiptEvent::DepositAcknowledged(Box::new(DepositAcknowledged {
             payout,

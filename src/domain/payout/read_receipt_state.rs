@@ -1,7 +1,7 @@
 //! Reading a payout's receipt state: headquarters and a manager of the booking's branch.
 
-use super::state::{PayoutReceipt, PayoutReceiptView};
-use crate::domain::read::{Found, ReadRequest};
+use super::state::{PayoutReceipt, PayoutReceiptBody};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
@@ -9,7 +9,7 @@ use crate::domain::rejection::Rejection;
 ///
 /// # Errors
 /// `not_found` when nothing is recorded of the payout, or it is not for the actor to see.
-pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let booking_id = request.param("reservationBookingId");
     let receipt = request.view.get::<PayoutReceipt>(&[
@@ -24,7 +24,7 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Found, Rejection>
             .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id));
     match receipt {
         Some(receipt) if may_read => {
-            Found::at_revision(&receipt, &PayoutReceiptView::new(&receipt))
+            Representation::at_revision(&receipt, &PayoutReceiptBody::new(&receipt))
         }
         _ => Err(Rejection::not_found()),
     }

@@ -7,7 +7,7 @@
 //! expected revision is stale (409).
 
 use super::standing::{has_happened, is_dealt_with, mismatches};
-use super::state::{Payout, PayoutReceipt, PayoutReceiptEvent, PayoutReceiptView, ReceiptRepaired};
+use super::state::{Payout, PayoutReceipt, PayoutReceiptBody, PayoutReceiptEvent, ReceiptRepaired};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -18,9 +18,9 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Class, Rejection};
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The booking.
@@ -62,7 +62,7 @@ impl Command {
 
 rejections! {
     /// Why no repair is recorded.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token, and over a booking that can be found.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters or a manager of the booking's branch may record the repair.",
@@ -86,7 +86,7 @@ impl Operation for RepairReceipt {
     type Command = Command;
     type Resource = PayoutReceipt;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -133,19 +133,19 @@ impl Operation for RepairReceipt {
             actor.is_headquarters() || actor.manages_branch(&found.facts.branch_profile_id)
         });
         let Some(booking) = booking else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         if !is_dealt_with(booking.facts.state) {
-            return Err(Refusal::ReservationNotActive.into());
+            return Err(Reason::ReservationNotActive.into());
         }
         let payout = command.payout();
         let mismatches = mismatches(&payout, &context.view);
         if !mismatches.is_empty() {
-            return Err(Rejection::from(Refusal::PayoutInstructionMismatch).at(&mismatches));
+            return Err(Rejection::from(Reason::PayoutInstructionMismatch).at(&mismatches));
         }
         let current = receipt.map_or(Revision::NONE, |receipt| receipt.revision);
         if command.expected_revision.0 != current.number() {
-            return Err(Refusal::RevisionStale.into());
+            return Err(Reason::RevisionStale.into());
         }
         let event = PayoutReceiptEvent::Repaired(Box::new(ReceiptRepaired {
             payout,
@@ -154,7 +154,7 @@ impl Operation for RepairReceipt {
             reason: command.reason.clone(),
         }));
         let commit = Commit::new(receipt, event, context.at);
-        let answer = to_json(&PayoutReceiptView::new(&commit.next));
+        let answer = to_json(&PayoutReceiptBody::new(&commit.next));
         commit.answer(answer)
     }
 }

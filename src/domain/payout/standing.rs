@@ -6,7 +6,7 @@ use crate::base::json::{FaultCode, Reader};
 use crate::base::time::Instant;
 use crate::domain::reference::payout_instruction::PayoutInstructionFact;
 use crate::domain::reference::reservation_booking::BookingState;
-use crate::domain::resource::View;
+use crate::domain::resource::ReadView;
 
 /// How far ahead of this service's clock the clock of whoever reports may be.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
@@ -29,7 +29,7 @@ pub(super) fn is_dealt_with(state: BookingState) -> bool {
 
 /// The members in which the instruction that the payout names speaks of another payout; none
 /// when the instruction is not known here.
-pub(super) fn mismatches(payout: &Payout, view: &View<'_>) -> Vec<&'static str> {
+pub(super) fn mismatches(payout: &Payout, view: &ReadView<'_>) -> Vec<&'static str> {
     let instruction = view.fact::<PayoutInstructionFact>(&payout.caregiver_payout_instruction_id);
     let Some(instruction) = instruction else {
         return Vec::new();

@@ -221,7 +221,7 @@ impl Resource for PayoutReceipt {
 /// A receipt state as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PayoutReceiptView<'a> {
+pub struct PayoutReceiptBody<'a> {
     reservation_booking_id: &'a Ident,
     contract_assignment_key: &'a Ident,
     caregiver_payout_instruction_id: &'a Ident,
@@ -233,7 +233,7 @@ pub struct PayoutReceiptView<'a> {
     occurred_at: Option<Instant>,
 }
 
-impl<'a> PayoutReceiptView<'a> {
+impl<'a> PayoutReceiptBody<'a> {
     /// The view of this receipt state.
     #[must_use]
     pub fn new(receipt: &'a PayoutReceipt) -> Self {

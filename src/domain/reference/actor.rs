@@ -2,7 +2,7 @@
 
 use super::FactKind;
 use crate::domain::resource::Kind;
-use crate::{members, wire_enum};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where an actor stands.
@@ -16,7 +16,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of an actor.
     pub struct ActorFact {
         /// Where the actor stands.

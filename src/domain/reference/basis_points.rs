@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::json::{FaultCode, Json, Member, Reader, Shape};
+use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 
 /// A share or a rate in basis points, 0 to 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ impl BasisPoints {
     }
 }
 
-impl Member for BasisPoints {
+impl FromJson for BasisPoints {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let number = i64::read(value, at)?;
         match u16::try_from(number) {

@@ -4,9 +4,9 @@
 use super::FactKind;
 use crate::base::text::{Ident, Text};
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// What is known of a branch's profile.
     pub struct BranchOfficeProfileFact {
         /// The name that customers see.

@@ -5,9 +5,9 @@ use super::FactKind;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// A caregiver who could serve.
     pub struct Candidate {
         /// The caregiver.
@@ -21,7 +21,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of a snapshot.
     pub struct CandidateSnapshotFact {
         /// The request that was matched.

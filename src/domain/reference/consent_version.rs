@@ -4,10 +4,10 @@
 use super::{Fact, FactKind, has_form};
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Name, Space, View};
-use crate::members;
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
+use crate::json_object;
 
-members! {
+json_object! {
     /// What is known of a consent version.
     pub struct ConsentVersionFact {
         /// From when on it is published.
@@ -39,7 +39,7 @@ impl FactKind for ConsentVersionFact {
         })
     }
 
-    fn listed(&self, _: &str) -> Vec<Name> {
+    fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         if self.required && self.current {
             vec![required_consents()]
         } else {
@@ -49,8 +49,8 @@ impl FactKind for ConsentVersionFact {
 }
 
 /// The list of the current versions that every mother must accept, published or to be.
-fn required_consents() -> Name {
-    Name::new(Space::RequiredConsents, &[])
+fn required_consents() -> IndexKey {
+    IndexKey::new(Index::RequiredConsents, &[])
 }
 
 /// The identifier of a consent version. Neither part can have an `@` in it.
@@ -62,7 +62,7 @@ pub fn version_id(policy_key: &PolicyKey, version_label: &VersionLabel) -> Strin
 /// The identifiers of the consent versions that a mother must have accepted at `now`: those
 /// required, current and published.
 #[must_use]
-pub fn required_at(view: &View<'_>, now: Instant) -> Vec<Box<str>> {
+pub fn required_at(view: &ReadView<'_>, now: Instant) -> Vec<Box<str>> {
     view.all_listed::<Fact<ConsentVersionFact>>(required_consents())
         .into_iter()
         .filter(|version| version.facts.is_published(now))

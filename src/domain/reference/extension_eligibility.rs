@@ -4,9 +4,9 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// What an owner may extend.
     pub struct ExtensionEligibilityFact {
         /// The bookings that may be extended.

@@ -3,9 +3,9 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// What is known of a family account.
     pub struct FamilyAccount {
         /// The mother whose account it is.

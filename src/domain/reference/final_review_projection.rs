@@ -6,9 +6,9 @@ use crate::base::json::{AnyObject, AtLeast, AtMost, NonEmpty, Reader, refuse_rep
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// A fact that the review rests on, at the revision that was reviewed.
     pub struct ReviewDependency {
         /// The fact's kind.
@@ -22,7 +22,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// The payment that was reviewed.
     pub struct ReviewedPayment {
         /// What the customer pays, in won.
@@ -46,7 +46,7 @@ fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<PaymentMethod>>) 
 /// What a review can rest on, at most. Each of these is looked at again when it is confirmed.
 pub const DEPENDENCIES_MAX: usize = 100;
 
-members! {
+json_object! {
     /// What is known of a final review.
     pub struct FinalReviewProjectionFact {
         /// The draft reviewed.

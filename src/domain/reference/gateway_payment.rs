@@ -6,8 +6,8 @@ use super::FactKind;
 use crate::base::json::{AtLeast, AtMost};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::PaymentMethod;
-use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where a virtual account stands.
@@ -22,7 +22,7 @@ wire_enum! {
 /// What a payment can be found by, at most. For each of these one more list changes with it.
 pub const SEARCH_KEYS_MAX: usize = 100;
 
-members! {
+json_object! {
     /// What the gateway knows of a payment.
     pub struct GatewayPayment {
         /// How it is made.
@@ -45,8 +45,8 @@ members! {
 impl GatewayPayment {
     /// The list of the payments that this search key finds.
     #[must_use]
-    pub fn found_by(search_key: &str) -> Name {
-        Name::new(Space::GatewaySearchKey, &[search_key])
+    pub fn found_by(search_key: &str) -> IndexKey {
+        IndexKey::new(Index::GatewaySearchKey, &[search_key])
     }
 }
 
@@ -56,7 +56,7 @@ impl FactKind for GatewayPayment {
         name: "gateway-payment",
     };
 
-    fn listed(&self, _: &str) -> Vec<Name> {
+    fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         // A key given twice is one list.
         let keys: BTreeSet<_> = self.search_keys.0.iter().collect();
         keys.into_iter().map(|key| Self::found_by(key)).collect()

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::put::{AnyFactKind, FactResult, read_fact};
-use crate::base::json::{Fault, FaultCode, Json, Member, Reader, Shape, member};
+use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape, member};
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
@@ -205,7 +205,7 @@ pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejecti
 /// Stands for a member that should be an array, and is none.
 struct NoArray;
 
-impl Member for NoArray {
+impl FromJson for NoArray {
     fn read(_: &Json<'_>, at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::WrongType)
     }

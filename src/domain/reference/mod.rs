@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::operation::Commit;
-use super::resource::{Kind, Name, Resource, View};
+use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
-use crate::base::json::{Json, Member, Reader};
+use crate::base::json::{FromJson, Json, Reader};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 
@@ -46,7 +46,15 @@ pub mod settlement_account;
 
 /// The schema of one kind of fact.
 pub trait FactKind:
-    Member + Serialize + DeserializeOwned + Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static
+    FromJson
+    + Serialize
+    + DeserializeOwned
+    + Clone
+    + PartialEq
+    + std::fmt::Debug
+    + Send
+    + Sync
+    + 'static
 {
     /// The kind; its name is the one on the wire.
     const KIND: Kind;
@@ -61,18 +69,18 @@ pub trait FactKind:
     }
 
     /// The names that the fact holds among all resources.
-    fn names(&self, _id: &str) -> Vec<Name> {
+    fn unique_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
 
     /// The lists that the fact stands in.
-    fn listed(&self, _id: &str) -> Vec<Name> {
+    fn secondary_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
 }
 
 /// Whether `text` can be read as a `T`.
-fn has_form<T: Member>(text: &str) -> bool {
+fn has_form<T: FromJson>(text: &str) -> bool {
     T::read(
         &Json::Text(text.into()),
         &mut Reader::new(Instant::default()),
@@ -119,16 +127,16 @@ impl<K: FactKind> Resource for Fact<K> {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        self.facts.names(&self.id)
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        self.facts.unique_keys(&self.id)
     }
 
-    fn listed(&self) -> Vec<Name> {
-        self.facts.listed(&self.id)
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        self.facts.secondary_keys(&self.id)
     }
 }
 
-impl View<'_> {
+impl ReadView<'_> {
     /// The fact of kind `K` with this identifier.
     #[must_use]
     pub fn fact<K: FactKind>(&self, id: &str) -> Option<Fact<K>> {

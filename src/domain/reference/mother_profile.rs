@@ -8,8 +8,8 @@ use super::{FactKind, has_form};
 use crate::base::address::Address;
 use crate::base::text::{Email, FullName, Ident, PhoneNumber, ReceiptId, Text};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where a mother's account stands.
@@ -35,7 +35,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// An e-mail address that the identity provider has verified.
     pub struct VerifiedEmail {
         /// The receipt of the verification.
@@ -47,7 +47,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// A phone number that the identity provider has verified.
     pub struct VerifiedPhone {
         /// The receipt of the verification.
@@ -59,7 +59,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// What other systems know of a mother's profile.
     pub struct MotherProfileFact {
         /// The subject whose profile it is: one profile to a subject, for good.
@@ -128,13 +128,13 @@ impl FactKind for MotherProfileFact {
         has_form::<ReceiptId>(id)
     }
 
-    fn names(&self, _: &str) -> Vec<Name> {
+    fn unique_keys(&self, _: &str) -> Vec<IndexKey> {
         vec![owner(&self.owner_subject)]
     }
 }
 
 /// The name that the profile of this subject holds.
 #[must_use]
-pub fn owner(subject: &str) -> Name {
-    Name::new(Space::ProfileOwner, &[subject])
+pub fn owner(subject: &str) -> IndexKey {
+    IndexKey::new(Index::ProfileOwner, &[subject])
 }

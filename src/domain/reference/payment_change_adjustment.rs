@@ -4,8 +4,8 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where an adjustment stands in its own system.
@@ -19,7 +19,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// The payment that was prepared for an adjustment.
     pub struct AdjustmentPreRegistration {
         /// The payment.
@@ -31,7 +31,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of an adjustment. Amounts are in won; each may be negative.
     pub struct PaymentChangeAdjustmentFact {
         /// The booking that changed.
@@ -65,6 +65,6 @@ impl FactKind for PaymentChangeAdjustmentFact {
 /// The list of a booking's adjustments, which have ranks there: by the time of their request, and of
 /// several at one time by their identifiers.
 #[must_use]
-pub fn adjustments_of(reservation_booking_id: &str) -> Name {
-    Name::new(Space::BookingAdjustments, &[reservation_booking_id])
+pub fn adjustments_of(reservation_booking_id: &str) -> IndexKey {
+    IndexKey::new(Index::BookingAdjustments, &[reservation_booking_id])
 }

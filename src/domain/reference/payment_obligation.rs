@@ -6,7 +6,7 @@ use crate::base::json::AtLeast;
 use crate::base::text::Ident;
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
 use crate::domain::resource::Kind;
-use crate::{members, wire_enum};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where an obligation stands.
@@ -20,7 +20,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of an obligation.
     pub struct PaymentObligation {
         /// The booking that it is for; for a consultation, the request for one.

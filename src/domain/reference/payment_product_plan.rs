@@ -11,9 +11,9 @@ use crate::domain::payment_words::{
     SettlementParticipation,
 };
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// What is known of a product plan.
     pub struct PaymentProductPlan {
         /// What may be owed under it.

@@ -5,14 +5,14 @@ use std::marker::PhantomData;
 use super::{FactHolder, FactKind};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{AtLeast, Json, Member, Reader, Shape};
+use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::operation::{
-    AnyCommand, Commit, Context, Decision, Outcome, Slot, erase, own_state, to_json,
+    AnyCommand, AnyDecision, AnyState, Commit, Context, Decision, erase, own_state, to_json,
 };
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Kind, Name, View};
+use crate::domain::resource::{IndexKey, Kind, ReadView};
 
 crate::wire_enum! {
     /// What came of a fact that came in.
@@ -65,9 +65,9 @@ pub trait AnyFactKind: Send + Sync {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>>;
     /// The fact as it stands: its revision, and its facts in JSON.
-    fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)>;
+    fn find(&self, id: &str, view: &ReadView<'_>) -> Option<(Revision, Vec<u8>)>;
     /// The revision at which the fact stands.
-    fn revision(&self, id: &str, view: &View<'_>) -> Option<Revision>;
+    fn revision(&self, id: &str, view: &ReadView<'_>) -> Option<Revision>;
 }
 
 /// The kind whose facts come in to the resource `H`.
@@ -106,13 +106,13 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         }))
     }
 
-    fn find(&self, id: &str, view: &View<'_>) -> Option<(Revision, Vec<u8>)> {
+    fn find(&self, id: &str, view: &ReadView<'_>) -> Option<(Revision, Vec<u8>)> {
         let holder = view.get::<H>(&[id])?;
         let (revision, facts) = holder.fact()?;
         Some((revision, to_json(facts)))
     }
 
-    fn revision(&self, id: &str, view: &View<'_>) -> Option<Revision> {
+    fn revision(&self, id: &str, view: &ReadView<'_>) -> Option<Revision> {
         let holder = view.get::<H>(&[id])?;
         holder.fact().map(|(revision, _)| revision)
     }
@@ -139,13 +139,13 @@ impl<H: FactHolder> PutFact<H> {
             }
         }
         let own = H::KIND.key(&[&self.id]);
-        let taken = |name: &Name| {
+        let taken = |name: &IndexKey| {
             context
                 .view
                 .holder(*name)
                 .is_some_and(|holder| holder != own)
         };
-        if self.facts.names(&self.id).iter().any(taken) {
+        if self.facts.unique_keys(&self.id).iter().any(taken) {
             return Err(FactResult::Conflict.refusal());
         }
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
@@ -164,7 +164,7 @@ impl<H: FactHolder> AnyCommand for PutFact<H> {
         Fingerprint::NONE
     }
 
-    fn key_reused(&self, _: &Actor, _: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
         None
     }
 
@@ -172,16 +172,16 @@ impl<H: FactHolder> AnyCommand for PutFact<H> {
         Some(H::KIND.key(&[&self.id]))
     }
 
-    fn names(&self, _: &Context<'_>) -> Vec<Name> {
-        self.facts.names(&self.id)
+    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
+        self.facts.unique_keys(&self.id)
     }
 
     fn decide(
         &self,
         target: Option<Digest>,
-        slot: &mut Slot,
+        slot: &mut AnyState,
         context: &Context<'_>,
-    ) -> Result<Outcome, Rejection> {
+    ) -> Result<AnyDecision, Rejection> {
         let state = own_state::<H>(target, slot, context);
         let decision = self.ladder(state, context)?;
         Ok(erase(state, decision, target))

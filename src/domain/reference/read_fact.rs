@@ -7,7 +7,7 @@ use super::put::AnyFactKind;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::domain::operation::to_json;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// The permission to put facts in place.
@@ -16,7 +16,7 @@ pub const FACTS_WRITE: &str = "facts:write";
 pub const FACTS_READ: &str = "facts:read";
 
 #[derive(Serialize)]
-struct FactView<'a> {
+struct FactBody<'a> {
     kind: &'a str,
     id: &'a str,
     revision: Revision,
@@ -36,7 +36,7 @@ pub fn may_write(actor: &Actor) -> bool {
 pub fn read_fact(
     request: &ReadRequest<'_>,
     kinds: &[&dyn AnyFactKind],
-) -> Result<Found, Rejection> {
+) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let may_read = actor.kind == ActorKind::SystemWorkflow && actor.has_permission(FACTS_READ);
     if !may_read && !may_write(actor) {
@@ -52,9 +52,9 @@ pub fn read_fact(
     };
     let facts = String::from_utf8(facts).expect("JSON is UTF-8");
     let facts = RawValue::from_string(facts).expect("facts have a JSON form");
-    Ok(Found {
+    Ok(Representation {
         tag: revision.to_string(),
-        body: to_json(&FactView {
+        body: to_json(&FactBody {
             kind,
             id,
             revision,

@@ -7,10 +7,10 @@ use super::{Fact, FactKind};
 use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
-use crate::domain::resource::{Kind, Name, Space, View};
-use crate::members;
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
+use crate::json_object;
 
-members! {
+json_object! {
     /// What is known of a policy. It grants either a fixed amount or a part of the service's
     /// price, never both.
     pub struct RegionalBenefitPolicyFact {
@@ -56,15 +56,15 @@ impl FactKind for RegionalBenefitPolicyFact {
         name: "regional-benefit-policy",
     };
 
-    fn listed(&self, _: &str) -> Vec<Name> {
+    fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         vec![policies_of(&self.service_type, &self.level1)]
     }
 }
 
 /// The list of the policies for this type of service in this region, the widest level of an
 /// address, which every policy names.
-fn policies_of(service_type: &Ident, level1: &Text) -> Name {
-    Name::new(Space::RegionalBenefitPolicies, &[service_type, level1])
+fn policies_of(service_type: &Ident, level1: &Text) -> IndexKey {
+    IndexKey::new(Index::RegionalBenefitPolicies, &[service_type, level1])
 }
 
 /// For which service, where and when a benefit is asked for.
@@ -107,7 +107,7 @@ impl RegionalBenefitPolicyFact {
 /// one that began last, then the one with the smallest identifier.
 #[must_use]
 pub fn policy_for(
-    view: &View<'_>,
+    view: &ReadView<'_>,
     case: &BenefitCase<'_>,
 ) -> Option<Fact<RegionalBenefitPolicyFact>> {
     view.all_listed::<Fact<RegionalBenefitPolicyFact>>(policies_of(case.service_type, case.level1))

@@ -7,8 +7,8 @@
 
 use super::FactKind;
 use crate::base::text::Text;
-use crate::domain::resource::{Kind, Name, Space};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where a relationship stands.
@@ -20,7 +20,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of a relationship.
     pub struct Relationship {
         /// What the subject stands in relation to: `branch/{branchProfileId}`, `headquarters`.
@@ -37,8 +37,8 @@ members! {
 impl Relationship {
     /// The list of the facts by which this relationship is applied.
     #[must_use]
-    pub fn applied(object: &str, relation: &str, subject: &str) -> Name {
-        Name::new(Space::Relationship, &[object, relation, subject])
+    pub fn applied(object: &str, relation: &str, subject: &str) -> IndexKey {
+        IndexKey::new(Index::Relationship, &[object, relation, subject])
     }
 }
 
@@ -48,7 +48,7 @@ impl FactKind for Relationship {
         name: "relationship",
     };
 
-    fn listed(&self, _: &str) -> Vec<Name> {
+    fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         match self.state {
             RelationshipState::Applied => {
                 vec![Self::applied(&self.object, &self.relation, &self.subject)]

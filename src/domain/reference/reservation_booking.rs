@@ -3,7 +3,7 @@
 use super::FactKind;
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
-use crate::{members, wire_enum};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where a booking stands.
@@ -17,7 +17,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of a booking.
     pub struct ReservationBooking {
         /// The user, a token's subject, of the mother who booked.

@@ -6,7 +6,7 @@ use crate::base::json::{Reader, refuse_repeats};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
-use crate::{members, wire_enum};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// What comes into being when a draft is confirmed.
@@ -22,7 +22,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of a draft.
     pub struct ReservationDraftFact {
         /// The subject whose draft it is.

@@ -5,9 +5,9 @@ use super::basis_points::BasisPoints;
 use crate::base::json::{FaultCode, Reader};
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
-use crate::members;
+use crate::json_object;
 
-members! {
+json_object! {
     /// How a booking's charge is shared; what neither caregiver nor headquarters gets is the
     /// branch's.
     pub struct ReservationFinancialFact {

@@ -5,7 +5,7 @@ use super::FactKind;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
 use crate::domain::resource::Kind;
-use crate::{members, wire_enum};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Whether the account is known to be the branch's.
@@ -19,7 +19,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// What is known of an account.
     pub struct SettlementAccountFact {
         /// The branch.

@@ -13,7 +13,7 @@ use crate::domain::reference::payment_change_adjustment::{
     adjustments_of,
 };
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Rank, Resource, View};
+use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
 use crate::wire_enum;
 
 wire_enum! {
@@ -156,11 +156,11 @@ impl Resource for PaymentChangeAdjustment {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        self.fact.names(&self.id)
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        self.fact.unique_keys(&self.id)
     }
 
-    fn ranked(&self) -> Vec<(Name, Rank)> {
+    fn ranked(&self) -> Vec<(IndexKey, Rank)> {
         let list = adjustments_of(&self.fact.reservation_booking_id);
         vec![(list, Rank::new(self.fact.requested_at, &self.id))]
     }
@@ -204,7 +204,7 @@ impl PaymentChangeAdjustment {
     /// The booking's latest adjustment by the time of its request; of several at one time, the
     /// one with the largest identifier.
     #[must_use]
-    pub fn latest_of(view: &View<'_>, reservation_booking_id: &str) -> Option<Self> {
+    pub fn latest_of(view: &ReadView<'_>, reservation_booking_id: &str) -> Option<Self> {
         view.last_ranked(adjustments_of(reservation_booking_id))
     }
 }
@@ -239,7 +239,7 @@ impl FactHolder for PaymentChangeAdjustment {
 /// An adjustment as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PaymentChangeAdjustmentView<'a> {
+pub struct PaymentChangeAdjustmentBody<'a> {
     payment_change_adjustment_id: &'a str,
     reservation_booking_id: &'a Ident,
     mother_user_id: &'a Ident,
@@ -249,7 +249,7 @@ pub struct PaymentChangeAdjustmentView<'a> {
     mother_payable_adjustment_krw: i64,
     adjustment_status: AdjustmentStatus,
     pre_registration: Option<&'a AdjustmentPreRegistration>,
-    payment_receipt: Option<ReceiptView<'a>>,
+    payment_receipt: Option<ReceiptBody<'a>>,
     settlement_continuation_status: Option<ContinuationStatus>,
     settlement_continuation_workflow_request_id: Option<Uuid>,
     /// Nothing that happens here gives one.
@@ -262,14 +262,14 @@ pub struct PaymentChangeAdjustmentView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ReceiptView<'a> {
+struct ReceiptBody<'a> {
     payment_id: &'a Ident,
     provider_name: &'a Ident,
     provider_context: &'a AnyObject,
     deposited_at: Instant,
 }
 
-impl<'a> PaymentChangeAdjustmentView<'a> {
+impl<'a> PaymentChangeAdjustmentBody<'a> {
     /// The view of this adjustment.
     #[must_use]
     pub fn new(adjustment: &'a PaymentChangeAdjustment) -> Self {
@@ -286,7 +286,7 @@ impl<'a> PaymentChangeAdjustmentView<'a> {
             mother_payable_adjustment_krw: fact.mother_payable_adjustment_krw,
             adjustment_status: adjustment.status(),
             pre_registration: fact.pre_registration.as_ref(),
-            payment_receipt: payment.map(|payment| ReceiptView {
+            payment_receipt: payment.map(|payment| ReceiptBody {
                 payment_id: &payment.payment_id,
                 provider_name: &payment.provider_name,
                 provider_context: &payment.provider_context,

@@ -11,7 +11,7 @@ use super::roster::{
     Assignment, AssignmentDecision, CareTeamRoster, CaregiverAssigned, DECISIONS_TOGETHER_MAX,
     RosterDecision, Standing, assigned, is_filled, may_assign, slot,
 };
-use super::roster_view::AssignmentResultView;
+use super::roster_body::AssignmentResultBody;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -24,9 +24,9 @@ use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotF
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The decision's identifier, unique everywhere.
@@ -66,7 +66,7 @@ members! {
 
 rejections! {
     /// Why nobody is assigned.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority over the booking.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters or a manager of the booking's branch may assign a caregiver.",
@@ -103,7 +103,7 @@ impl Operation for AssignCaregiver {
     type Command = Command;
     type Resource = CareTeamRoster;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -157,10 +157,10 @@ impl Operation for AssignCaregiver {
             context.view.fact(&command.reservation_booking_id);
         let Some(booking) = booking.filter(|booking| may_assign(context.actor, &booking.facts))
         else {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         };
         if booking.facts.state != BookingState::Active {
-            return Err(Refusal::ReservationNotActive.into());
+            return Err(Reason::ReservationNotActive.into());
         }
         let candidate = chosen_candidate(command, context)?;
         let roster_revision = state.map_or(Revision::NONE, |roster| roster.revision);
@@ -173,16 +173,16 @@ impl Operation for AssignCaregiver {
         let replaced = command.replacement_of_assignment_key.as_ref();
         let target_slot = slot(&context.view, booking_id, target);
         if is_filled(target_slot.as_ref()) && replaced != Some(target) {
-            return Err(Refusal::AssignmentSlotTaken.into());
+            return Err(Reason::AssignmentSlotTaken.into());
         }
         let replaced_slot = replaced.and_then(|key| slot(&context.view, booking_id, key));
         if replaced.is_some() && !is_filled(replaced_slot.as_ref()) {
-            return Err(Refusal::ReplacementNotFound.into());
+            return Err(Reason::ReplacementNotFound.into());
         }
         let decision_id = &command.assignment_decision_id;
         let standing = context.view.get::<AssignmentDecision>(&[decision_id]);
         if standing.is_some() {
-            return Err(Refusal::AssignmentDecisionConflict.into());
+            return Err(Reason::AssignmentDecisionConflict.into());
         }
         let together = context
             .view
@@ -192,7 +192,7 @@ impl Operation for AssignCaregiver {
             .map(|together| together.decisions(&context.view))
             .unwrap_or_default();
         if decisions.len() >= DECISIONS_TOGETHER_MAX {
-            return Err(Refusal::RosterDecisionFull.into());
+            return Err(Reason::RosterDecisionFull.into());
         }
         let decision = CaregiverAssigned {
             reservation_booking_id: booking_id.clone(),
@@ -225,14 +225,14 @@ impl Operation for AssignCaregiver {
         };
         let (commit, decided) = assigned(state, &before, &decision, context.at);
         decisions.push(decided);
-        commit.answer(to_json(&AssignmentResultView::new(&decisions)))
+        commit.answer(to_json(&AssignmentResultBody::new(&decisions)))
     }
 }
 
 /// The candidate that the command names, in the snapshot that it names as it saw it.
 fn chosen_candidate(command: &Command, context: &Context<'_>) -> Result<Candidate, Rejection> {
     let conflict = |members: &[&'static str]| {
-        Err(Rejection::from(Refusal::CandidateSnapshotConflict).at(members))
+        Err(Rejection::from(Reason::CandidateSnapshotConflict).at(members))
     };
     // A snapshot of another booking is as if there were none: that booking may be another
     // branch's.

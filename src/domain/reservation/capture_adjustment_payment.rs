@@ -10,8 +10,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::adjustment::{
-    PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentEvent,
-    PaymentChangeAdjustmentView,
+    PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentBody,
+    PaymentChangeAdjustmentEvent,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -22,12 +22,12 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{at_path, members, rejections};
+use crate::{json_object, path_and_body, rejections};
 
 /// What the message to the settlement's workflow is about.
 const TOPIC: &str = "settlement.continuation.requested";
 
-at_path! {
+path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The booking.
@@ -36,7 +36,7 @@ at_path! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// The mother, as a user.
@@ -52,7 +52,7 @@ members! {
 
 rejections! {
     /// Why no payment is captured.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only the mother whom the body names may pay an adjustment.",
@@ -91,7 +91,7 @@ impl Operation for CaptureAdjustmentPayment {
     type Command = Command;
     type Resource = PaymentChangeAdjustment;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -133,19 +133,19 @@ impl Operation for CaptureAdjustmentPayment {
         let body = &command.body;
         let actor = context.actor;
         if actor.kind != ActorKind::Mother || *actor.subject != *body.mother_user_id {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let latest =
             PaymentChangeAdjustment::latest_of(&context.view, &command.reservation_booking_id);
         let (Some(adjustment), Some(latest)) = (adjustment, latest) else {
-            return Err(Refusal::AdjustmentNotFound.into());
+            return Err(Reason::AdjustmentNotFound.into());
         };
         if latest.fact.mother_user_id != body.mother_user_id {
-            return Err(Refusal::NotThisMother.into());
+            return Err(Reason::NotThisMother.into());
         }
         // A later one may have come in since the resource was looked up.
         if latest.id != adjustment.id || !adjustment.is_payable() {
-            return Err(Refusal::AdjustmentNotPayable.into());
+            return Err(Reason::AdjustmentNotPayable.into());
         }
         let payment_id = Ident::from_trusted(body.payment_id.as_str());
         if let Some(prepared) = &adjustment.fact.pre_registration {
@@ -157,10 +157,10 @@ impl Operation for CaptureAdjustmentPayment {
                 mismatches.push("providerName");
             }
             if !mismatches.is_empty() {
-                return Err(Rejection::from(Refusal::PaymentMismatch).at(&mismatches));
+                return Err(Rejection::from(Reason::PaymentMismatch).at(&mismatches));
             }
         }
-        let workflow_request_id = context.mint.id();
+        let workflow_request_id = context.ids.id();
         let event = PaymentChangeAdjustmentEvent::PaymentCaptured(Box::new(PaymentCaptured {
             payment_id: payment_id.clone(),
             provider_name: body.provider_name.clone(),
@@ -177,8 +177,8 @@ impl Operation for CaptureAdjustmentPayment {
             amount_krw: adjustment.fact.mother_payable_adjustment_krw,
             deposited_at: context.at,
         };
-        commit.send(context.mint.outbox_number(), TOPIC, &message);
-        let answer = to_json(&PaymentChangeAdjustmentView::new(&commit.next));
+        commit.send(context.ids.outbox_number(), TOPIC, &message);
+        let answer = to_json(&PaymentChangeAdjustmentBody::new(&commit.next));
         commit.answer(answer)
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use crate::base::json::Json;
     use crate::base::json::Reader;
     use crate::catalogue::{KeySource, OPERATIONS};
-    use crate::domain::operation::Mint;
+    use crate::domain::operation::IdSource;
     use crate::domain::operation::{Parts, Request};
     use crate::domain::scenario::{Scenario, Then, member};
 
@@ -470,7 +470,7 @@ mod tests {
     /// No identifiers: nothing that needs one may come of the command.
     struct Nothing;
 
-    impl Mint for Nothing {
+    impl IdSource for Nothing {
         fn id(&self) -> Uuid {
             panic!("no identifier is needed")
         }
@@ -500,7 +500,7 @@ mod tests {
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),
                 external_directory: false,
-                mint: &Nothing,
+                ids: &Nothing,
                 view: service.own_view(),
                 fact_revision: crate::domain::fact_kinds::revision_of,
             };

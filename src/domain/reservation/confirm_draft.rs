@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::draft::{
-    CreationView, DraftConfirmed, PaymentHandoff, ReservationDraft, ReservationDraftEvent,
+    CreationBody, DraftConfirmed, PaymentHandoff, ReservationDraft, ReservationDraftEvent,
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -34,8 +34,8 @@ use crate::domain::reference::payment_obligation::{ObligationState, PaymentOblig
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource, View};
-use crate::{at_path, members, rejections, wire_enum};
+use crate::domain::resource::{IndexKey, ReadView, Resource};
+use crate::{json_object, path_and_body, rejections, wire_enum};
 
 /// The code of a key that was used with other facts.
 const KEY_REUSED: &str = "idempotency_key_reused";
@@ -54,7 +54,7 @@ wire_enum! {
     }
 }
 
-at_path! {
+path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The draft.
@@ -63,7 +63,7 @@ at_path! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// The revision at which the draft was reviewed.
@@ -78,7 +78,7 @@ members! {
 
 rejections! {
     /// Why a draft is not confirmed.
-    pub enum Refusal {
+    pub enum Reason {
         /// The draft is unknown.
         DraftNotFound = Missing "draft_not_found" []
             "There is no reservation draft with this identifier.",
@@ -117,7 +117,7 @@ rejections! {
 /// The body of a conflict.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ConflictView<'a> {
+struct ConflictBody<'a> {
     conflict_code: &'a str,
     draft_id: &'a Ident,
     expected_draft_revision: AtLeast<1>,
@@ -140,7 +140,7 @@ struct Current {
 
 impl Command {
     /// The final review that the command names, when it is one of its draft.
-    fn review(&self, view: &View<'_>) -> Option<Fact<FinalReviewProjectionFact>> {
+    fn review(&self, view: &ReadView<'_>) -> Option<Fact<FinalReviewProjectionFact>> {
         let id = &self.body.reservation_draft_step_authority_projection_id;
         view.fact::<FinalReviewProjectionFact>(id)
             .filter(|review| review.facts.draft_id == self.draft_id)
@@ -155,7 +155,7 @@ impl Command {
         reasons: &[&str],
     ) -> Vec<u8> {
         let body = &self.body;
-        to_json(&ConflictView {
+        to_json(&ConflictBody {
             conflict_code: code,
             draft_id: &self.draft_id,
             expected_draft_revision: body.expected_draft_revision,
@@ -193,7 +193,7 @@ fn extension_faults(
     draft: &ReservationDraftFact,
     review: &FinalReviewProjectionFact,
     own: Digest,
-    view: &View<'_>,
+    view: &ReadView<'_>,
 ) -> Vec<ExtensionFault> {
     let Some(source) = &review.extension_source_reservation_id else {
         return match draft.intent {
@@ -259,22 +259,22 @@ fn outcome(
         accepted_draft_revision: draft.revision,
         accepted_review_projection_id: Ident::from_trusted(review.id.clone()),
         accepted_review_revision: review.revision,
-        reservation_booking_request_id: context.mint.id(),
+        reservation_booking_request_id: context.ids.id(),
         reservation_booking_id: match intent {
             ReservationIntent::Consultation => None,
             ReservationIntent::Extension
             | ReservationIntent::PreReservation
-            | ReservationIntent::FullReservation => Some(context.mint.id()),
+            | ReservationIntent::FullReservation => Some(context.ids.id()),
         },
         creation_outcome: intent,
         extension_source_reservation_id: review.facts.extension_source_reservation_id.clone(),
         reviewed_fact_fingerprint: reviewed_fact_fingerprint(&review.facts, intent),
-        contract_acceptance_id: context.mint.id(),
+        contract_acceptance_id: context.ids.id(),
         accepted_by_subject: Ident::from_trusted(context.actor.subject.clone()),
         handoff: PaymentHandoff {
-            payment_handoff_id: context.mint.id(),
-            charge_snapshot_id: context.mint.id(),
-            payment_obligation_id: context.mint.id(),
+            payment_handoff_id: context.ids.id(),
+            charge_snapshot_id: context.ids.id(),
+            payment_obligation_id: context.ids.id(),
             payable_amount_krw: payment.payable_amount_krw.0,
             eligible_payment_method_codes: payment.eligible_payment_method_codes.0.clone(),
         },
@@ -324,7 +324,7 @@ impl Operation for ConfirmDraft {
     type Command = Command;
     type Resource = ReservationDraft;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -348,7 +348,7 @@ impl Operation for ConfirmDraft {
         Some(ReservationDraft::KIND.key(&[&command.draft_id]))
     }
 
-    fn names(command: &Command, context: &Context<'_>) -> Vec<Name> {
+    fn unique_keys(command: &Command, context: &Context<'_>) -> Vec<IndexKey> {
         let review = command.review(&context.view);
         let source = review.and_then(|review| review.facts.extension_source_reservation_id);
         source
@@ -364,14 +364,14 @@ impl Operation for ConfirmDraft {
     ) -> Result<Decision<ReservationDraft>, Rejection> {
         let body = &command.body;
         let Some(draft) = draft else {
-            return Err(Refusal::DraftNotFound.into());
+            return Err(Reason::DraftNotFound.into());
         };
         let Some(review) = command.review(&context.view) else {
-            return Err(Refusal::ProjectionNotFound.into());
+            return Err(Reason::ProjectionNotFound.into());
         };
         let facts = &draft.facts;
         if facts.owner_subject != *context.actor.subject {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let current = Current {
             draft: Some(draft.revision),
@@ -384,19 +384,19 @@ impl Operation for ConfirmDraft {
             rejection
         };
         if draft.revision.number() != body.expected_draft_revision.0 {
-            return Err(conflict(Refusal::DraftRevisionMismatch.into(), &[]));
+            return Err(conflict(Reason::DraftRevisionMismatch.into(), &[]));
         }
         if facts.expires_at <= context.now {
-            return Err(conflict(Refusal::DraftExpired.into(), &[]));
+            return Err(conflict(Reason::DraftExpired.into(), &[]));
         }
         let Some(current_review) = &facts.current_review_projection_id else {
-            return Err(conflict(Refusal::ProjectionMissing.into(), &[]));
+            return Err(conflict(Reason::ProjectionMissing.into(), &[]));
         };
         if *current_review != body.reservation_draft_step_authority_projection_id {
-            return Err(conflict(Refusal::ProjectionSuperseded.into(), &[]));
+            return Err(conflict(Reason::ProjectionSuperseded.into(), &[]));
         }
         if review.revision.number() != body.expected_review_revision.0 {
-            return Err(conflict(Refusal::ReviewRevisionMismatch.into(), &[]));
+            return Err(conflict(Reason::ReviewRevisionMismatch.into(), &[]));
         }
         let codes = facts.disabled_reason_codes.iter();
         let mut reasons: Vec<_> = codes.map(Ident::as_str).collect();
@@ -404,12 +404,12 @@ impl Operation for ConfirmDraft {
             reasons.push(ALREADY_CONFIRMED);
         }
         if !reasons.is_empty() {
-            return Err(conflict(Refusal::NotReady.into(), &reasons));
+            return Err(conflict(Reason::NotReady.into(), &reasons));
         }
         let changed = changed_dependencies(&review.facts, context);
         let against = extension_faults(facts, &review.facts, draft.key(), &context.view);
         if !changed.is_empty() || !against.is_empty() {
-            let mut rejection = Rejection::from(Refusal::DependencyChanged);
+            let mut rejection = Rejection::from(Reason::DependencyChanged);
             rejection.conflicting = changed;
             let reasons: Vec<_> = against.iter().map(|fault| fault.as_str()).collect();
             return Err(conflict(rejection, &reasons));
@@ -429,7 +429,7 @@ impl Operation for ConfirmDraft {
             None => ObligationEvent::born_of_consultation(&id, facts),
         };
         commit.born::<Obligation>(&born);
-        commit.answer(to_json(&CreationView::new(&command.draft_id, &outcome)))
+        commit.answer(to_json(&CreationBody::new(&command.draft_id, &outcome)))
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
@@ -437,7 +437,7 @@ impl Operation for ConfirmDraft {
     }
 
     /// The conflict that says no more of a draft than its owner may know.
-    fn key_reused(command: &Command, actor: &Actor, view: &View<'_>) -> Option<Vec<u8>> {
+    fn key_reused(command: &Command, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>> {
         let draft = view.get::<ReservationDraft>(&[&command.draft_id]);
         let owned = draft.filter(|draft| draft.facts.owner_subject == *actor.subject);
         let current = owned.map_or_else(Current::default, |draft| Current {
@@ -464,7 +464,7 @@ mod tests {
     /// How many facts the world has, and so how many identifiers were minted before a command.
     const FACTS: u64 = 5;
 
-    /// The identifier that the mint gives at its `number`th time after the world was made.
+    /// The identifier that the ids gives at its `number`th time after the world was made.
     fn minted(number: u64) -> String {
         let number = FACTS + number;
         format!("01990000-0000-7000-8000-{number:012x}")
@@ -1410,7 +1410,7 @@ mod tests {
     fn to_json_in_order(service: &mut Scenario) -> Vec<u8> {
         confirm(service, &body()).committed();
         let state: ReservationDraft = service.state(&["draft-1"]).unwrap();
-        to_json(&CreationView::new(
+        to_json(&CreationBody::new(
             "draft-1",
             &state.confirmation.unwrap().outcome,
         ))

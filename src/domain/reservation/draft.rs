@@ -11,7 +11,7 @@ use crate::base::time::Instant;
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
-use crate::domain::resource::{Kind, Name, Resource, Space};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource};
 use crate::wire_enum;
 
 wire_enum! {
@@ -143,7 +143,7 @@ impl Resource for ReservationDraft {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
+    fn unique_keys(&self) -> Vec<IndexKey> {
         let confirmed = self.confirmation.iter();
         let sources =
             confirmed.filter_map(|held| held.outcome.extension_source_reservation_id.as_ref());
@@ -175,8 +175,8 @@ impl Resource for ReservationDraft {
 impl ReservationDraft {
     /// The name that the confirmed draft holds which extends this booking.
     #[must_use]
-    pub fn extending(reservation_booking_id: &str) -> Name {
-        Name::new(Space::ExtensionSource, &[reservation_booking_id])
+    pub fn extending(reservation_booking_id: &str) -> IndexKey {
+        IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])
     }
 
     fn confirm(mut self, outcome: &DraftConfirmed, at: Instant) -> Self {
@@ -217,7 +217,7 @@ impl FactHolder for ReservationDraft {
 /// What came of a draft's confirmation, as its owner sees it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CreationView<'a> {
+pub struct CreationBody<'a> {
     customer_reservation_creation_command_id: Uuid,
     draft_id: &'a str,
     accepted_draft_revision: Revision,
@@ -228,14 +228,14 @@ pub struct CreationView<'a> {
     creation_outcome: ReservationIntent,
     reviewed_fact_fingerprint: String,
     contract_acceptance_id: Uuid,
-    reservation_creation_payment_handoff: HandoffView<'a>,
+    reservation_creation_payment_handoff: HandoffBody<'a>,
     /// Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HandoffView<'a> {
+struct HandoffBody<'a> {
     payment_handoff_id: Uuid,
     charge_snapshot_id: Uuid,
     payment_obligation_id: Uuid,
@@ -245,7 +245,7 @@ struct HandoffView<'a> {
     handoff_state: HandoffState,
 }
 
-impl<'a> CreationView<'a> {
+impl<'a> CreationBody<'a> {
     /// The outcome of the confirmation of the draft with this identifier.
     #[must_use]
     pub fn new(draft_id: &'a str, outcome: &'a DraftConfirmed) -> Self {
@@ -262,7 +262,7 @@ impl<'a> CreationView<'a> {
             creation_outcome: outcome.creation_outcome,
             reviewed_fact_fingerprint: outcome.reviewed_fact_fingerprint.to_hex(),
             contract_acceptance_id: outcome.contract_acceptance_id,
-            reservation_creation_payment_handoff: HandoffView {
+            reservation_creation_payment_handoff: HandoffBody {
                 payment_handoff_id: handoff.payment_handoff_id,
                 charge_snapshot_id: handoff.charge_snapshot_id,
                 payment_obligation_id: handoff.payment_obligation_id,
@@ -329,11 +329,17 @@ mod tests {
     #[test]
     fn a_confirmation_advances_the_revision_by_one_and_holds_the_source() {
         let before = unconfirmed();
-        assert_eq!((before.revision.number(), before.names()), (4, vec![]));
+        assert_eq!(
+            (before.revision.number(), before.unique_keys()),
+            (4, vec![])
+        );
         let after = confirmed();
         assert_eq!(after.validate(), Ok(()));
         assert_eq!(after.revision.number(), 5);
-        assert_eq!(after.names(), [ReservationDraft::extending("booking-9")]);
+        assert_eq!(
+            after.unique_keys(),
+            [ReservationDraft::extending("booking-9")]
+        );
         assert_eq!(after.facts, before.facts);
         let confirmation = after.confirmation.clone().unwrap();
         assert_eq!(confirmation.outcome, outcome(4));
@@ -365,7 +371,7 @@ mod tests {
             let draft: ReservationDraft = service.state(&["draft-1"]).unwrap();
             assert_eq!(draft.revision.number(), stands_at);
             assert_eq!(draft.confirmation, confirmed().confirmation);
-            assert_eq!(draft.names(), confirmed().names());
+            assert_eq!(draft.unique_keys(), confirmed().unique_keys());
         }
     }
 

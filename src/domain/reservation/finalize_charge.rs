@@ -16,12 +16,12 @@ use serde::Serialize;
 
 use super::ledger::{Charge, Grant, Shares, benefit_krw, settle};
 use super::lifecycle::{
-    AppliedBenefit, ChargeFinalized, ComponentAmounts, FinancialLifecycle, FinancialLifecycleEvent,
-    FinancialLifecycleView,
+    AppliedBenefit, ChargeFinalized, ComponentAmounts, FinancialLifecycle, FinancialLifecycleBody,
+    FinancialLifecycleEvent,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, Reader, Shape};
+use crate::base::json::{AtLeast, FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
@@ -29,13 +29,13 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
 use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Resource, View};
-use crate::{at_path, members, rejections};
+use crate::domain::resource::{ReadView, Resource};
+use crate::{json_object, path_and_body, rejections};
 
 /// The flag that turns the regional benefit off when it is false.
 const REGIONAL_BENEFIT: &str = "regionalBenefit";
 
-at_path! {
+path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The booking.
@@ -44,7 +44,7 @@ at_path! {
     }
 }
 
-members! {
+json_object! {
     /// The body of the request. An amount that is absent is 0.
     pub struct Body {
         /// The branch.
@@ -117,7 +117,7 @@ members! {
 #[serde(transparent)]
 pub struct EnabledFlags(BTreeMap<Box<str>, bool>);
 
-impl Member for EnabledFlags {
+impl FromJson for EnabledFlags {
     /// A name at fault is told, and does not keep the flags from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         /// The longest name, in characters.
@@ -132,7 +132,7 @@ impl Member for EnabledFlags {
                 at.entry(name, |at| at.fault::<()>(fault));
             }
         }
-        Member::read(value, at).map(Self)
+        FromJson::read(value, at).map(Self)
     }
 
     fn shape() -> Shape {
@@ -248,7 +248,7 @@ fn consistent(
 
 rejections! {
     /// Why no charge is finalized.
-    pub enum Refusal {
+    pub enum Reason {
         /// It is not known how the charge is shared.
         ReservationFactsNotFound = Missing "reservation_facts_not_found" []
             "The financial facts of this reservation are not known.",
@@ -262,7 +262,7 @@ impl Operation for FinalizeCharge {
     type Command = Command;
     type Resource = FinancialLifecycle;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
@@ -302,7 +302,7 @@ impl Operation for FinalizeCharge {
             .view
             .fact::<ReservationFinancialFact>(&command.reservation_booking_id)
         else {
-            return Err(Refusal::ReservationFactsNotFound.into());
+            return Err(Reason::ReservationFactsNotFound.into());
         };
         let shares = Shares {
             caregiver: facts.facts.caregiver_share_basis_points,
@@ -332,13 +332,13 @@ impl Operation for FinalizeCharge {
             delivered_day_count: facts.facts.delivered_day_count,
         }));
         let commit = Commit::new(lifecycle, event, context.at);
-        let answer = to_json(&FinancialLifecycleView::new(&commit.next));
+        let answer = to_json(&FinancialLifecycleBody::new(&commit.next));
         commit.answer(answer)
     }
 }
 
 /// The benefit of the policy that holds for the body's service, address and day of quotation.
-fn benefit_of(body: &Body, view: &View<'_>) -> Option<AppliedBenefit> {
+fn benefit_of(body: &Body, view: &ReadView<'_>) -> Option<AppliedBenefit> {
     if !body.wants_benefit() {
         return None;
     }

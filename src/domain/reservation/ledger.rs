@@ -321,7 +321,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::base::json::{Json, Member, Reader};
+    use crate::base::json::{FromJson, Json, Reader};
     use crate::base::time::Instant;
 
     const MAX: i128 = i64::MAX as i128;

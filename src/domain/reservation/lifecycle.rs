@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
-use crate::base::json::{AtLeast, Json, Member, Reader, Shape};
+use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
@@ -25,17 +25,17 @@ wire_enum! {
 #[serde(transparent)]
 pub struct ComponentAmounts(BTreeMap<Box<str>, AtLeast<0>>);
 
-impl Member for ComponentAmounts {
+impl FromJson for ComponentAmounts {
     /// A code at fault is told, and does not keep the amounts from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         if let Json::Object(components) = value {
             for (code, _) in components {
                 at.entry(code, |at| {
-                    <Ident as Member>::read(&Json::Text(code.clone()), at)
+                    <Ident as FromJson>::read(&Json::Text(code.clone()), at)
                 });
             }
         }
-        Member::read(value, at).map(Self)
+        FromJson::read(value, at).map(Self)
     }
 
     fn shape() -> Shape {
@@ -193,7 +193,7 @@ impl ChargeFinalized {
 /// A lifecycle as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FinancialLifecycleView<'a> {
+pub struct FinancialLifecycleBody<'a> {
     reservation_booking_id: &'a Ident,
     financial_stage: FinancialStage,
     mother_visible_payable_krw: i64,
@@ -205,7 +205,7 @@ pub struct FinancialLifecycleView<'a> {
     ledger_line_count: usize,
 }
 
-impl<'a> FinancialLifecycleView<'a> {
+impl<'a> FinancialLifecycleBody<'a> {
     /// The view of this lifecycle.
     #[must_use]
     pub fn new(lifecycle: &'a FinancialLifecycle) -> Self {

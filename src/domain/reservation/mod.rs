@@ -35,6 +35,6 @@ pub mod read_adjustment;
 pub mod read_lifecycle;
 pub mod read_roster;
 pub mod roster;
-pub mod roster_view;
+pub mod roster_body;
 #[cfg(test)]
 mod samples;

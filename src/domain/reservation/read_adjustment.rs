@@ -2,10 +2,10 @@
 //! the payer to whom she has given authority for the booking, headquarters, and a manager of the
 //! booking's branch.
 
-use super::adjustment::{PaymentChangeAdjustment, PaymentChangeAdjustmentView};
+use super::adjustment::{PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
 use crate::base::actor::ActorKind;
 use crate::domain::family::payment_authority::PaymentAuthority;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
@@ -14,14 +14,14 @@ use crate::domain::resource::Resource;
 ///
 /// # Errors
 /// `not_found` when the booking has none, or it is not for the actor to see.
-pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
     let latest = PaymentChangeAdjustment::latest_of(request.view, id);
     match latest {
-        Some(latest) if may_read(request, &latest) => Found::at_position(
+        Some(latest) if may_read(request, &latest) => Representation::at_position(
             request.view,
             latest.key(),
-            &PaymentChangeAdjustmentView::new(&latest),
+            &PaymentChangeAdjustmentBody::new(&latest),
         ),
         _ => Err(Rejection::not_found()),
     }

@@ -1,9 +1,9 @@
 //! Reading a booking's financial lifecycle: headquarters, a manager of the booking's branch, the
 //! booking's mother. Finalizing a charge needs no token; reading it does.
 
-use super::lifecycle::{FinancialLifecycle, FinancialLifecycleView};
+use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
@@ -12,7 +12,7 @@ use crate::domain::resource::Resource;
 ///
 /// # Errors
 /// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
-pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
@@ -22,10 +22,10 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
             .fact::<ReservationBooking>(id)
             .is_some_and(|booking| is_concerned(actor, &booking.facts));
     match lifecycle {
-        Some(lifecycle) if may_read => Found::at_position(
+        Some(lifecycle) if may_read => Representation::at_position(
             request.view,
             lifecycle.key(),
-            &FinancialLifecycleView::new(&lifecycle),
+            &FinancialLifecycleBody::new(&lifecycle),
         ),
         _ => Err(Rejection::not_found()),
     }

@@ -3,8 +3,8 @@
 //! the decisions of its rosterDecisionId, and no earlier ones.
 
 use super::roster::{CareTeamRoster, RosterDecision, may_assign};
-use super::roster_view::AssignmentResultView;
-use crate::domain::read::{Found, ReadRequest};
+use super::roster_body::AssignmentResultBody;
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 
@@ -12,7 +12,7 @@ use crate::domain::rejection::Rejection;
 ///
 /// # Errors
 /// `not_found` when nothing was decided on the booking, or it is not for the actor to see.
-pub fn read_roster(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
     let booking = request.view.fact::<ReservationBooking>(id);
     if !booking.is_some_and(|booking| may_assign(request.actor, &booking.facts)) {
@@ -26,7 +26,7 @@ pub fn read_roster(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
         .get::<RosterDecision>(&[id, roster.latest.as_str()]);
     let decisions = together.map(|together| together.decisions(request.view));
     let decisions = decisions.unwrap_or_default();
-    Found::at_revision(&roster, &AssignmentResultView::new(&decisions))
+    Representation::at_revision(&roster, &AssignmentResultBody::new(&decisions))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::operation::Commit;
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::resource::{Kind, Resource, View};
+use crate::domain::resource::{Kind, ReadView, Resource};
 
 /// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
@@ -329,7 +329,7 @@ impl Resource for CareTeamRoster {
 
 /// A slot, as a decision finds it.
 #[must_use]
-pub fn slot(view: &View<'_>, booking: &str, assignment_key: &str) -> Option<AssignmentSlot> {
+pub fn slot(view: &ReadView<'_>, booking: &str, assignment_key: &str) -> Option<AssignmentSlot> {
     view.get(&[booking, assignment_key])
 }
 
@@ -393,7 +393,7 @@ pub fn assigned(
 impl RosterDecision {
     /// Its decisions, oldest first, as far as they stand in `view`.
     #[must_use]
-    pub fn decisions(&self, view: &View<'_>) -> Vec<AssignmentDecision> {
+    pub fn decisions(&self, view: &ReadView<'_>) -> Vec<AssignmentDecision> {
         let ids = self.assignment_decision_ids.iter();
         ids.filter_map(|id| view.get(&[id.as_str()])).collect()
     }

@@ -10,21 +10,21 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use super::body::StatementBody;
 use super::state::{
     AcknowledgementSide, DepositAcknowledged, InterOfficeAcknowledgement, LineAcknowledgement,
     OnlyBranchManager, Statement, StatementEvent, StatementKind, StatementStatus,
 };
-use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
+use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape};
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{members, rejections};
+use crate::{json_object, rejections};
 
 /// How far ahead of this service's clock a branch's clock may be.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
@@ -34,7 +34,7 @@ const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
 #[serde(transparent)]
 pub struct Command(pub Body);
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// The statement.
@@ -58,14 +58,14 @@ members! {
 
 impl Request for Command {
     fn read(parts: &Parts<'_>, at: &mut Reader) -> Option<Self> {
-        let body = Member::read(parts.body, at);
+        let body = FromJson::read(parts.body, at);
         lines_consistent(parts.body, at);
         inter_office_consistent(parts.body, at);
         body.map(Self)
     }
 
     fn shape() -> Shape {
-        <Body as Member>::shape()
+        <Body as FromJson>::shape()
     }
 }
 
@@ -74,7 +74,7 @@ impl Request for Command {
 // (all value errors of a body are told at once).
 
 /// A member's value, where there is one; a fault of its own is told elsewhere.
-fn readable<T: Member>(object: &Json<'_>, name: &str, at: &Reader) -> Option<T> {
+fn readable<T: FromJson>(object: &Json<'_>, name: &str, at: &Reader) -> Option<T> {
     T::read(member_of(object, name)?, &mut Reader::new(at.now()))
 }
 
@@ -166,7 +166,7 @@ fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
 
 rejections! {
     /// Why no deposit is acknowledged.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a branch manager, named in the body as in the token, may acknowledge a deposit.",
@@ -195,7 +195,7 @@ impl Operation for AcknowledgeDeposit {
     type Command = Command;
     type Resource = Statement;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -241,17 +241,17 @@ impl Operation for AcknowledgeDeposit {
         if actor.kind != ActorKind::BranchManager
             || actor.profile_id() != body.actor_profile_id.as_str()
         {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(statement) = state else {
-            return Err(Refusal::StatementNotFound.into());
+            return Err(Reason::StatementNotFound.into());
         };
         let branch = &statement.opening.branch_profile_id;
         let inter_office = body.inter_office_acknowledgement.as_ref();
         if !actor.manages_branch(branch)
             || inter_office.is_some_and(|facts| facts.acknowledging_branch_profile_id != *branch)
         {
-            return Err(Refusal::NotThisBranch.into());
+            return Err(Reason::NotThisBranch.into());
         }
         let between_offices =
             statement.opening.statement_kind == StatementKind::InterOfficeServiceHandoff;
@@ -271,14 +271,14 @@ impl Operation for AcknowledgeDeposit {
             statement.status,
             StatementStatus::AwaitingBranchDeposit | StatementStatus::Arrears
         ) {
-            return Err(Refusal::StatementNotAcknowledgeable.into());
+            return Err(Reason::StatementNotAcknowledgeable.into());
         }
         let NonEmpty(lines) = &body.line_acknowledgements;
         if lines.iter().any(|line| stands(statement, line)) {
-            return Err(Refusal::LineAlreadyAcknowledged.into());
+            return Err(Reason::LineAlreadyAcknowledged.into());
         }
         let event = StatementEvent::DepositAcknowledged(Box::new(DepositAcknowledged {
-            audit_id: context.mint.id(),
+            audit_id: context.ids.id(),
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),
             reason: body.reason.0.clone(),
@@ -286,7 +286,7 @@ impl Operation for AcknowledgeDeposit {
             inter_office: inter_office.cloned(),
         }));
         let commit = Commit::new(state, event, context.at);
-        let answer = to_json(&StatementView::new(&commit.next, actor));
+        let answer = to_json(&StatementBody::new(&commit.next, actor));
         commit.answer(answer)
     }
 }

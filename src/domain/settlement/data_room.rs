@@ -8,12 +8,12 @@ use uuid::Uuid;
 use super::state::may_request;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Fingerprint;
-use crate::base::json::{AtLeast, FaultCode, Json, Member, NonEmpty, Nullable, Reader, Shape};
+use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// Where a request stands.
@@ -40,7 +40,7 @@ wire_enum! {
 #[serde(transparent)]
 pub struct EvidenceKeys(Vec<Ident>);
 
-impl Member for EvidenceKeys {
+impl FromJson for EvidenceKeys {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Array(items) = value else {
             return at.fault(FaultCode::WrongType);
@@ -68,7 +68,7 @@ impl Member for EvidenceKeys {
     }
 }
 
-members! {
+json_object! {
     /// What is to be exported, and for whom.
     pub struct DataRoomScope {
         /// The records.
@@ -97,7 +97,7 @@ fn period_in_order(at: &mut Reader, start: Option<&Date>, end: Option<&Date>) {
     }
 }
 
-members! {
+json_object! {
     /// A file of an export. It lies in a store outside this service.
     pub struct Artifact {
         /// Its identifier, unique in the request.
@@ -258,7 +258,7 @@ impl Resource for DataRoomRequest {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
+    fn unique_keys(&self) -> Vec<IndexKey> {
         vec![Self::code(&self.opening.request_code)]
     }
 
@@ -301,8 +301,8 @@ impl Resource for DataRoomRequest {
 impl DataRoomRequest {
     /// The name that belongs to the request with this code.
     #[must_use]
-    pub fn code(request_code: &str) -> Name {
-        Name::new(Space::DataRoomRequestCode, &[request_code])
+    pub fn code(request_code: &str) -> IndexKey {
+        IndexKey::new(Index::DataRoomRequestCode, &[request_code])
     }
 
     /// Whether an artifact with this identifier stands, superseded or not.
@@ -374,7 +374,7 @@ pub fn may_open(actor: &Actor, scope: &DataRoomScope) -> bool {
 /// A request as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DataRoomView<'a> {
+pub struct DataRoomBody<'a> {
     request_id: Uuid,
     request_code: &'a Ident,
     scope: &'a DataRoomScope,
@@ -383,13 +383,13 @@ pub struct DataRoomView<'a> {
     requested_by_actor_profile_id: &'a str,
     created_at: Instant,
     updated_at: Instant,
-    artifacts: Vec<ArtifactView<'a>>,
-    action_journal: Vec<JournalView<'a>>,
+    artifacts: Vec<ArtifactBody<'a>>,
+    action_journal: Vec<JournalBody<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ArtifactView<'a> {
+struct ArtifactBody<'a> {
     #[serde(flatten)]
     artifact: &'a Artifact,
     superseded_at: Option<Instant>,
@@ -397,7 +397,7 @@ struct ArtifactView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct JournalView<'a> {
+struct JournalBody<'a> {
     action_id: Uuid,
     action_kind: DataRoomAction,
     actor_kind: ActorKind,
@@ -416,7 +416,7 @@ struct JournalView<'a> {
 #[derive(Serialize)]
 struct Nothing {}
 
-impl<'a> DataRoomView<'a> {
+impl<'a> DataRoomBody<'a> {
     /// The request, which looks the same to all who may see it.
     #[must_use]
     pub fn new(request: &'a DataRoomRequest) -> Self {
@@ -430,13 +430,13 @@ impl<'a> DataRoomView<'a> {
             requested_by_actor_profile_id: &opening.actor_profile_id,
             created_at: request.created_at,
             updated_at: request.updated_at,
-            artifacts: request.artifacts.iter().map(ArtifactView::new).collect(),
-            action_journal: request.journal.iter().map(JournalView::new).collect(),
+            artifacts: request.artifacts.iter().map(ArtifactBody::new).collect(),
+            action_journal: request.journal.iter().map(JournalBody::new).collect(),
         }
     }
 }
 
-impl<'a> ArtifactView<'a> {
+impl<'a> ArtifactBody<'a> {
     fn new(standing: &'a StandingArtifact) -> Self {
         Self {
             artifact: &standing.artifact,
@@ -445,7 +445,7 @@ impl<'a> ArtifactView<'a> {
     }
 }
 
-impl<'a> JournalView<'a> {
+impl<'a> JournalBody<'a> {
     fn new(entry: &'a JournalEntry) -> Self {
         Self {
             action_id: entry.action_id,

@@ -6,7 +6,7 @@
 //! for, the request has as many as it may have (409). An earlier artifact of the same kind stays, superseded.
 
 use super::data_room::{
-    ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomEvent, DataRoomRequest, DataRoomView,
+    ARTIFACTS_MAX, Artifact, ArtifactReady, DataRoomBody, DataRoomEvent, DataRoomRequest,
 };
 use super::state::SettlementActorKind;
 use crate::base::actor::ActorKind;
@@ -16,9 +16,9 @@ use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
-use crate::{at_path, members, rejections};
+use crate::{json_object, path_and_body, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Body {
         /// The artifact.
@@ -34,7 +34,7 @@ members! {
     }
 }
 
-at_path! {
+path_and_body! {
     /// What is asked for: the data-room request in the path, and the body.
     pub struct Command {
         /// The data-room request.
@@ -45,7 +45,7 @@ at_path! {
 
 rejections! {
     /// Why no artifact is added.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only a system workflow, named in the body as in its token, may mark an artifact ready.",
@@ -74,7 +74,7 @@ impl Operation for MarkArtifactReady {
     type Command = Command;
     type Resource = DataRoomRequest;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
@@ -119,33 +119,33 @@ impl Operation for MarkArtifactReady {
     ) -> Result<Decision<DataRoomRequest>, Rejection> {
         let actor = context.actor;
         if !actor.is_system_workflow() || !body.actor_kind.is_of(actor, &body.actor_profile_id) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let Some(request) = state else {
-            return Err(Refusal::DataRoomRequestNotFound.into());
+            return Err(Reason::DataRoomRequestNotFound.into());
         };
         if body.expected_revision != request.revision.number() {
-            return Err(Refusal::RevisionStale.into());
+            return Err(Reason::RevisionStale.into());
         }
         let artifact = &body.artifact;
         if request.has_artifact(&artifact.artifact_id) {
-            return Err(Refusal::ArtifactIdConflict.into());
+            return Err(Reason::ArtifactIdConflict.into());
         }
         if artifact.source_dataset_revision < request.opening.scope.source_dataset_revision.0 {
-            return Err(Refusal::DatasetRevisionStale.into());
+            return Err(Reason::DatasetRevisionStale.into());
         }
         if request.artifacts.len() >= ARTIFACTS_MAX {
-            return Err(Refusal::ArtifactsFull.into());
+            return Err(Reason::ArtifactsFull.into());
         }
         let event = DataRoomEvent::ArtifactReady(Box::new(ArtifactReady {
             artifact: artifact.clone(),
             actor_kind: actor.kind,
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),
-            action_id: context.mint.id(),
+            action_id: context.ids.id(),
         }));
         let commit = Commit::new(state, event, context.at);
-        let answer = to_json(&DataRoomView::new(&commit.next));
+        let answer = to_json(&DataRoomBody::new(&commit.next));
         commit.answer(answer)
     }
 }

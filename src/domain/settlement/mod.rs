@@ -18,6 +18,7 @@
 //! ```
 
 pub mod acknowledge_deposit;
+pub mod body;
 pub mod data_room;
 pub mod mark_artifact_ready;
 pub mod open_data_room;
@@ -27,4 +28,3 @@ pub mod request_deposit;
 #[cfg(test)]
 mod samples;
 pub mod state;
-pub mod view;

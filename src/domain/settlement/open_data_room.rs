@@ -7,7 +7,7 @@
 //! another key is a replay.
 
 use super::data_room::{
-    DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, DataRoomView, may_open,
+    DataRoomBody, DataRoomEvent, DataRoomOpened, DataRoomRequest, DataRoomScope, may_open,
 };
 use super::state::SettlementActorKind;
 use crate::base::actor::ActorKind;
@@ -16,10 +16,10 @@ use crate::base::text::{BodyKey, Ident};
 use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource};
-use crate::{members, rejections};
+use crate::domain::resource::{IndexKey, Resource};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The data-room request's code.
@@ -37,7 +37,7 @@ members! {
 
 rejections! {
     /// Why no request is opened.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters, a system workflow, or a manager of the scope's branch, named in the body as in the token, may open a data-room request.",
@@ -57,7 +57,7 @@ impl Operation for OpenDataRoom {
     type Command = Command;
     type Resource = DataRoomRequest;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -90,7 +90,7 @@ impl Operation for OpenDataRoom {
         Some(command.idempotency_key.as_str())
     }
 
-    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+    fn unique_keys(command: &Command, _: &Context<'_>) -> Vec<IndexKey> {
         vec![DataRoomRequest::code(&command.request_code)]
     }
 
@@ -103,13 +103,13 @@ impl Operation for OpenDataRoom {
         if !may_open(actor, &command.scope)
             || !command.actor_kind.is_of(actor, &command.actor_profile_id)
         {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         let code = DataRoomRequest::code(&command.request_code);
         if let Some(standing) = context.view.named::<DataRoomRequest>(code) {
             let opening = standing.opening;
             if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
-                return Err(Refusal::RequestCodeConflict.into());
+                return Err(Reason::RequestCodeConflict.into());
             }
             return Ok(Decision::ReplayOf(opening.idempotency_key));
         }
@@ -122,10 +122,10 @@ impl Operation for OpenDataRoom {
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),
             fingerprint: context.fingerprint,
-            action_id: context.mint.id(),
+            action_id: context.ids.id(),
         }));
         let commit = Commit::new(None, event, context.at);
-        let body = to_json(&DataRoomView::new(&commit.next));
+        let body = to_json(&DataRoomBody::new(&commit.next));
         commit.answer(body)
     }
 }

@@ -1,21 +1,21 @@
 //! Reading a data-room request: headquarters and workflows, and the managers of its branch where
 //! it has one, see all of it.
 
-use super::data_room::{DataRoomRequest, DataRoomView, may_open};
-use crate::domain::read::{Found, ReadRequest};
+use super::data_room::{DataRoomBody, DataRoomRequest, may_open};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// Reads the request that the path names.
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let standing = request
         .view
         .get::<DataRoomRequest>(&[request.param("requestId")]);
     match standing {
         Some(standing) if may_open(request.actor, &standing.opening.scope) => {
-            Found::at_revision(&standing, &DataRoomView::new(&standing))
+            Representation::at_revision(&standing, &DataRoomBody::new(&standing))
         }
         _ => Err(Rejection::not_found()),
     }

@@ -1,16 +1,16 @@
 //! Reading a settlement statement: headquarters and workflows see all of it, a manager of its
 //! branch all but the head office's private memo.
 
+use super::body::StatementBody;
 use super::state::{Statement, may_request};
-use super::view::StatementView;
-use crate::domain::read::{Found, ReadRequest};
+use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
 /// Reads the statement that the path names.
 ///
 /// # Errors
 /// `not_found` when it does not exist, or is not for the actor to see.
-pub fn read_statement(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
+pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let actor = request.actor;
     let statement = request
         .view
@@ -19,7 +19,10 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Found, Rejection> {
         Some(statement)
             if may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id) =>
         {
-            Found::at_revision_and_digest(&statement, &StatementView::new(&statement, actor))
+            Representation::at_revision_and_digest(
+                &statement,
+                &StatementBody::new(&statement, actor),
+            )
         }
         _ => Err(Rejection::not_found()),
     }

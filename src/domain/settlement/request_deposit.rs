@@ -5,11 +5,11 @@
 //! actor's (409). The same code with the same facts from the same actor under another key is a
 //! replay.
 
+use super::body::StatementBody;
 use super::state::{
     DepositRequested, RemittanceAccountSnapshot, SettlementActorKind, Statement, StatementEvent,
     StatementKind, may_request,
 };
-use super::view::StatementView;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{FaultCode, Nullable, Reader};
@@ -18,10 +18,10 @@ use crate::base::time::Date;
 use crate::domain::example::Example;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{Name, Resource, Space};
-use crate::{members, rejections};
+use crate::domain::resource::{Index, IndexKey, Resource};
+use crate::{json_object, rejections};
 
-members! {
+json_object! {
     /// The body of the request.
     pub struct Command {
         /// The statement's code.
@@ -60,7 +60,7 @@ fn period_in_order(at: &mut Reader, start: Option<&Date>, end: Option<&Date>) {
 
 rejections! {
     /// Why no deposit is requested.
-    pub enum Refusal {
+    pub enum Reason {
         /// Authority by token.
         NotPermitted = Forbidden "permission_denied" []
             "Only headquarters or a system workflow, named in the body as in its token, may request a settlement deposit.",
@@ -76,15 +76,15 @@ rejections! {
 /// The operation.
 pub struct RequestDeposit;
 
-fn code(command: &Command) -> Name {
-    Name::new(Space::StatementCode, &[&command.statement_code])
+fn code(command: &Command) -> IndexKey {
+    IndexKey::new(Index::StatementCode, &[&command.statement_code])
 }
 
 impl Operation for RequestDeposit {
     type Command = Command;
     type Resource = Statement;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Refusal::TABLE;
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -122,7 +122,7 @@ impl Operation for RequestDeposit {
         Some(command.idempotency_key.as_str())
     }
 
-    fn names(command: &Command, _: &Context<'_>) -> Vec<Name> {
+    fn unique_keys(command: &Command, _: &Context<'_>) -> Vec<IndexKey> {
         vec![code(command)]
     }
 
@@ -133,12 +133,12 @@ impl Operation for RequestDeposit {
     ) -> Result<Decision<Statement>, Rejection> {
         let actor = context.actor;
         if !may_request(actor) || !command.actor_kind.is_of(actor, &command.actor_profile_id) {
-            return Err(Refusal::NotPermitted.into());
+            return Err(Reason::NotPermitted.into());
         }
         if let Some(standing) = context.view.named::<Statement>(code(command)) {
             let opening = standing.opening;
             if opening.subject != actor.subject || opening.fingerprint != context.fingerprint {
-                return Err(Refusal::StatementCodeConflict.into());
+                return Err(Reason::StatementCodeConflict.into());
             }
             return Ok(Decision::ReplayOf(opening.idempotency_key));
         }
@@ -157,10 +157,10 @@ impl Operation for RequestDeposit {
             actor_profile_id: actor.profile_id().into(),
             idempotency_key: context.key.into(),
             fingerprint: context.fingerprint,
-            audit_id: context.mint.id(),
+            audit_id: context.ids.id(),
         }));
         let commit = Commit::new(None, event, context.at);
-        let body = to_json(&StatementView::new(&commit.next, actor));
+        let body = to_json(&StatementBody::new(&commit.next, actor));
         commit.answer(body)
     }
 }

@@ -10,8 +10,8 @@ use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Kind, Name, Resource, Space, event_name};
-use crate::{members, wire_enum};
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::{json_object, wire_enum};
 
 wire_enum! {
     /// What a statement settles.
@@ -108,7 +108,7 @@ wire_enum! {
     }
 }
 
-members! {
+json_object! {
     /// The account to which the branch is asked to remit, as it was when the statement opened.
     pub struct RemittanceAccountSnapshot {
         /// The snapshot's identifier.
@@ -126,7 +126,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// One line of a statement that the branch acknowledges.
     pub struct LineAcknowledgement {
         /// The acknowledgement's identifier.
@@ -146,7 +146,7 @@ members! {
     }
 }
 
-members! {
+json_object! {
     /// What a branch says of a service handed over between branches.
     pub struct InterOfficeAcknowledgement {
         /// The settlement between the two.
@@ -325,9 +325,9 @@ impl Resource for Statement {
         self.revision
     }
 
-    fn names(&self) -> Vec<Name> {
-        vec![Name::new(
-            Space::StatementCode,
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        vec![IndexKey::new(
+            Index::StatementCode,
             &[&self.opening.statement_code],
         )]
     }

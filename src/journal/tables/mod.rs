@@ -30,7 +30,7 @@ use self::compact::CompactMap;
 use self::lists::{List, Lists};
 use self::slab::Alone;
 pub use self::standing::Standing;
-use self::states::{Look, States};
+use self::states::{StateRef, States};
 use crate::base::digest::Digest;
 use crate::domain::operation::Change;
 use crate::domain::registered::Entries;
@@ -38,11 +38,11 @@ use crate::domain::registered::Entries;
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
 /// How many entries are worked on while a shard is held for housekeeping.
-const BITE: usize = 64;
-/// Bytes of states beyond which a bite ends early.
-const BITE_BYTES: usize = 32 << 10;
+const CHUNK: usize = 64;
+/// Bytes of states beyond which a chunk ends early.
+const CHUNK_BYTES: usize = 32 << 10;
 /// How many pages of states are gone through while their shard is held.
-const BITE_PAGES: usize = 4;
+const CHUNK_PAGES: usize = 4;
 /// How many members of a list are copied while its shard is held.
 const LIST_BITE: usize = 256;
 /// How often it is tried to see several things at one instant.
@@ -150,16 +150,16 @@ impl Tables {
     /// As [`Tables::publish`], of a change that was made ready: what is left of it is freed with it.
     pub fn publish_ready(&self, position: u64, ready: &mut Ready) {
         let Ready { change, page } = ready;
-        for name in &change.names_left {
+        for name in &change.unique_left {
             self.names.shard(name.0).write().remove(name.0);
         }
-        for name in &change.names_taken {
+        for name in &change.unique_taken {
             self.names.shard(name.0).write().insert(name.0, change.key);
         }
         for (lists, happens) in [
-            (&change.lists_left, List::leave as fn(&mut List, Digest)),
-            (&change.lists_joined, List::join),
-            (&change.lists_kept, |_, _| {}),
+            (&change.secondary_left, List::leave as fn(&mut List, Digest)),
+            (&change.secondary_joined, List::join),
+            (&change.secondary_kept, |_, _| {}),
         ] {
             for list in lists {
                 let mut shard = self.lists.shard(list.0).write();
@@ -327,7 +327,7 @@ impl Tables {
     }
 
     /// Hands every resource that there is by now to `copy`, each as it stands when its turn
-    /// comes. A shard is held only while a few of its resources are copied; between such bites
+    /// comes. A shard is held only while a few of its resources are copied; between such chunks
     /// `between` is called, with nothing held.
     ///
     /// # Errors
@@ -345,18 +345,18 @@ impl Tables {
                 let mut large = None;
                 {
                     let shard = shard.read();
-                    for key in keys.iter().take(BITE) {
+                    for key in keys.iter().take(CHUNK) {
                         count += 1;
                         match shard.look(*key) {
                             // A resource never goes.
                             None => {}
-                            Some(Look::Small(state)) => {
+                            Some(StateRef::Small(state)) => {
                                 copy(state);
                                 bytes += state.bytes.len();
                             }
-                            Some(Look::Large(page)) => large = Some(page),
+                            Some(StateRef::Large(page)) => large = Some(page),
                         }
-                        if bytes >= BITE_BYTES || large.is_some() {
+                        if bytes >= CHUNK_BYTES || large.is_some() {
                             break;
                         }
                     }
@@ -380,7 +380,7 @@ impl Tables {
         let mut page = 0;
         loop {
             let shard = shard.read();
-            let end = shard.pages().min(page + BITE_PAGES);
+            let end = shard.pages().min(page + CHUNK_PAGES);
             keys.extend((page..end).flat_map(|page| shard.keys_in(page)));
             page = end;
             if page == shard.pages() {
@@ -445,7 +445,7 @@ impl Tables {
     }
 
     /// Puts the lists of one shard in order, as their readers expect them.
-    pub(super) fn order_lists(&self, shard: usize) {
+    pub(super) fn sort_secondary(&self, shard: usize) {
         for list in self.lists.0[shard].write().iter_mut() {
             list.order();
         }
@@ -465,7 +465,7 @@ mod tests {
     use super::*;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
-    use crate::domain::resource::{Name, Rank, Source as _};
+    use crate::domain::resource::{IndexKey, Rank, Source as _};
 
     fn change(key: u8, state: &[u8]) -> Change {
         Change {
@@ -474,11 +474,11 @@ mod tests {
             key: Digest([key; 16]),
             event: Vec::new(),
             state: state.to_vec(),
-            names_taken: Vec::new(),
-            names_left: Vec::new(),
-            lists_joined: Vec::new(),
-            lists_left: Vec::new(),
-            lists_kept: Vec::new(),
+            unique_taken: Vec::new(),
+            unique_left: Vec::new(),
+            secondary_joined: Vec::new(),
+            secondary_left: Vec::new(),
+            secondary_kept: Vec::new(),
             ranks: Vec::new(),
         }
     }
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn the_one_that_ranks_highest_is_the_last_and_a_change_of_rank_touches_the_list() {
         let tables = Tables::default();
-        let list = Name(Digest([7; 16]));
+        let list = IndexKey(Digest([7; 16]));
         let rank = |millis| Rank::new(Instant::from_millis(millis), "");
         let step = |position, key, before: Option<i64>, after: Option<i64>| {
             let ranks = vec![RankChange {
@@ -507,7 +507,7 @@ mod tests {
             };
             tables.publish(position, changed);
             let last = tables.last_ranked(list).map(|key| key.0[0]);
-            (tables.list_touched(list), last)
+            (tables.secondary_touched(list), last)
         };
         assert_eq!(tables.last_ranked(list), None);
         assert_eq!(step(1, 1, None, Some(10)), (1, Some(1)));
@@ -525,7 +525,7 @@ mod tests {
             };
             assert_eq!(other.index(&entries), Ok(()));
         }
-        (0..SHARDS).for_each(|shard| other.order_lists(shard));
+        (0..SHARDS).for_each(|shard| other.sort_secondary(shard));
         assert_eq!(other.last_ranked(list), Some(Digest([3; 16])));
         assert_eq!(step(6, 3, Some(15), None), (6, Some(2)));
         assert_eq!(step(7, 2, Some(12), None), (7, Some(1)));
@@ -554,8 +554,8 @@ mod tests {
             assert_eq!(tables.key(of_one_shard(number)), kept);
             assert_eq!(tables.is_first(number), kept.is_some());
         }
-        let bites = 2 * (10_000 / BITE);
-        assert!(pauses.get() >= bites, "{} of {bites}", pauses.get());
+        let chunks = 2 * (10_000 / CHUNK);
+        assert!(pauses.get() >= chunks, "{} of {chunks}", pauses.get());
     }
 
     #[test]
@@ -609,21 +609,22 @@ mod tests {
     #[test]
     fn a_list_is_touched_by_whatever_joins_leaves_or_changes_in_it_and_by_nothing_else() {
         let tables = Tables::default();
-        let (list, other) = (Name(Digest([7; 16])), Name(Digest([8; 16])));
+        let (list, other) = (IndexKey(Digest([7; 16])), IndexKey(Digest([8; 16])));
         assert_eq!(
-            (tables.list_touched(list), tables.listed(list)),
+            (tables.secondary_touched(list), tables.listed(list)),
             (0, vec![])
         );
-        let step = |position, key, lists: [&[Name]; 3]| {
-            let [lists_left, lists_joined, lists_kept] = lists.map(<[Name]>::to_vec);
+        let step = |position, key, lists: [&[IndexKey]; 3]| {
+            let [secondary_left, secondary_joined, secondary_kept] =
+                lists.map(<[IndexKey]>::to_vec);
             let changed = Change {
-                lists_left,
-                lists_joined,
-                lists_kept,
+                secondary_left,
+                secondary_joined,
+                secondary_kept,
                 ..change(key, b"state")
             };
             tables.publish(position, changed);
-            (tables.list_touched(list), tables.listed(list).len())
+            (tables.secondary_touched(list), tables.listed(list).len())
         };
         assert_eq!(step(1, 1, [&[], &[list], &[]]), (1, 1));
         assert_eq!(step(2, 2, [&[], &[list, other], &[]]), (2, 2));
@@ -712,7 +713,7 @@ mod tests {
         for number in 0..1_000_u64 {
             let mut key = Digest([0; 16]);
             key.0[8..].copy_from_slice(&number.to_le_bytes());
-            let state = vec![7; if number < 10 { BITE_BYTES } else { 10 }];
+            let state = vec![7; if number < 10 { CHUNK_BYTES } else { 10 }];
             tables.publish(
                 number + 1,
                 Change {
@@ -729,21 +730,21 @@ mod tests {
                 bytes.set(bytes.get() + standing.bytes.len());
             },
             || {
-                assert!(bytes.get() < 2 * BITE_BYTES);
+                assert!(bytes.get() < 2 * CHUNK_BYTES);
                 bytes.set(0);
                 between.set(between.get() + 1);
                 Ok::<_, ()>(())
             },
         );
         assert_eq!((done, copied.len()), (Ok(()), 1_000));
-        assert!(between.get() >= 1_000 / BITE);
+        assert!(between.get() >= 1_000 / CHUNK);
     }
 
     #[test]
     fn states_that_move_while_they_are_copied_are_copied_once() {
         let tables = Tables::default();
         let put = |number: u16, length: usize| {
-            // All in one shard, so that there are several bites.
+            // All in one shard, so that there are several chunks.
             let mut key = Digest([0; 16]);
             key.0[8..10].copy_from_slice(&number.to_le_bytes());
             let state = vec![7; length];

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use super::states::Look;
+use super::states::StateRef;
 use super::{LIST_BITE, Tables, slab};
 use crate::base::digest::Digest;
-use crate::domain::resource::{Name, Source};
+use crate::domain::resource::{IndexKey, Source};
 
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
@@ -15,7 +15,7 @@ impl Source for Tables {
         }
         let shard = self.states.shard(key).read();
         match shard.look(key)? {
-            Look::Small(state) => {
+            StateRef::Small(state) => {
                 let position = state.position;
                 let mut copy = COPY.take();
                 copy.clear();
@@ -25,7 +25,7 @@ impl Source for Tables {
                 COPY.set(copy);
                 Some(position)
             }
-            Look::Large(page) => {
+            StateRef::Large(page) => {
                 drop(shard);
                 let state = slab::state_of(&page);
                 read(state.bytes);
@@ -34,16 +34,16 @@ impl Source for Tables {
         }
     }
 
-    fn holder(&self, name: Name) -> Option<Digest> {
+    fn holder(&self, name: IndexKey) -> Option<Digest> {
         self.names.shard(name.0).read().get(name.0)
     }
 
-    fn list_touched(&self, name: Name) -> u64 {
+    fn secondary_touched(&self, name: IndexKey) -> u64 {
         let shard = self.lists.shard(name.0).read();
         shard.get(name.0).map_or(0, |list| list.touched)
     }
 
-    fn listed(&self, name: Name) -> Vec<Digest> {
+    fn listed(&self, name: IndexKey) -> Vec<Digest> {
         let mut keys = Vec::new();
         loop {
             keys.reserve(LIST_BITE);
@@ -55,7 +55,7 @@ impl Source for Tables {
         }
     }
 
-    fn last_ranked(&self, name: Name) -> Option<Digest> {
+    fn last_ranked(&self, name: IndexKey) -> Option<Digest> {
         let shard = self.lists.shard(name.0).read();
         shard.get(name.0)?.last_ranked()
     }

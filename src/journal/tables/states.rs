@@ -16,7 +16,7 @@ pub(super) struct States {
 }
 
 /// A state as whoever holds the shard finds it.
-pub(super) enum Look<'a> {
+pub(super) enum StateRef<'a> {
     /// It is copied while the shard is held.
     Small(Standing<'a>),
     /// It is shared: the shard can be let go of.
@@ -36,11 +36,11 @@ impl States {
     }
 
     /// The state with this key, as it is to be had without holding the shard for long.
-    pub(super) fn look(&self, key: Digest) -> Option<Look<'_>> {
+    pub(super) fn look(&self, key: Digest) -> Option<StateRef<'_>> {
         let place = *self.index.find(key, |place| self.slab.key(*place))?;
         Some(match self.slab.page_of(place) {
-            Some(page) => Look::Large(Alone::clone(page)),
-            None => Look::Small(self.slab.get(place)),
+            Some(page) => StateRef::Large(Alone::clone(page)),
+            None => StateRef::Small(self.slab.get(place)),
         })
     }
 

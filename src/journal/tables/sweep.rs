@@ -1,6 +1,6 @@
 //! Frees what is left of forgotten keys.
 
-use super::{BITE, Tables};
+use super::{CHUNK, Tables};
 use crate::base::digest::Digest;
 
 impl Tables {
@@ -18,11 +18,11 @@ impl Tables {
             while end > 0 {
                 // From the last one on: what takes the place of one that is taken out comes from
                 // behind, and was looked at, or taken, before.
-                let begin = end.saturating_sub(BITE);
+                let begin = end.saturating_sub(CHUNK);
                 let gone: Vec<Digest> = {
                     let shard = shard.read();
-                    let bite = shard.range(begin..end);
-                    let gone = bite.filter(|(_, position)| *position <= through);
+                    let chunk = shard.range(begin..end);
+                    let gone = chunk.filter(|(_, position)| *position <= through);
                     gone.map(|(key, _)| key).collect()
                 };
                 if !gone.is_empty() {
@@ -55,7 +55,7 @@ impl Tables {
                 let mut firsts = self.firsts.lock();
                 let mut gone = Vec::new();
                 let mut last = None;
-                for (first, second) in firsts.range(next..).take(BITE) {
+                for (first, second) in firsts.range(next..).take(CHUNK) {
                     last = Some(*first);
                     if *second <= through {
                         gone.push(*first);

@@ -12,7 +12,7 @@ use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::clock::SystemClock;
 use carebook::engine::relay::{Delivery, ExternalDirectory};
-use carebook::engine::{Call, Engine, Limits, Reply};
+use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::journal::replay::Recovered;
 use serde_json::Value;
 use wal::{BoxError, Log, Options, Record, Visitor};
@@ -57,7 +57,7 @@ impl Visitor for Nothing {
     }
 }
 
-fn call(engine: &Engine) -> Call {
+fn call(engine: &Engine) -> CommandRequest {
     let row = OPERATIONS.iter().find(|row| row.name == "create_branch");
     let row = row.unwrap();
     let text = creation().to_string();
@@ -71,7 +71,7 @@ fn call(engine: &Engine) -> Call {
         permissions: vec!["branch:create".into()],
         ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
     };
-    Call {
+    CommandRequest {
         row: Some(row),
         actor: Arc::new(administrator),
         command: row.operation.read(row.name, &parts, &mut at).unwrap(),
@@ -126,7 +126,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         assert!(!asked.is_finished(), "the completion is not durable yet");
         gate.set(false);
         let reply = asked.await.unwrap();
-        let Reply::Done {
+        let CommandResult::Done {
             body,
             disposition,
             replay,

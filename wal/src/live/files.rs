@@ -48,7 +48,7 @@ impl Files {
             });
         }
         if let Some(archive) = &self.archive {
-            let damage = archive.shelf().put_before(&mut manifest, asked)?;
+            let damage = archive.folder().put_before(&mut manifest, asked)?;
             if let Some(damage) = damage.filter(|_| from < manifest.first_position) {
                 return Err(damage);
             }

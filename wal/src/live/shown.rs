@@ -6,7 +6,7 @@ use crate::error::BoxError;
 
 /// The batch that a record was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct FrameInfo {
     /// The number of the segment that it is in.
     pub segment: u64,
     /// Where in the segment its frame begins, in bytes.
@@ -29,12 +29,12 @@ pub struct LiveRecord<'a> {
     /// Its bytes.
     pub payload: &'a [u8],
     /// Where it was found.
-    pub batch: Batch,
+    pub batch: FrameInfo,
 }
 
 /// Whoever looks at the records: breaks to see no more of them now, and ends
 /// the reading with an error of its own.
-pub type Look<'a> = dyn FnMut(LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
+pub type OnRecord<'a> = dyn FnMut(LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
 /// How far a reading went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

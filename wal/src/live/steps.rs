@@ -1,15 +1,15 @@
 //! The steps of a reading.
 
 use super::files::Place;
-use super::shown::Batch;
+use super::shown::FrameInfo;
 use crate::error::Error;
 use crate::frame::FrameHeader;
 
 /// A batch that was read and is not proved yet.
-pub(super) struct Held {
+pub(super) struct HeldBack {
     pub(super) bytes: Vec<u8>,
     pub(super) header: FrameHeader,
-    pub(super) batch: Batch,
+    pub(super) batch: FrameInfo,
     pub(super) behind: Place,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Run {
 }
 
 /// What a segment holds.
-pub(super) struct Found {
+pub(super) struct SegmentRuns {
     pub(super) runs: Vec<Run>,
     /// The highest position that anything in it speaks of.
     pub(super) highest: u64,
@@ -39,8 +39,8 @@ pub(super) fn find(
     seed: u32,
     number: u64,
     name: &str,
-) -> Result<Found, Error> {
-    let mut found = Found {
+) -> Result<SegmentRuns, Error> {
+    let mut found = SegmentRuns {
         runs: Vec::new(),
         highest: 0,
     };

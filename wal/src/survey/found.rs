@@ -10,19 +10,19 @@ use crate::window::{Window, nonzero};
 
 /// Where something is.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct Location {
     pub(crate) file: String,
     pub(crate) offset: u64,
     pub(crate) what: String,
 }
 
-pub(crate) fn spot(
+pub(crate) fn location(
     storage: &dyn Storage,
     name: &str,
     offset: u64,
     what: impl Into<String>,
-) -> Spot {
-    Spot {
+) -> Location {
+    Location {
         file: storage.describe(name),
         offset,
         what: what.into(),
@@ -109,7 +109,7 @@ impl OpenSegment {
 pub(crate) struct Survey {
     pub(crate) observation: Observation,
     /// Where the log ends, or what is wrong with it.
-    pub(crate) spot: Spot,
+    pub(crate) location: Location,
     /// The position after the last readable record.
     pub(crate) next: u64,
     pub(crate) chain: Chain,

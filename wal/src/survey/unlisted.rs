@@ -1,6 +1,6 @@
 //! Files in the directory of a log that its manifest does not list.
 
-use super::found::{Spot, spot};
+use super::found::{Location, location};
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, HeaderFound, SegmentHeader, to_usize};
 use crate::manifest::Manifest;
@@ -16,14 +16,14 @@ pub(super) struct Unlisted {
     /// What is an ancestor's: to be kept under another name.
     pub(super) given_up: Vec<String>,
     /// The first that neither explains.
-    pub(super) fault: Option<Spot>,
+    pub(super) fault: Option<Location>,
 }
 
 /// What an unlisted file is.
 enum Kind {
     Leftover,
     GivenUp,
-    Fault(Spot),
+    Fault(Location),
 }
 
 /// Looks at the files that the manifest does not list: what a crash leaves of a segment
@@ -96,7 +96,7 @@ fn segment(
     }
     if found != Some(manifest.log) {
         let what = "the manifest does not list this file, and it is no segment of this log";
-        return Ok(Kind::Fault(spot(storage, name, 0, what)));
+        return Ok(Kind::Fault(location(storage, name, 0, what)));
     }
     // A compaction was interrupted: the manifest begins after it already.
     if number < first_listed && manifest.first_position > 1 {
@@ -105,7 +105,7 @@ fn segment(
     if let Some((offset, _)) = nonzero(&mut window, FIRST_FRAME, length).map_err(failed)? {
         let what = "the manifest does not list this segment, yet it is not empty: the manifest is \
                     older than it, or the file was put here";
-        return Ok(Kind::Fault(spot(storage, name, offset, what)));
+        return Ok(Kind::Fault(location(storage, name, offset, what)));
     }
     Ok(Kind::Leftover)
 }

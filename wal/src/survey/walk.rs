@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, OpenSegment, Spot, Survey, spot};
+use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
@@ -26,22 +26,22 @@ pub(crate) fn survey(
 ) -> Result<Survey, Error> {
     let mut walk = Walk::new(storage, manifest, visitor, index)?;
     walk.covered = covered;
-    let mut hole: Option<(Hole, Spot)> = None;
+    let mut hole: Option<(Hole, Location)> = None;
     walk.bytes_total = walk.bytes_listed(manifest)?;
     for segment in &manifest.segments {
         let name = format::segment_name(segment.number);
         let found = match walk.open(&name)? {
-            None => Found::Structure(spot(storage, &name, 0, "the file is missing")),
+            None => SegmentScan::Structure(location(storage, &name, 0, "the file is missing")),
             Some(file) => walk.segment(segment, file.as_ref(), hole.is_some())?,
         };
         match (found, &hole) {
-            (Found::Whole, _) | (Found::Hole(..), Some(_)) => {}
-            (Found::Hole(kind, place), None) => hole = Some((kind, place)),
-            (Found::Structure(place), _) => return Ok(walk.finish((Hole::Structure, place))),
-            (Found::GoesOn, None) => {}
-            (Found::GoesOn, Some((_, place))) => {
+            (SegmentScan::Whole, _) | (SegmentScan::Hole(..), Some(_)) => {}
+            (SegmentScan::Hole(kind, place), None) => hole = Some((kind, place)),
+            (SegmentScan::Structure(place), _) => return Ok(walk.finish((Hole::Structure, place))),
+            (SegmentScan::GoesOn, None) => {}
+            (SegmentScan::GoesOn, Some((_, place))) => {
                 let what = "there are bytes behind the last frame of a segment after which another follows";
-                let place = Spot {
+                let place = Location {
                     what: what.to_owned(),
                     ..place.clone()
                 };
@@ -54,18 +54,18 @@ pub(crate) fn survey(
     if let Some(place) = others.fault {
         return Ok(walk.finish((Hole::Structure, place)));
     }
-    let end = walk.end_spot(storage, manifest);
+    let end = walk.end_location(storage, manifest);
     Ok(walk.finish(hole.unwrap_or((Hole::Blank, end))))
 }
 
 /// What was found of a segment.
-enum Found {
+enum SegmentScan {
     /// Everything is as it should be; the log may go on in the next segment.
     Whole,
-    Hole(Hole, Spot),
+    Hole(Hole, Location),
     /// Behind a hole: the first frame follows the last one before the hole.
     GoesOn,
-    Structure(Spot),
+    Structure(Location),
 }
 
 struct Walk<'a> {
@@ -167,14 +167,14 @@ impl<'a> Walk<'a> {
         segment: &Segment,
         file: &dyn File,
         behind: bool,
-    ) -> Result<Found, Error> {
+    ) -> Result<SegmentScan, Error> {
         let name = format::segment_name(segment.number);
         let storage = self.storage;
         let failed = |source| Error::io("read", storage.describe(&name))(source);
         let length = file.length().map_err(failed)?;
         let mut window = Window::new(file, length);
         if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
-            return Ok(Found::Structure(place));
+            return Ok(SegmentScan::Structure(place));
         }
         let (first, limit) = (self.next, segment.seal.map_or(length, |seal| seal.length));
         let mut open = OpenSegment {
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
                 .step(&mut window, segment, FIRST_FRAME, limit)
                 .map_err(failed)?
         {
-            return Ok(Found::GoesOn);
+            return Ok(SegmentScan::GoesOn);
         }
         let end = if behind {
             End::Blank
@@ -204,7 +204,9 @@ impl<'a> Walk<'a> {
             End::Blank => None,
             End::Unfinished(what) => Some(what),
             End::Impossible(what) => {
-                return Ok(Found::Structure(spot(storage, &name, open.end, what)));
+                return Ok(SegmentScan::Structure(location(
+                    storage, &name, open.end, what,
+                )));
             }
         };
         self.bytes_done += limit;
@@ -213,9 +215,9 @@ impl<'a> Walk<'a> {
                 open.torn = self.rest(&mut window, open.end, length).map_err(failed)?;
                 match (behind, open.hole(fault)) {
                     (false, Some((hole, what))) => {
-                        Found::Hole(hole, spot(storage, &name, open.end, what))
+                        SegmentScan::Hole(hole, location(storage, &name, open.end, what))
                     }
-                    _ => Found::Whole,
+                    _ => SegmentScan::Whole,
                 }
             }
             Some(seal) => match open
@@ -223,9 +225,11 @@ impl<'a> Walk<'a> {
                 .map_err(failed)?
             {
                 Some((offset, what)) => {
-                    return Ok(Found::Structure(spot(storage, &name, offset, what)));
+                    return Ok(SegmentScan::Structure(location(
+                        storage, &name, offset, what,
+                    )));
                 }
-                None => Found::Whole,
+                None => SegmentScan::Whole,
             },
         };
         if open.frames > 0 {
@@ -244,18 +248,18 @@ impl<'a> Walk<'a> {
         window: &mut Window<'_>,
         segment: &Segment,
         length: u64,
-    ) -> Result<Option<Spot>, Error> {
+    ) -> Result<Option<Location>, Error> {
         let name = format::segment_name(segment.number);
         let failed = |source| Error::io("read", self.storage.describe(&name))(source);
         let block = window.get(0, to_usize(FIRST_FRAME)).map_err(failed)?;
         let fault = header_fault(block, segment, self.log, length);
         if let Some((offset, what)) = fault.map_err(|version| self.unsupported(&name, version))? {
-            return Ok(Some(spot(self.storage, &name, offset, what)));
+            return Ok(Some(location(self.storage, &name, offset, what)));
         }
         let limit = segment.seal.map_or(length, |seal| seal.length);
         Ok((limit > length).then(|| {
             let what = format!("the file ends here, but its records go on to offset {limit}");
-            spot(self.storage, &name, length, what)
+            location(self.storage, &name, length, what)
         }))
     }
 
@@ -392,7 +396,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Where the last frame of an unbroken log ends.
-    fn end_spot(&self, storage: &dyn Storage, manifest: &Manifest) -> Spot {
+    fn end_location(&self, storage: &dyn Storage, manifest: &Manifest) -> Location {
         let last = self.last_frame.or_else(|| {
             manifest
                 .segments
@@ -400,17 +404,17 @@ impl<'a> Walk<'a> {
                 .map(|segment| (segment.number, FIRST_FRAME))
         });
         match last {
-            Some((number, offset)) => spot(
+            Some((number, offset)) => location(
                 storage,
                 &format::segment_name(number),
                 offset,
                 "the log ends here",
             ),
-            None => spot(storage, format::MANIFEST, 0, "the log has no segments"),
+            None => location(storage, format::MANIFEST, 0, "the log has no segments"),
         }
     }
 
-    fn finish(self, (hole, spot): (Hole, Spot)) -> Survey {
+    fn finish(self, (hole, location): (Hole, Location)) -> Survey {
         let mark = if self.mark < self.next {
             Mark::Below
         } else {
@@ -423,7 +427,7 @@ impl<'a> Walk<'a> {
                 after: self.after,
                 mark,
             },
-            spot,
+            location,
             next: self.next,
             chain: self.chain,
             mark: self.mark,

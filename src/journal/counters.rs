@@ -18,7 +18,7 @@ const FIRST_STRIDE: i64 = 1_000;
 
 /// Counts over the records up to a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct Counters {
     /// The last position that is counted.
     pub position: u64,
     /// How many commits of each operation there were.
@@ -33,7 +33,7 @@ pub struct Tally {
     pub marks: Marks,
 }
 
-impl Tally {
+impl Counters {
     /// Counts the record at `position`, unless it is counted already.
     pub fn note(&mut self, position: u64, record: &Record<'_>) {
         if position <= self.position {

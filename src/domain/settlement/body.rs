@@ -15,7 +15,7 @@ use crate::base::time::{Date, Instant};
 /// A statement as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StatementView<'a> {
+pub struct StatementBody<'a> {
     statement_id: Uuid,
     statement_code: &'a Ident,
     statement_kind: StatementKind,
@@ -30,7 +30,7 @@ pub struct StatementView<'a> {
     updated_at: Instant,
     message_to_branch: Option<&'a Text>,
     head_office_private_memo: Option<&'a Text>,
-    transition_audits: Vec<AuditView<'a>>,
+    transition_audits: Vec<AuditBody<'a>>,
     line_acknowledgements: &'a [LineAcknowledgement],
     /// Rows added by hand are the work of a system outside this service.
     manual_rows: [(); 0],
@@ -38,7 +38,7 @@ pub struct StatementView<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AuditView<'a> {
+struct AuditBody<'a> {
     audit_id: Uuid,
     command_kind: TransitionCommand,
     actor_kind: ActorKind,
@@ -62,7 +62,7 @@ enum Metadata<'a> {
     Nothing {},
 }
 
-impl<'a> StatementView<'a> {
+impl<'a> StatementBody<'a> {
     /// The statement as `actor` may see it: the head office's private memo is for the head
     /// office and its workflows.
     #[must_use]
@@ -87,7 +87,7 @@ impl<'a> StatementView<'a> {
             transition_audits: statement
                 .transition_audits
                 .iter()
-                .map(AuditView::new)
+                .map(AuditBody::new)
                 .collect(),
             line_acknowledgements: &statement.line_acknowledgements,
             manual_rows: [],
@@ -95,7 +95,7 @@ impl<'a> StatementView<'a> {
     }
 }
 
-impl<'a> AuditView<'a> {
+impl<'a> AuditBody<'a> {
     fn new(audit: &'a TransitionAudit) -> Self {
         Self {
             audit_id: audit.audit_id,

@@ -61,7 +61,7 @@ wire_enum! {
 /// deliveries are.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BranchView<'a> {
+pub struct BranchBody<'a> {
     command_id: &'a Ident,
     actor_id: &'a str,
     reason: &'a Sentence,
@@ -78,20 +78,20 @@ pub struct BranchView<'a> {
     side_effects: &'a [SideEffect],
     audit_event_id: Uuid,
     outcome_status: OutcomeStatus,
-    repair: Option<RepairView>,
+    repair: Option<RepairBody>,
     allowed_next_actions: Vec<NextAction>,
-    operator_identity: OperatorIdentityView,
-    manager_membership: ManagerMembershipView,
-    manager_invitation: ManagerInvitationView,
-    authorization_relationship: AuthorizationRelationshipView,
-    membership_fee_policy: MembershipFeePolicyView,
+    operator_identity: OperatorIdentityBody,
+    manager_membership: ManagerMembershipBody,
+    manager_invitation: ManagerInvitationBody,
+    authorization_relationship: AuthorizationRelationshipBody,
+    membership_fee_policy: MembershipFeePolicyBody,
     /// Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RepairView {
+struct RepairBody {
     repair_id: Uuid,
     scheduled_at: Instant,
     pending_side_effects: Vec<SideEffect>,
@@ -99,7 +99,7 @@ struct RepairView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OperatorIdentityView {
+struct OperatorIdentityBody {
     operator_identity_id: Option<Uuid>,
     operator_identity_disposition: Option<IdentityDisposition>,
     side_effects: Vec<SideEffect>,
@@ -107,7 +107,7 @@ struct OperatorIdentityView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ManagerMembershipView {
+struct ManagerMembershipBody {
     manager_membership_id: Option<Uuid>,
     manager_membership_status: Option<MembershipStatus>,
     side_effects: Vec<SideEffect>,
@@ -115,7 +115,7 @@ struct ManagerMembershipView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ManagerInvitationView {
+struct ManagerInvitationBody {
     manager_invitation_status: InvitationStatus,
     side_effects: Vec<SideEffect>,
     allowed_next_actions: Vec<NextAction>,
@@ -123,21 +123,21 @@ struct ManagerInvitationView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AuthorizationRelationshipView {
+struct AuthorizationRelationshipBody {
     authorization_relationship_status: AuthorizationRelationshipStatus,
     side_effects: Vec<SideEffect>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct MembershipFeePolicyView {
+struct MembershipFeePolicyBody {
     membership_fee_policy_id: Uuid,
     membership_fee_policy_revision: Revision,
     membership_fee_policy_status: FeePolicyStatus,
     side_effects: Vec<SideEffect>,
 }
 
-impl<'a> BranchView<'a> {
+impl<'a> BranchBody<'a> {
     /// The branch as it stands, with its deliveries.
     #[must_use]
     pub fn new(branch: &'a Branch, deliveries: &'a BranchDeliveries) -> Self {
@@ -182,32 +182,32 @@ impl<'a> BranchView<'a> {
             side_effects: &deliveries.side_effects,
             audit_event_id: founding.audit_event_id,
             outcome_status: outcome.status,
-            repair: deliveries.repair.map(|repair| RepairView {
+            repair: deliveries.repair.map(|repair| RepairBody {
                 repair_id: repair.repair_id,
                 scheduled_at: repair.scheduled_at,
                 pending_side_effects: outcome.pending,
             }),
             allowed_next_actions: next_actions,
-            operator_identity: OperatorIdentityView {
+            operator_identity: OperatorIdentityBody {
                 operator_identity_id: identity.then_some(founding.operator_identity_id),
                 operator_identity_disposition: identity.then_some(IdentityDisposition::Created),
                 side_effects: of_kind(SideEffectKind::OperatorIdentity),
             },
-            manager_membership: ManagerMembershipView {
+            manager_membership: ManagerMembershipBody {
                 manager_membership_id: membership,
                 manager_membership_status: membership.map(|_| MembershipStatus::Active),
                 side_effects: Vec::new(),
             },
-            manager_invitation: ManagerInvitationView {
+            manager_invitation: ManagerInvitationBody {
                 manager_invitation_status: invitation_status,
                 side_effects: of_kind(SideEffectKind::ManagerInvitation),
                 allowed_next_actions: invitation_actions,
             },
-            authorization_relationship: AuthorizationRelationshipView {
+            authorization_relationship: AuthorizationRelationshipBody {
                 authorization_relationship_status: outcome.authorization_relationship,
                 side_effects: of_kind(SideEffectKind::AuthorizationRelationship),
             },
-            membership_fee_policy: MembershipFeePolicyView {
+            membership_fee_policy: MembershipFeePolicyBody {
                 membership_fee_policy_id: founding.fee_policy_id,
                 membership_fee_policy_revision: Revision::FIRST,
                 membership_fee_policy_status: FeePolicyStatus::Recorded,

@@ -28,18 +28,18 @@ wire_enum! {
 /// What came of an assignment, as its readers see it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AssignmentResultView<'a> {
+pub struct AssignmentResultBody<'a> {
     roster_decision_id: &'a Ident,
     reservation_booking_id: &'a Ident,
     expected_roster_revision: Revision,
     evidence_key: String,
-    assignment_decisions: Vec<DecisionView<'a>>,
+    assignment_decisions: Vec<DecisionBody<'a>>,
     status: AssignmentStatus,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct DecisionView<'a> {
+struct DecisionBody<'a> {
     assignment_decision_id: &'a Ident,
     reservation_booking_id: &'a Ident,
     decision_kind: DecisionKind,
@@ -59,7 +59,7 @@ struct DecisionView<'a> {
     other_area_service: bool,
 }
 
-impl<'a> AssignmentResultView<'a> {
+impl<'a> AssignmentResultBody<'a> {
     /// What came of the last of `decisions`, which were taken together: all of them, oldest first.
     /// `None` where there is none.
     #[must_use]
@@ -74,13 +74,13 @@ impl<'a> AssignmentResultView<'a> {
             reservation_booking_id,
             expected_roster_revision: latest.expected_roster_revision,
             evidence_key: evidence_key(latest),
-            assignment_decisions: decisions.iter().map(DecisionView::new).collect(),
+            assignment_decisions: decisions.iter().map(DecisionBody::new).collect(),
             status: AssignmentStatus::Recorded,
         })
     }
 }
 
-impl<'a> DecisionView<'a> {
+impl<'a> DecisionBody<'a> {
     fn new(decision: &'a AssignmentDecision) -> Self {
         let assignment = &decision.assignment;
         let replaced = assignment.replacement_of_assignment_key.as_ref();

@@ -1,5 +1,5 @@
-//! Claims: keys and names that a command holds while it is decided. Whoever wants one that is
-//! held waits, and looks again at what stands when it is given back.
+//! Key locks: a command holds those of its idempotency key and of the unique keys that it takes
+//! while it is decided. Whoever wants one that is held waits, and then reads again what is committed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ const SHARDS: usize = 64;
 
 type Waiters = Vec<oneshot::Sender<()>>;
 
-/// What is held at present.
-pub struct Claims {
+/// The locks that are held at present.
+pub struct KeyLocks {
     shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
 }
 
-/// Holds one claim until it is dropped. It belongs to the command, not to whoever waits for its
+/// One lock, held until this is dropped. It belongs to the command, not to whoever waits for its
 /// answer: a client that leaves must not let its key go while the command is still on its way.
-pub struct Held {
-    claims: Arc<Claims>,
-    claim: Digest,
+pub struct KeyLock {
+    locks: Arc<KeyLocks>,
+    key: Digest,
 }
 
-impl Claims {
+impl KeyLocks {
     /// Nothing is held.
     #[must_use]
     pub fn new() -> Self {
@@ -34,17 +34,17 @@ impl Claims {
         }
     }
 
-    /// Holds `claim`, once nobody else does.
-    pub async fn hold(self: &Arc<Self>, claim: Digest) -> Held {
+    /// Holds `key`, once nobody else does.
+    pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
         loop {
             let given_back = {
-                let mut shard = self.shards[claim.shard(SHARDS)].lock();
-                match shard.get_mut(&claim) {
+                let mut shard = self.shards[key.shard(SHARDS)].lock();
+                match shard.get_mut(&key) {
                     None => {
-                        shard.insert(claim, Waiters::new());
-                        return Held {
-                            claims: Arc::clone(self),
-                            claim,
+                        shard.insert(key, Waiters::new());
+                        return KeyLock {
+                            locks: Arc::clone(self),
+                            key,
                         };
                     }
                     Some(waiters) => {
@@ -68,29 +68,30 @@ impl Claims {
             .collect()
     }
 
-    /// Holds all of `claims`, in one order for everybody, so that no two wait for each other.
-    pub async fn hold_all(self: &Arc<Self>, mut claims: Vec<Digest>) -> Vec<Held> {
-        claims.sort_unstable();
-        claims.dedup();
-        let mut held = Vec::with_capacity(claims.len());
-        for claim in claims {
-            held.push(self.hold(claim).await);
+    /// Holds the locks of all of `keys`, in one order for everybody, so that no two commands wait for
+    /// each other.
+    pub async fn hold_all(self: &Arc<Self>, mut keys: Vec<Digest>) -> Vec<KeyLock> {
+        keys.sort_unstable();
+        keys.dedup();
+        let mut held = Vec::with_capacity(keys.len());
+        for key in keys {
+            held.push(self.hold(key).await);
         }
         held
     }
 }
 
-impl Default for Claims {
+impl Default for KeyLocks {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for Held {
+impl Drop for KeyLock {
     fn drop(&mut self) {
-        let waiters = self.claims.shards[self.claim.shard(SHARDS)]
+        let waiters = self.locks.shards[self.key.shard(SHARDS)]
             .lock()
-            .remove(&self.claim);
+            .remove(&self.key);
         for waiter in waiters.into_iter().flatten() {
             // Whoever waited and left needs no word.
             let _ = waiter.send(());
@@ -107,13 +108,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_is_held_by_one_at_a_time_and_everybody_gets_it_in_the_end() {
-        let claims = Arc::new(Claims::new());
+        let locks = Arc::new(KeyLocks::new());
         let inside = Arc::new(AtomicU32::new(0));
         let tasks: Vec<_> = (0..50)
             .map(|_| {
-                let (claims, inside) = (Arc::clone(&claims), Arc::clone(&inside));
+                let (locks, inside) = (Arc::clone(&locks), Arc::clone(&inside));
                 tokio::spawn(async move {
-                    let _held = claims.hold(Digest([7; 16])).await;
+                    let _held = locks.hold(Digest([7; 16])).await;
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -123,19 +124,19 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert!(claims.shards.iter().all(|shard| shard.lock().is_empty()));
+        assert!(locks.shards.iter().all(|shard| shard.lock().is_empty()));
     }
 
     #[tokio::test]
     async fn two_that_want_the_same_claims_do_not_wait_for_each_other() {
-        let claims = Arc::new(Claims::new());
+        let locks = Arc::new(KeyLocks::new());
         let tasks: Vec<_> = (0_u8..40)
             .map(|n| {
-                let claims = Arc::clone(&claims);
+                let locks = Arc::clone(&locks);
                 tokio::spawn(async move {
                     let mut wanted = vec![Digest([1; 16]), Digest([2; 16]), Digest([3; 16])];
                     wanted.rotate_left(usize::from(n % 3));
-                    let held = claims.hold_all(wanted).await;
+                    let held = locks.hold_all(wanted).await;
                     tokio::task::yield_now().await;
                     assert_eq!(held.len(), 3);
                 })

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use uuid::Uuid;
 
 use crate::base::time::Instant;
-use crate::domain::operation::Mint;
+use crate::domain::operation::IdSource;
 
 /// What the engine makes identifiers with.
-pub(crate) struct EngineMint {
+pub(crate) struct EngineIdSource {
     outbox_number: AtomicI64,
 }
 
-/// The mint at one point in time, as a decision sees it.
+/// The id source at one point in time, as a decision sees it.
 pub(crate) struct MintAt<'a> {
-    mint: &'a EngineMint,
+    ids: &'a EngineIdSource,
     now: Instant,
 }
 
-impl EngineMint {
-    /// A mint whose outbox messages are numbered from after `last`.
+impl EngineIdSource {
+    /// An id source whose outbox messages are numbered from after `last`.
     pub(crate) fn new(last: i64) -> Self {
         Self {
             outbox_number: AtomicI64::new(last),
@@ -40,17 +40,17 @@ impl EngineMint {
     }
 
     pub(crate) fn at(&self, now: Instant) -> MintAt<'_> {
-        MintAt { mint: self, now }
+        MintAt { ids: self, now }
     }
 }
 
-impl Mint for MintAt<'_> {
+impl IdSource for MintAt<'_> {
     fn id(&self) -> Uuid {
-        self.mint.id(self.now)
+        self.ids.id(self.now)
     }
 
     fn outbox_number(&self) -> i64 {
-        self.mint.outbox_number.fetch_add(1, Ordering::Relaxed) + 1
+        self.ids.outbox_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn identifiers_are_uuids_of_version_7_and_differ() {
-        let mint = EngineMint::new(0);
+        let ids = EngineIdSource::new(0);
         let now = Instant::from_millis(1_763_640_000_000);
-        let ids: BTreeSet<_> = (0..10_000).map(|_| mint.id(now)).collect();
+        let ids: BTreeSet<_> = (0..10_000).map(|_| ids.id(now)).collect();
         assert_eq!(ids.len(), 10_000);
         for id in ids {
             assert_eq!(id.get_version_num(), 7);
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn message_numbers_go_on_after_the_last() {
-        let mint = EngineMint::new(41);
-        let at = mint.at(Instant::default());
+        let ids = EngineIdSource::new(41);
+        let at = ids.at(Instant::default());
         assert_eq!((at.outbox_number(), at.outbox_number()), (42, 43));
     }
 }
