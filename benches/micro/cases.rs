@@ -168,9 +168,9 @@ fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
         version: change.version,
         key: change.key,
         before: 0,
-        revision: Revision::FIRST,
-        advances: true,
-        path: &[],
+        revision: change.revision,
+        advances: change.advances,
+        path: &change.path,
         event: Blob(&change.event),
     });
     let record = NewRecord {

@@ -15,9 +15,13 @@ use crate::base::json::{FromJson, Presence, Shape};
 use crate::base::revision::Revision;
 
 /// The type of the event that tells of a fact that came in from its own system.
-pub const FACT_APPLIED: Name = Name {
-    kind: "reference-fact",
-    what: "applied",
+pub const FACT_APPLIED: EventType = EventType {
+    name: Name {
+        kind: "reference-fact",
+        what: "applied",
+    },
+    says: "A fact came in from the system that owns it.",
+    fields: || vec![EventField::of::<Box<str>>("kind")],
 };
 
 /// The name of an event's type: `carebook.{kind}.{what}`, in lower case with dashes.
@@ -47,6 +51,18 @@ pub struct EventType {
     pub says: &'static str,
     /// What its data has beside operation, revision and actor.
     pub fields: fn() -> Vec<EventField>,
+}
+
+impl EventType {
+    /// Of a fact of this kind that an operation has put in place.
+    #[must_use]
+    pub const fn fact_put(kind: &'static str) -> Self {
+        Self {
+            name: Name { kind, what: "put" },
+            says: "An operation has made the fact, or changed it.",
+            fields: Vec::new,
+        }
+    }
 }
 
 /// A field of an event's data.
@@ -180,11 +196,14 @@ impl Told {
         }
     }
 
-    /// Of a fact that came in.
+    /// Of a fact that came in, or that an operation has put in place.
     #[must_use]
-    pub fn fact_applied(kind: &'static str, id: &str, revision: Revision) -> Self {
+    pub fn fact(kind: &'static str, id: &str, revision: Revision, changed: &Changed<'_>) -> Self {
         let subject = subject("reference-facts/{}/{}", &[kind, id]);
-        Self::new(FACT_APPLIED, subject, Some(revision)).with("kind", kind)
+        if changed.is_fact {
+            return Self::new(FACT_APPLIED.name, subject, Some(revision)).with("kind", kind);
+        }
+        Self::new(EventType::fact_put(kind).name, subject, Some(revision))
     }
 
     /// With this field.
@@ -292,10 +311,17 @@ macro_rules! public_events {
         $crate::public_events!(@types $resource [$($done)*] $($more)*)
     };
     (@types $resource:ident [$($done:tt)*] [fact { $says:expr } { }] $($more:tt)*) => {
-        $crate::public_events!(@types $resource [$($done)*] $($more)*)
+        $crate::public_events!(@types $resource
+            [$($done)* $crate::domain::event::EventType::fact_put(
+                <$resource as $crate::domain::resource::Resource>::KIND.name,
+            ),]
+            $($more)*)
+    };
+    (@types $resource:ident [$($done:tt)*] [fact and $($rest:tt)*] $($more:tt)*) => {
+        $crate::public_events!(@types $resource [$($done)*] [fact { "" } { }] [$($rest)*] $($more)*)
     };
     (@types $resource:ident [$($done:tt)*]
-        [$(fact and)? $what:literal { $says:expr }
+        [$what:literal { $says:expr }
             { $($name:literal : $type:ty = $value:expr),* $(,)? }]
         $($more:tt)*
     ) => {
@@ -321,9 +347,11 @@ macro_rules! public_events {
     (@tell $to:ident $resource:ident $changed:ident $revision:ident
         fact ($id:expr, $fact_revision:expr) { }
     ) => {
-        let _ = $changed;
-        $to.push($crate::domain::event::Told::fact_applied(
-            <$resource as $crate::domain::resource::Resource>::KIND.name, $id, $fact_revision,
+        $to.push($crate::domain::event::Told::fact(
+            <$resource as $crate::domain::resource::Resource>::KIND.name,
+            $id,
+            $fact_revision,
+            $changed,
         ));
     };
     (@tell $to:ident $resource:ident $changed:ident $revision:ident

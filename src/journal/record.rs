@@ -355,7 +355,11 @@ mod before {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static PATH: LazyLock<Vec<String>> = LazyLock::new(|| vec!["s-1".to_owned()]);
 
     fn sample<'a>(outbox: &'a [OutboxMessage], event: &'a [u8]) -> NewRecord<'a> {
         NewRecord {
@@ -363,7 +367,10 @@ mod tests {
             at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             operation: 9,
             subject: "hq-1",
-            actor: None,
+            actor: Some(RecordActor {
+                kind: ActorKind::SystemWorkflow,
+                profile_id: "hq-1",
+            }),
             key: Some(RecordKey {
                 key: "key-1",
                 fingerprint: Fingerprint::of(b"facts"),
@@ -375,7 +382,7 @@ mod tests {
                 before: 7,
                 revision: Revision::FIRST,
                 advances: true,
-                path: &[],
+                path: &PATH,
                 event: Blob(event),
             }],
             outbox,
@@ -420,7 +427,7 @@ mod tests {
         let error = Record::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a record of version 3, and this carebook knows version 2: it was written by a newer \
+            "a record of version 4, and this carebook knows version 3: it was written by a newer \
              carebook, run that one"
         );
         bytes[0] = 1;
@@ -434,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_2_never_changes() {
+    fn the_layout_of_version_3_never_changes() {
         let bytes = sample(&[], b"event").encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
@@ -471,7 +478,7 @@ mod tests {
         let bytes = NewRecord::forgotten(300, at).encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
-            "02fd00d4a7f143030000000000000004fb2c01",
+            "03fd00d4a7f14303000000000000000004fb2c01",
         );
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
@@ -486,9 +493,33 @@ mod tests {
     }
 
     const GOLDEN: &str = "
+        03 fd00d4a7f143030000 09 0468712d31
+        01 06 0468712d31
+        01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
+        01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 02 01 0103732d31 056576656e74
+        00
+        01 00 027b7d";
+
+    const GOLDEN_OF_VERSION_2: &str = "
         02 fd00d4a7f143030000 09 0468712d31
         01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
         01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 056576656e74
         00
         01 00 027b7d";
+
+    #[test]
+    fn a_record_of_version_2_is_read_without_what_it_does_not_say() {
+        let present = sample(&[], b"event").encode();
+        let text = GOLDEN_OF_VERSION_2.replace(char::is_whitespace, "");
+        let bytes: Vec<u8> = (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect();
+        let mut expected = Record::decode(&present).unwrap();
+        (expected.schema, expected.actor) = (2, None);
+        let change = &mut expected.changes[0];
+        (change.revision, change.advances) = (Revision::NONE, false);
+        change.path.clear();
+        assert_eq!(Record::decode(&bytes).unwrap(), expected);
+    }
 }

@@ -122,7 +122,7 @@ public_events! {
         revision own;
 
     /// The profile is what its fact says.
-    FactCameIn(came) => fact(&came.id, came.revision) and "put" {},
+    FactCameIn(came) => fact(&came.id, came.revision) and "changed" {},
     /// The branch has changed its profile.
     Updated(updated) => "updated" {
         "revisionId": Ident = updated.update.revision_id,

@@ -7,7 +7,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::event::{Changed, EventType, Name, PublicEvents, Told, subject};
+use super::event::{Changed, EventType, PublicEvents, Told};
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
@@ -140,21 +140,10 @@ impl<K: FactKind> Resource for Fact<K> {
 impl<K: FactKind> PublicEvents for Fact<K> {
     const READ_AT: &'static str = "reference-facts/{}/{}";
 
-    const TYPES: &'static [EventType] = &[EventType {
-        name: Name {
-            kind: K::KIND.name,
-            what: "put",
-        },
-        says: "An operation has made the fact, or changed it.",
-        fields: Vec::new,
-    }];
+    const TYPES: &'static [EventType] = &[EventType::fact_put(K::KIND.name)];
 
     fn tell(FactEvent::Put(fact): &FactEvent<K>, changed: &Changed<'_>) -> Vec<Told> {
-        if changed.is_fact {
-            return vec![Told::fact_applied(K::KIND.name, &fact.id, fact.revision)];
-        }
-        let subject = subject(Self::READ_AT, &[K::KIND.name, &fact.id]);
-        vec![Told::new(Self::TYPES[0].name, subject, Some(fact.revision))]
+        vec![Told::fact(K::KIND.name, &fact.id, fact.revision, changed)]
     }
 }
 

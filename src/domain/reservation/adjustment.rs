@@ -186,7 +186,7 @@ public_events! {
         read at "reservation-payment-change-adjustments/{}", revision none;
 
     /// The adjustment's fact came in.
-    FactCameIn(came) => fact(&came.id, came.revision) and "put" {
+    FactCameIn(came) => fact(&came.id, came.revision) and "changed" {
         "adjustmentId": Box<str> = came.id,
     },
     /// The mother has paid the adjustment.
