@@ -22,6 +22,7 @@ pub mod checkpointer;
 pub mod clock;
 mod core;
 mod deliveries;
+pub mod delivery;
 pub mod directory;
 mod id_source;
 mod idempotency;
