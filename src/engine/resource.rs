@@ -21,7 +21,7 @@ use crate::domain::operation::{AnyDecision, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::journal::record::{
-    NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
+    NewChange, NewRecord, Record, RecordActor, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
 use crate::journal::tables::Ready;
 
@@ -217,6 +217,10 @@ impl ActorMessage {
             at,
             operation: self.pending.request.row.map_or(0, |row| row.tag),
             subject: &self.pending.scope,
+            actor: self.pending.may_act.map(|_| RecordActor {
+                kind: self.pending.request.actor.kind,
+                profile_id: self.pending.request.actor.profile_id(),
+            }),
             key: self.pending.key_digest.map(|_| RecordKey {
                 key: &*self.pending.key,
                 fingerprint: self.pending.fingerprint,
@@ -229,6 +233,9 @@ impl ActorMessage {
                     version: change.version,
                     key: change.key,
                     before: view.position(change.key),
+                    revision: change.revision,
+                    advances: change.advances,
+                    path: &change.path,
                     event: Blob(change.event.as_slice()),
                 })
                 .collect(),
@@ -381,6 +388,7 @@ impl ActorMessage {
             at,
             operation: tag,
             subject: &self.pending.scope,
+            actor: None,
             key: Some(RecordKey {
                 key: &*self.pending.key,
                 fingerprint: self.pending.fingerprint,

@@ -463,6 +463,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
@@ -472,6 +473,9 @@ mod tests {
             kind: 100,
             version: 1,
             key: Digest([key; 16]),
+            revision: Revision::FIRST,
+            advances: true,
+            path: Vec::new(),
             event: Vec::new(),
             state: state.to_vec(),
             unique_taken: Vec::new(),
