@@ -342,6 +342,7 @@ impl Scenario {
             fingerprint: command.fingerprint(),
             born: self.ids.id(),
             external_directory: false,
+            plain_webhooks: false,
             ids: &self.ids,
             view: ReadView::new(&self.memory),
             fact_revision: crate::domain::fact_kinds::revision_of,

@@ -161,6 +161,7 @@ impl Engine {
             recent,
             limits,
             ended: AtomicBool::new(false),
+            plain_webhooks: AtomicBool::new(false),
             on_sequenced: OnceLock::new(),
         });
         shared.look_for_room();

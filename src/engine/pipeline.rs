@@ -141,6 +141,7 @@ impl Shared {
             fingerprint: pending.fingerprint,
             born: pending.born,
             external_directory: self.relay.is_external(),
+            plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
             ids,
             view: ReadView::new(&self.tables),
             fact_revision: fact_kinds::revision_of,

@@ -177,7 +177,11 @@ impl Problems {
     pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
         match reply {
             CommandResult::Done { body, disposition, replay, position } => {
-                let mut answer = json(success_status(success, disposition, replay), body);
+                let status = success_status(success, disposition, replay);
+                let mut answer = match status {
+                    StatusCode::NO_CONTENT => empty(status),
+                    status => json(status, body),
+                };
                 if replay {
                     let yes = HeaderValue::from_static("true");
                     answer.headers_mut().insert(REPLAYED, yes);
@@ -205,6 +209,8 @@ impl Problems {
 
 fn success_status(success: Success, disposition: Disposition, replay: bool) -> StatusCode {
     match (success, disposition, replay) {
+        (Success::Accepted, ..) => StatusCode::ACCEPTED,
+        (Success::NoContent, ..) => StatusCode::NO_CONTENT,
         (Success::Ok, ..) | (Success::CreatedOnce, _, true) => StatusCode::OK,
         (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
         (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,

@@ -104,6 +104,7 @@ pub fn method(row: &Row) -> &'static str {
     match row.method {
         Method::Post => "POST",
         Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
     }
 }
 

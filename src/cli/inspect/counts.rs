@@ -15,7 +15,7 @@ use super::looking::{Looking, operation_name, tell_what_is_missing};
 use super::output::{Column, Growing, left, right};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue::OPERATIONS;
+use crate::catalogue::{self, OPERATIONS};
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name};
 use crate::journal::counters::Counters;
@@ -150,8 +150,7 @@ impl Counting {
     fn finish(&mut self) {
         // What the log no longer has any commit of is listed all the same.
         for tag in self.before.operations.keys() {
-            let row = OPERATIONS.iter().find(|row| row.tag == *tag);
-            let name = row.map_or(super::looking::REFERENCE_FACTS, |row| row.name);
+            let name = catalogue::row(*tag).map_or(super::looking::REFERENCE_FACTS, |row| row.name);
             self.operations.entry(name).or_default();
         }
         for standing in self.states.all.values() {

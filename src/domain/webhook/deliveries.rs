@@ -186,8 +186,8 @@ public_events! {
     Begun { .. } => nothing,
     Progressed(_) => nothing,
     Retried { .. } => nothing,
-    Restarted => nothing,
-    Ended => nothing,
+    Restarted {} => nothing,
+    Ended {} => nothing,
 }
 
 impl WebhookDeliveries {

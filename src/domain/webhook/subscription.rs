@@ -244,7 +244,7 @@ public_events! {
         "secretNumber": i64 = i64::from(*secret_number),
     },
     /// A webhook subscription is deleted.
-    Deleted => "deleted" {},
+    Deleted {} => "deleted" {},
 }
 
 impl WebhookSubscription {

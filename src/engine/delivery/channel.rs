@@ -497,6 +497,12 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         oldest.map(|(_, waiting)| waiting.since)
     }
 
+    /// How many could be sent at once, as far as order and pauses go.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
     /// How many are on their way.
     #[must_use]
     pub fn on_way(&self) -> usize {

@@ -7,3 +7,4 @@
 //! webhooks.
 
 pub mod channel;
+pub mod dispatcher;

@@ -1,0 +1,6 @@
+//! Webhooks at the network: their secrets and signatures, the addresses that they may go to, and
+//! the requests.
+
+pub mod address;
+pub mod client;
+pub mod secret;
