@@ -10,6 +10,8 @@ pub mod erased;
 pub mod example;
 pub mod fact_kinds;
 pub mod family;
+#[cfg(test)]
+pub mod ladder;
 pub mod mother;
 pub mod operation;
 pub mod payment;

@@ -66,12 +66,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 ///
 /// ```text
 /// path_and_body! {
-///     /// What a request asks for.
-///     pub struct Command {
-///         /// The plan.
-///         pub plan_code = "planCode",
-///         body: Body,
-///     }
+///     pub struct Command { pub plan_code = "planCode", body: Body }
 /// }
 /// ```
 #[macro_export]
@@ -159,6 +154,10 @@ pub trait Operation: Send + Sync + 'static {
 
     /// One request that is carried out in the samples' world.
     const EXAMPLE: Example;
+
+    /// For each of its rejections, in their order, what makes it apply to the example.
+    #[cfg(test)]
+    fn ladder() -> super::ladder::Ladder;
 
     /// The key of the resource whose actor decides; `None` when there cannot be one (an index
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
