@@ -3,14 +3,14 @@
 use std::cell::Cell;
 
 use super::states::StateRef;
-use super::{LIST_BITE, Tables, slab};
+use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
         thread_local! {
-            /// What small states are copied to, so that nobody waits while one is read.
+            /// A buffer for copies of small states, so that no lock is held while one is read.
             static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
         let shard = self.states.shard(key).read();
@@ -35,28 +35,28 @@ impl Source for Tables {
     }
 
     fn holder(&self, name: IndexKey) -> Option<Digest> {
-        self.names.shard(name.0).read().get(name.0)
+        self.unique.shard(name.0).read().get(name.0)
     }
 
     fn secondary_touched(&self, name: IndexKey) -> u64 {
-        let shard = self.lists.shard(name.0).read();
+        let shard = self.secondary.shard(name.0).read();
         shard.get(name.0).map_or(0, |list| list.touched)
     }
 
     fn listed(&self, name: IndexKey) -> Vec<Digest> {
         let mut keys = Vec::new();
         loop {
-            keys.reserve(LIST_BITE);
-            let shard = self.lists.shard(name.0).read();
+            keys.reserve(LIST_CHUNK);
+            let shard = self.secondary.shard(name.0).read();
             let list = shard.get(name.0);
-            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
+            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_CHUNK)) {
                 return keys;
             }
         }
     }
 
     fn last_ranked(&self, name: IndexKey) -> Option<Digest> {
-        let shard = self.lists.shard(name.0).read();
+        let shard = self.secondary.shard(name.0).read();
         shard.get(name.0)?.last_ranked()
     }
 }
