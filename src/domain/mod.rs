@@ -6,6 +6,7 @@
 
 pub mod branch;
 pub mod cast;
+pub mod change;
 pub mod erased;
 pub mod event;
 pub mod example;
