@@ -810,13 +810,13 @@ impl<'a> Checking<'a> {
                 let mut rejection = Rejection::new(
                     Class::Conflict,
                     key.reused,
-                    "The key was used before with other facts.",
+                    "The idempotency key was used before with other request content.",
                 );
                 rejection.body = asked.command.key_reused(&asked.actor, &view);
                 let (status, _, body) = whole(problems.rejected(&rejection));
                 return match (status, &body) == found {
                     true => Ok(()),
-                    false => Err("the key was used before with other facts".to_owned()),
+                    false => Err("the key was used before with other request content".to_owned()),
                 };
             }
             if !replayed && first != position {
