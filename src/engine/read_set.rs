@@ -11,6 +11,8 @@ pub(crate) struct ReadSet {
     pub(super) seen: Vec<(Digest, u64)>,
     pub(super) names: Vec<(IndexKey, Option<Digest>)>,
     pub(super) lists: Vec<(IndexKey, u64)>,
+    /// How many resources were read in those lists.
+    pub(super) in_lists: usize,
 }
 
 impl ReadSet {
@@ -33,6 +35,7 @@ impl Shared {
             seen: view.seen(),
             names: view.unique_seen(),
             lists: view.secondary_seen(),
+            in_lists: view.read_in_secondary(),
         }
     }
 

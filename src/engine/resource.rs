@@ -17,7 +17,7 @@ use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
-use crate::domain::operation::{AnyDecision, Decided, Disposition};
+use crate::domain::operation::{AnyDecision, Change, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::journal::record::{
@@ -33,6 +33,11 @@ enum Attempted {
     /// It concerns another resource by now.
     Moved,
 }
+
+/// So many resources that a decision has read in lists, or so many bytes of its record, have left
+/// little else in the processor's caches.
+const MUCH_READ: usize = 1_000;
+const MUCH_WRITTEN: usize = 64 << 10;
 
 // In a box, since it is handed on from hand to hand.
 impl Work for Box<ActorMessage> {
@@ -277,7 +282,7 @@ impl ActorMessage {
         slot: &mut CachedState,
         read_set: &ReadSet,
         at: Instant,
-        record: Vec<u8>,
+        mut record: Vec<u8>,
         decided: Decided,
     ) -> Attempted {
         let shared = &*self.shared;
@@ -297,8 +302,9 @@ impl ActorMessage {
             body: Bytes::from(answer),
             disposition,
         };
-        // What takes the longer the more there is of it is done before and after.
-        let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
+            return Attempted::Again;
+        };
         let mut sequence = shared.journal.sequence();
         shared.tell_sequenced(Sequenced::Taken);
         if !shared.stands(read_set) || !shared.commit_times.can_be_next(at) {
@@ -312,7 +318,7 @@ impl ActorMessage {
             tracing::error!("a key was taken while it was held");
             return Attempted::Final(ActorResult::Fault);
         }
-        let position = match sequence.push_owned(record) {
+        let position = match sequence.push_taking(&mut record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
@@ -334,8 +340,8 @@ impl ActorMessage {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        shared.lanes.end(sequence);
-        shared.tell_sequenced(Sequenced::GivenBack);
+        let given_back = || shared.tell_sequenced(Sequenced::GivenBack);
+        shared.lanes.end(sequence, given_back);
         slot.state = Some(next);
         slot.position = position;
         if self.order.key_digest.is_some() {
@@ -347,6 +353,26 @@ impl ActorMessage {
             stored,
             to_deliver,
         })
+    }
+
+    /// What takes the longer the more there is of it is done before the log's sequencer is taken,
+    /// and after it is given back: these are changes with all that is done before; `None` when what
+    /// was read has changed.
+    fn made_ready(
+        &self,
+        changes: Vec<Change>,
+        read_set: &ReadSet,
+        record_bytes: usize,
+    ) -> Option<Vec<Ready>> {
+        let changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        // What will be looked at while others wait is in no cache any more: once before.
+        let is_much = read_set.in_lists >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
+        if is_much && !self.shared.stands(read_set) {
+            return None;
+        }
+        let tables = &self.shared.tables;
+        tables.reserve(&changes, self.order.key_digest);
+        Some(changes)
     }
 
     /// Takes the present key for the answer that was given under `first_key`.
@@ -389,6 +415,7 @@ impl ActorMessage {
             outcome: RecordOutcome::SameAs(first),
         }
         .encode();
+        shared.tables.reserve(&[], Some(key));
         let mut sequence = shared.journal.sequence();
         if !shared.stands(read_set)
             || !shared.commit_times.can_be_next(at)
@@ -403,7 +430,7 @@ impl ActorMessage {
         shared.commit_times.next_is(at);
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
-        shared.lanes.end(sequence);
+        shared.lanes.end(sequence, || ());
         std::mem::forget(whole);
         Attempted::Final(ActorResult::ReplayOf { first, position })
     }
