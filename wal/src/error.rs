@@ -61,6 +61,13 @@ pub enum Error {
         /// With this error.
         source: BoxError,
     },
+    /// A record that was asked for is no longer kept. All before it were shown.
+    Gone {
+        /// Its position.
+        position: u64,
+        /// The first position that is still kept.
+        first: u64,
+    },
     /// The log has failed before, or has been shut down.
     Stopped {
         /// Why.
@@ -202,6 +209,11 @@ impl fmt::Display for Error {
             Self::Visitor { position, source } => {
                 write!(f, "the record at position {position} was refused: {source}")
             }
+            Self::Gone { position, first } => write!(
+                f,
+                "the record at position {position} is no longer kept: the log begins at position \
+                 {first}"
+            ),
             Self::Stopped { reason } => write!(f, "the log takes no more records: {reason}"),
         }
     }

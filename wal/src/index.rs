@@ -1,49 +1,220 @@
-//! Where some of the frames of a log are, so that one record is found again.
+//! Where some of the frames of a log are, so that records are found again.
 
-/// Bytes of log between two entries of the index, at least.
+use crate::format::FIRST_FRAME;
+
+/// Bytes of log between two entries of the newest segments, at least.
 const STRIDE: u64 = 32 << 10;
+/// The same of the segments before them, of which there may be many.
+const STRIDE_OF_OLD: u64 = 256 << 10;
+/// How many segments count as the newest.
+const NEWEST: usize = 32;
 
-#[derive(Clone, Copy)]
+/// Where reading begins that looks for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) position: u64,
     pub(crate) segment: u64,
     pub(crate) offset: u64,
+    /// A frame at this offset or behind it is worth noting by [`Index::extend`].
+    pub(crate) known: u64,
 }
 
-/// Where some of the frames are: the first data frame of each segment and one
-/// in each 32 KiB.
+/// A frame: the first position that may be in it, and its offset.
+pub(crate) type Noted = (u64, u64);
+
+/// Where some of the frames are: the first one of each segment that has records, and one in each
+/// 32 or 256 KiB. Of a segment that was not read yet it is only the first.
 pub(crate) struct Index {
-    entries: Vec<Entry>,
+    /// In the order of the log.
+    segments: Vec<Frames>,
+}
+
+/// Of one segment.
+struct Frames {
+    number: u64,
+    /// Both rise; never empty.
+    noted: Vec<Noted>,
+}
+
+impl Frames {
+    fn new(number: u64, position: u64, offset: u64) -> Self {
+        let noted = vec![(position, offset)];
+        Self { number, noted }
+    }
+
+    fn first(&self) -> u64 {
+        self.noted.first().map_or(0, |(position, _)| *position)
+    }
+
+    fn last_offset(&self) -> u64 {
+        self.noted.last().map_or(0, |(_, offset)| *offset)
+    }
+
+    /// Notes a frame, unless it is close behind the last one.
+    fn note(&mut self, (position, offset): Noted, stride: u64) {
+        if offset >= self.last_offset() + stride {
+            self.noted.push((position, offset));
+        }
+    }
+
+    fn thin(&mut self) {
+        let (first, at) = self.noted[0];
+        let mut thinned = Self::new(self.number, first, at);
+        for frame in &self.noted {
+            thinned.note(*frame, STRIDE_OF_OLD);
+        }
+        thinned.noted.shrink_to_fit();
+        *self = thinned;
+    }
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
         Self {
-            entries: Vec::new(),
+            segments: Vec::new(),
         }
     }
 
     /// Notes a data frame; frames come in order.
     pub(crate) fn note(&mut self, position: u64, segment: u64, offset: u64) {
-        let close = |last: &Entry| last.segment == segment && offset - last.offset < STRIDE;
-        if !self.entries.last().is_some_and(close) {
-            self.entries.push(Entry {
-                position,
-                segment,
-                offset,
-            });
+        match self.segments.last_mut() {
+            Some(last) if last.number == segment => last.note((position, offset), STRIDE),
+            _ => self.push(Frames::new(segment, position, offset)),
         }
     }
 
-    pub(crate) fn forget_before(&mut self, position: u64) {
-        self.entries.retain(|entry| entry.position >= position);
+    /// Notes a segment that is not read now: its frames begin with this position.
+    pub(crate) fn list(&mut self, position: u64, segment: u64) {
+        self.push(Frames::new(segment, position, FIRST_FRAME));
     }
 
-    /// The last entry that is not behind a position.
+    fn push(&mut self, frames: Frames) {
+        self.segments.push(frames);
+        if let Some(old) = self.segments.len().checked_sub(NEWEST + 1) {
+            self.segments[old].thin();
+        }
+    }
+
+    /// Notes frames of a segment that somebody has passed from an entry on, in order.
+    pub(crate) fn extend(&mut self, segment: u64, passed: &[Noted]) {
+        if let Some(frames) = self.position_of(segment) {
+            for frame in passed {
+                self.segments[frames].note(*frame, STRIDE_OF_OLD);
+            }
+        }
+    }
+
+    /// From where on another frame is worth noting behind this one.
+    pub(crate) fn known_after((_, offset): &Noted) -> u64 {
+        offset + STRIDE_OF_OLD
+    }
+
+    /// Whether the log still has a segment in which there are records.
+    pub(crate) fn has(&self, segment: u64) -> bool {
+        self.position_of(segment).is_some()
+    }
+
+    fn position_of(&self, segment: u64) -> Option<usize> {
+        let found = self
+            .segments
+            .binary_search_by_key(&segment, |frames| frames.number);
+        found.ok()
+    }
+
+    /// The log begins at this position, which is the first of a segment.
+    pub(crate) fn forget_before(&mut self, position: u64) {
+        self.segments.retain(|frames| frames.first() >= position);
+    }
+
+    /// The last frame that is noted and does not begin behind a position.
     pub(crate) fn before(&self, position: u64) -> Option<Entry> {
         let behind = self
-            .entries
-            .partition_point(|entry| entry.position <= position);
-        self.entries.get(behind.checked_sub(1)?).copied()
+            .segments
+            .partition_point(|frames| frames.first() <= position);
+        let frames = self.segments.get(behind.checked_sub(1)?)?;
+        let behind = frames
+            .noted
+            .partition_point(|(first, _)| *first <= position);
+        let (_, offset) = frames.noted.get(behind.checked_sub(1)?)?;
+        Some(Entry {
+            segment: frames.number,
+            offset: *offset,
+            known: frames.last_offset() + STRIDE_OF_OLD,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const FRAME: u64 = 4 << 10;
+
+    /// A segment of 1 MiB in frames of 4 KiB, ten records in each.
+    fn fill(index: &mut Index, segment: u64) {
+        for frame in 0..256 {
+            let position = 1 + (segment - 1) * 2_560 + frame * 10;
+            index.note(position, segment, FIRST_FRAME + frame * FRAME);
+        }
+    }
+
+    #[test]
+    fn a_position_is_found_within_a_stride_and_old_segments_cost_less_memory() {
+        let mut index = Index::new();
+        let segments = 100;
+        for segment in 1..=segments {
+            fill(&mut index, segment);
+        }
+        for (segment, stride) in [
+            (1, STRIDE_OF_OLD),
+            (68, STRIDE_OF_OLD),
+            (69, STRIDE),
+            (100, STRIDE),
+        ] {
+            for frame in 0..256 {
+                let position = 1 + (segment - 1) * 2_560 + frame * 10;
+                let offset = FIRST_FRAME + frame * FRAME;
+                for position in [position, position + 9] {
+                    let found = index.before(position).unwrap();
+                    assert_eq!(found.segment, segment);
+                    assert!(
+                        found.offset <= offset && offset - found.offset < stride,
+                        "{position}"
+                    );
+                }
+            }
+        }
+        let noted: usize = index.segments.iter().map(|frames| frames.noted.len()).sum();
+        assert_eq!(noted, NEWEST * 32 + (100 - NEWEST) * 4);
+        index.forget_before(1 + 50 * 2_560);
+        assert_eq!(index.before(50 * 2_560), None);
+        assert!(!index.has(50) && index.has(51));
+        assert_eq!(index.before(1 + 50 * 2_560).unwrap().segment, 51);
+        assert_eq!(index.before(0), None);
+    }
+
+    #[test]
+    fn a_segment_that_was_not_read_is_noted_as_somebody_passes_it() {
+        let mut index = Index::new();
+        index.list(1, 1);
+        fill(&mut index, 2);
+        let begun = index.before(2_000).unwrap();
+        assert_eq!((begun.segment, begun.offset), (1, FIRST_FRAME));
+        let passed = |from: u64| {
+            let frames = (0..256).map(|frame| (1 + frame * 10, FIRST_FRAME + frame * FRAME));
+            frames.filter(move |(_, offset)| *offset >= from)
+        };
+        let noted: Vec<_> = passed(begun.known).collect();
+        index.extend(1, &noted);
+        let now = index.before(2_000).unwrap();
+        assert!(FIRST_FRAME + 199 * FRAME - now.offset < STRIDE_OF_OLD);
+        // Who passed the same at the same time notes nothing twice.
+        index.extend(1, &noted);
+        assert_eq!(index.segments[0].noted.len(), 4);
+        assert_eq!(passed(now.known).count(), 0);
+        // Nor does anybody who comes too late.
+        index.forget_before(2_561);
+        index.extend(1, &noted);
+        assert_eq!(index.before(2_000), None);
     }
 }

@@ -20,7 +20,7 @@ use crate::segment::{self, Compacted, Maker, Prepared};
 use crate::snapshot::{SnapshotFile, SnapshotWriter};
 use crate::storage::{Lock, Storage};
 use crate::survey;
-use crate::visitor::{Record, SnapshotInfo, Visitor};
+use crate::visitor::{OnRange, Record, SnapshotInfo, Visitor};
 use crate::writer::{Before, Writer};
 
 /// An open log. By itself it appends for one thread, each batch as its caller
@@ -38,9 +38,10 @@ pub struct Log {
 
 impl Log {
     /// Locks the log, shows the newest good snapshot and every record after it
-    /// to the visitor, checking all that is there while reading it once, sets
+    /// to the visitor, checking all of that while reading it once, sets
     /// aside what a crash left unfinished, and begins a new epoch with a new
-    /// segment.
+    /// segment. Of the segments that the snapshot covers it reads only that they are
+    /// there and follow each other: [`crate::verify`] reads them.
     ///
     /// Where the disk has no space for that, nothing is changed, and the log is
     /// open for reading: appends wait, or fail for now, until space is back.
@@ -67,7 +68,8 @@ impl Log {
         let begun = begin(storage.as_ref(), &manifest, visitor)?;
         let mut index = Index::new();
         let covered = begun.covered();
-        let survey = survey::survey(storage.as_ref(), &manifest, covered, visitor, &mut index)?;
+        let survey =
+            survey::survey_behind(storage.as_ref(), &manifest, covered, visitor, &mut index)?;
         recovery::judge(&survey)?;
         visitor.end().map_err(|source| Error::Visitor {
             position: survey.next - 1,
@@ -260,6 +262,17 @@ impl Log {
             return Ok(None);
         }
         self.reader.read(position)
+    }
+
+    /// Shows the records from a position to another one, or to the end, in order and without gaps,
+    /// until `visit` breaks; returns the position after the last one that was shown.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the log no longer has the next record to show, [`Error::Damaged`],
+    /// [`Error::Io`], and [`Error::Visitor`] with what `visit` gives.
+    pub fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
+        let upto = upto.min(self.last_position());
+        self.reader.records(from.max(1), upto, visit)
     }
 
     /// Starts the journal thread, which appends for any number of callers.

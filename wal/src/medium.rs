@@ -13,7 +13,7 @@ use crate::segment::Compacted;
 use crate::snapshot::SnapshotTarget;
 use crate::space::{Lack, Space};
 use crate::storage::Storage;
-use crate::visitor::{Record, SnapshotInfo};
+use crate::visitor::{OnRange, Record, SnapshotInfo};
 
 /// Wakes the journal thread, so that it asks for [`BatchWriter::failure`].
 pub type WakeUp = Box<dyn Fn() + Send + Sync>;
@@ -86,6 +86,20 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// [`Error::Damaged`] when its bytes have changed; that it cannot be read.
     fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error>;
+
+    /// The first position that is kept as a record, whatever snapshots have of those before it; the
+    /// one after the last when there is none.
+    fn first(&self) -> u64;
+
+    /// Shows the records from a position to another one that is durable, in order and without
+    /// gaps, until `visit` breaks; returns the position after the last one that was shown. Nobody
+    /// waits for it: neither batches nor compactions.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
+    /// compaction meanwhile; those of [`Medium::read`]; [`Error::Visitor`] with what `visit` gives.
+    /// What comes before the record that an error is about was shown.
+    fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error>;
 
     /// Shows, in order, what the newest snapshot kept and the records after what it covers, up to
     /// a durable position. Nothing is compacted meanwhile.

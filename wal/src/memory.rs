@@ -20,8 +20,10 @@ use crate::segment::Compacted;
 use crate::snapshot::SnapshotTarget;
 use crate::space::{Lack, Space};
 use crate::storage::Storage;
-use crate::visitor::{Record, SnapshotInfo, Visitor};
+use crate::visitor::{OnRange, Record, SnapshotInfo, Visitor};
 
+/// How many records of a range are taken at a time.
+const CHUNK: usize = 64;
 /// How many snapshots are kept.
 const SNAPSHOTS_MAX: usize = 2;
 
@@ -266,6 +268,34 @@ impl Medium for MemoryLog {
         let mut kept = kept.into_iter().flatten();
         let found = kept.find(|(kept, _)| *kept == position);
         Ok(found.map(|(_, record)| record.clone()))
+    }
+
+    fn first(&self) -> u64 {
+        self.state.lock().forgotten + 1
+    }
+
+    fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
+        let mut position = from;
+        while position <= upto {
+            let chunk: Vec<_> = {
+                let state = self.state.lock();
+                let records = (position..=upto).map_while(|position| state.record(position));
+                records.take(CHUNK).cloned().collect()
+            };
+            if chunk.is_empty() {
+                let first = self.first();
+                return Err(Error::Gone { position, first });
+            }
+            for payload in &chunk {
+                let looked = visit(Record { position, payload })
+                    .map_err(|source| Error::Visitor { position, source })?;
+                position += 1;
+                if looked.is_break() {
+                    return Ok(position);
+                }
+            }
+        }
+        Ok(position)
     }
 
     fn history(

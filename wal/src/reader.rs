@@ -1,6 +1,7 @@
-//! Finds one record again, while others are written.
+//! Finds records again, while others are written.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,15 +10,17 @@ use parking_lot::{Mutex, RwLock};
 use crate::error::{BoxError, Error};
 use crate::format::{self, LogId, to_usize};
 use crate::frame::{FrameHeader, HEADER, HeaderFound, KIND_DATA};
-use crate::index::{Entry, Index};
+use crate::index::{Entry, Index, Noted};
 use crate::manifest::Removable;
 use crate::snapshot::{Kept, SnapshotFile};
 use crate::storage::{File, Storage};
-use crate::visitor::{Record, SnapshotInfo};
+use crate::visitor::{OnRange, Record, SnapshotInfo};
 use crate::window::Window;
 
-/// Bytes read at once: a stride of the index and the next header.
+/// Bytes read at once for one record: a stride of the index and the next header.
 const PIECE: usize = 36 << 10;
+/// Bytes read at once for many: about as many as a page of a thousand has.
+const PIECE_OF_RANGE: usize = 256 << 10;
 /// Files kept open for reading.
 const FILES_MAX: usize = 128;
 
@@ -157,76 +160,171 @@ impl Reader {
             })?;
             next = kept.covers + 1;
         }
+        let mut visit = |record: Record<'_>| visit(record).map(ControlFlow::Continue);
         while next <= upto {
-            next = self.scan(next, upto, &mut visit)?;
+            if self.scan(&mut next, upto, &mut visit)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Shows the records from a position to the end of its segment, or to
-    /// `upto`; returns the position after the last one.
-    fn scan(
+    /// The first position that the log has.
+    pub(crate) fn first(&self) -> u64 {
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// Shows the records from a position to one that is durable, until `visit` wants no more;
+    /// returns the position after the last one shown. Segments may be removed meanwhile.
+    pub(crate) fn records(
         &self,
         from: u64,
         upto: u64,
-        visit: &mut dyn FnMut(Record<'_>) -> Result<(), Error>,
+        visit: &mut OnRange<'_>,
     ) -> Result<u64, Error> {
-        let place = self.index.read().before(from);
-        let (segment, mut offset) = place.map_or((0, 0), |entry| (entry.segment, entry.offset));
-        let name = format::segment_name(segment);
-        let failed = |source| Error::io("read", self.storage.describe(&name))(source);
-        let file = self.file(segment, &name)?;
-        let length = file.length().map_err(failed)?;
-        let mut window = Window::new(file.as_ref(), length);
+        let mut visit = |record: Record<'_>| {
+            let position = record.position;
+            visit(record).map_err(|source| Error::Visitor { position, source })
+        };
         let mut next = from;
         while next <= upto {
-            let head = window.get(offset, HEADER).map_err(failed)?;
-            if head.len() < HEADER {
-                break;
-            }
-            let header = match FrameHeader::parse(head, self.seed) {
-                HeaderFound::Sound(header) if header.segment == segment => header,
-                _ => break,
-            };
-            let bytes = to_usize(header.bytes());
-            if header.kind == KIND_DATA && header.first + u64::from(header.records) > next {
-                let frame = window.get(offset, bytes).map_err(failed)?;
-                let sound = frame.len() == bytes && header.payload_is_sound(frame, self.seed);
-                let records = header
-                    .records(frame)
-                    .filter(|_| sound && header.first <= next);
-                let Some(records) = records else {
-                    break;
-                };
-                for (position, payload) in (header.first..).zip(records) {
-                    if position >= next && position <= upto {
-                        visit(Record { position, payload })?;
-                        next = position + 1;
-                    }
+            let shown = self.scan(&mut next, upto, &mut visit);
+            match shown {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(error @ Error::Visitor { .. }) => return Err(error),
+                // Its segment is removed, or was meanwhile.
+                Err(_) if next < self.first() => {
+                    let first = self.first();
+                    return Err(Error::Gone {
+                        position: next,
+                        first,
+                    });
                 }
+                Err(error) => return Err(error),
             }
-            offset += header.bytes();
-        }
-        if next == from {
-            return Err(Error::Damaged {
-                file: self.storage.describe(&name),
-                offset,
-                position: Some(from),
-                what: "the record that belongs here was altered since it was written".to_owned(),
-            });
         }
         Ok(next)
     }
 
+    /// Shows the records from `next` on to the end of its segment, to `upto`, or until `visit`
+    /// wants no more. Each one that was shown moves `next`, also before an error; without an error
+    /// one was.
+    fn scan(
+        &self,
+        next: &mut u64,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let mut passed = Vec::new();
+        let entry = self.index.read().before(*next);
+        let Some(entry) = entry else {
+            return Err(Error::Damaged {
+                file: self.storage.describe(format::MANIFEST),
+                offset: 0,
+                position: Some(*next),
+                what: "it lists no segment with this record".to_owned(),
+            });
+        };
+        let shown = self.scan_from(entry, next, upto, visit, &mut passed);
+        if !passed.is_empty() {
+            self.index.write().extend(entry.segment, &passed);
+        }
+        shown
+    }
+
+    /// The same, from an entry of the index; what is worth noting there goes to `passed`.
+    fn scan_from(
+        &self,
+        entry: Entry,
+        next: &mut u64,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, Error>,
+        passed: &mut Vec<Noted>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let (from, name) = (*next, format::segment_name(entry.segment));
+        let failed = |source| Error::io("read", self.storage.describe(&name))(source);
+        let file = self.file(entry.segment, &name)?;
+        let length = file.length().map_err(failed)?;
+        let mut window = Window::with_piece(file.as_ref(), length, PIECE_OF_RANGE);
+        let mut offset = entry.offset;
+        let what = loop {
+            if *next > upto {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let head = window.get(offset, HEADER).map_err(failed)?;
+            if head.len() < HEADER {
+                break "the file ends here, but its records go on";
+            }
+            let header = match FrameHeader::parse(head, self.seed) {
+                HeaderFound::Sound(header) if header.segment == entry.segment => header,
+                _ => break "a frame's header was altered since it was written",
+            };
+            if header.first > *next {
+                break "a frame was altered since it was written";
+            }
+            let is_worth_noting = passed.last().map_or(entry.known, Index::known_after);
+            if offset >= is_worth_noting {
+                passed.push((header.first, offset));
+            }
+            if header.kind == KIND_DATA && header.first + u64::from(header.records) > *next {
+                let bytes = to_usize(header.bytes());
+                let frame = window.get(offset, bytes).map_err(failed)?;
+                let sound = frame.len() == bytes && header.payload_is_sound(frame, self.seed);
+                let Some(records) = header.records(frame).filter(|_| sound) else {
+                    break "a frame's payload was altered since it was written";
+                };
+                for (position, payload) in (header.first..).zip(records) {
+                    if position < *next {
+                        continue;
+                    }
+                    if position > upto {
+                        break;
+                    }
+                    let looked = visit(Record { position, payload })?;
+                    *next = position + 1;
+                    if looked.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+            offset += header.bytes();
+        };
+        if *next > from {
+            // What follows is in the next segment, or else looked at once more.
+            return Ok(ControlFlow::Continue(()));
+        }
+        Err(Error::Damaged {
+            file: self.storage.describe(&name),
+            offset,
+            position: Some(from),
+            what: what.to_owned(),
+        })
+    }
+
     fn read_in_log(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
-        let Some(Entry {
+        let Some(entry) = self.index.read().before(position) else {
+            return Ok(None);
+        };
+        let mut passed = Vec::new();
+        let read = self.read_from(entry, position, &mut passed);
+        if !passed.is_empty() {
+            self.index.write().extend(entry.segment, &passed);
+        }
+        read.map(Some)
+    }
+
+    fn read_from(
+        &self,
+        entry: Entry,
+        position: u64,
+        passed: &mut Vec<Noted>,
+    ) -> Result<Vec<u8>, Error> {
+        let Entry {
             segment,
             mut offset,
             ..
-        }) = self.index.read().before(position)
-        else {
-            return Ok(None);
-        };
+        } = entry;
         let name = format::segment_name(segment);
         let failed = |source| Error::io("read", self.storage.describe(&name))(source);
         let file = self.file(segment, &name)?;
@@ -249,6 +347,9 @@ impl Reader {
             if header.segment != segment || header.first > position {
                 return Err(damaged("a frame was altered since it was written"));
             }
+            if offset >= passed.last().map_or(entry.known, Index::known_after) {
+                passed.push((header.first, offset));
+            }
             let skipped = position - header.first;
             if header.kind != KIND_DATA || skipped >= u64::from(header.records) {
                 offset += header.bytes();
@@ -267,7 +368,7 @@ impl Reader {
                 .records(frame)
                 .and_then(|mut records| records.nth(to_usize(skipped)));
             return match record {
-                Some(record) => Ok(Some(record.to_vec())),
+                Some(record) => Ok(record.to_vec()),
                 None => Err(damaged("a frame's payload is not made of records")),
             };
         }
@@ -285,7 +386,10 @@ impl Reader {
         if files.len() >= FILES_MAX {
             files.clear();
         }
-        files.insert(segment, Arc::clone(&file));
+        // One that was removed meanwhile must not keep its space for as long as it is open here.
+        if self.index.read().has(segment) {
+            files.insert(segment, Arc::clone(&file));
+        }
         Ok(file)
     }
 }

@@ -1,5 +1,7 @@
 //! What whoever reads a log is shown.
 
+use std::ops::ControlFlow;
+
 use crate::error::BoxError;
 use crate::manifest::{Identity, Snapshot};
 
@@ -11,6 +13,10 @@ pub struct Record<'a> {
     /// Its bytes.
     pub payload: &'a [u8],
 }
+
+/// Whoever looks at a range of records: breaks to see no more of them, having seen this one, and
+/// ends the reading with an error of its own.
+pub type OnRange<'a> = dyn FnMut(Record<'_>) -> Result<ControlFlow<()>, BoxError> + 'a;
 
 /// A snapshot, as the manifest lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

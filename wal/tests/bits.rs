@@ -5,9 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use wal::live::LiveReader;
+use wal::storage::sim::SimDisk;
+
 use crate::files::{Directory, directory};
 use crate::outcome::{Outcome, opened, verified};
-use crate::support::{random, seed, size, snapshots};
+use crate::support::{random, seed, segments, size, snapshots};
 
 #[test]
 fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
@@ -21,6 +24,8 @@ fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
         ..
     } = directory(seed, bytes, true);
     let newest = snapshots(&disk).pop().unwrap();
+    let covered = covered(&disk);
+    assert!(!covered.is_empty());
     let files: Vec<_> = disk
         .names()
         .into_iter()
@@ -40,6 +45,7 @@ fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
         for _ in 0..2 {
             let disk = disk.after_kill();
             let (files, records, options, newest) = (&files, &records, &options, &newest);
+            let covered = &covered;
             let (next, same, refused, starts, range) = (&next, &same, &refused, &starts, &range);
             scope.spawn(move || {
                 loop {
@@ -69,12 +75,11 @@ fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
                                 Outcome::Refused if snapshot => Outcome::Same,
                                 seen => seen,
                             };
-                            assert_eq!(
-                                opened(&disk, options, records, &case),
-                                expected,
-                                "{}",
-                                case()
-                            );
+                            let started = opened(&disk, options, records, &case);
+                            // Of what a snapshot covers, a start and who reads its records see
+                            // no more than these.
+                            let unseen = started == Outcome::Same && covered.contains(name);
+                            assert!(started == expected || unseen, "{}: {started:?}", case());
                             starts.fetch_add(1, Ordering::Relaxed);
                             assert!(!snapshot || seen == Outcome::Refused || name != newest);
                         }
@@ -96,6 +101,19 @@ fn every_flipped_bit_gives_the_same_records_or_a_refusal() {
         parts > 1 || same > 0 && refused > same * 3,
         "nearly all bytes matter"
     );
+}
+
+/// The segments that the newest snapshot covers.
+fn covered(disk: &SimDisk) -> Vec<String> {
+    let reader = LiveReader::open(disk.storage(), 1).unwrap();
+    let covers = reader.snapshots().unwrap()[0].covers;
+    let files = reader.segments().unwrap();
+    let names = segments(disk);
+    let covered = |name: &&String| {
+        let file = files.iter().find(|file| file.file.ends_with(name.as_str()));
+        file.is_some_and(|file| file.sealed.is_some_and(|(_, last)| last <= covers))
+    };
+    names.iter().filter(covered).cloned().collect()
 }
 
 /// Which part of how many.

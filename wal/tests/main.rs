@@ -23,6 +23,7 @@ mod mutations;
 mod old_formats;
 mod outcome;
 mod past;
+mod ranges;
 mod snapshots;
 mod support;
 mod tools;

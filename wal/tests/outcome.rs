@@ -1,5 +1,7 @@
 //! What a log that was tampered with is taken for.
 
+use std::ops::ControlFlow;
+
 use wal::storage::sim::SimDisk;
 use wal::{BoxError, Error, Log, Options, Record, SnapshotInfo, Visitor};
 
@@ -93,7 +95,8 @@ pub(crate) fn verified(disk: &SimDisk, records: &[Vec<u8>], case: &dyn Fn() -> S
     outcome(done, &compare, disk, case)
 }
 
-/// Opens a copy of the log.
+/// Opens a copy of the log, and reads the records that it has: of those that the snapshot covers,
+/// a start does not.
 pub(crate) fn opened(
     disk: &SimDisk,
     options: &Options,
@@ -106,6 +109,16 @@ pub(crate) fn opened(
         create: false,
         ..options.clone()
     };
-    let done = Log::open(copy.storage(), options, &mut compare).map(drop);
-    outcome(done, &compare, &copy, case)
+    let log = match Log::open(copy.storage(), options, &mut compare) {
+        Ok((log, report)) => log.records(report.first_position, u64::MAX, &mut |record| {
+            let at = usize::try_from(record.position - 1).unwrap();
+            assert!(records[at] == record.payload, "{}: another record", case());
+            Ok(ControlFlow::Continue(()))
+        }),
+        Err(error) => return outcome(Err(error), &compare, &copy, case),
+    };
+    match log {
+        Err(Error::Damaged { .. }) => Outcome::Refused,
+        read => outcome(read.map(drop), &compare, &copy, case),
+    }
 }

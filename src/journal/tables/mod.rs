@@ -44,7 +44,7 @@ const CHUNK_BYTES: usize = 32 << 10;
 /// How many pages of states are gone through while their shard is held.
 const CHUNK_PAGES: usize = 4;
 /// How many members of a list are copied while its shard is held.
-const LIST_BITE: usize = 256;
+const LIST_CHUNK: usize = 256;
 /// How often it is tried to see several things at one instant.
 const LOOKS: usize = 64;
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::states::StateRef;
-use super::{LIST_BITE, Tables, slab};
+use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
@@ -46,10 +46,10 @@ impl Source for Tables {
     fn listed(&self, name: IndexKey) -> Vec<Digest> {
         let mut keys = Vec::new();
         loop {
-            keys.reserve(LIST_BITE);
+            keys.reserve(LIST_CHUNK);
             let shard = self.lists.shard(name.0).read();
             let list = shard.get(name.0);
-            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_BITE)) {
+            if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_CHUNK)) {
                 return keys;
             }
         }

@@ -18,7 +18,7 @@ use crate::segment::Compacted;
 use crate::snapshot::SnapshotWriter;
 use crate::space::{Lack, Space};
 use crate::storage::Storage;
-use crate::visitor::{Record, SnapshotInfo};
+use crate::visitor::{OnRange, Record, SnapshotInfo};
 
 /// Batches that became durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,6 +177,25 @@ impl Appender {
             return Ok(None);
         }
         self.medium.read(position)
+    }
+
+    /// The first position that is kept as a record, whatever snapshots have of those before it; the
+    /// one after the last when there is none.
+    pub fn first(&self) -> u64 {
+        self.medium.first()
+    }
+
+    /// Shows the durable records from a position to another one, or to the end, in order and
+    /// without gaps, until `visit` breaks; returns the position after the last one that was shown.
+    /// Nobody waits for it: neither batches nor compactions.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the next record to show is no longer kept, from the beginning or by a
+    /// compaction meanwhile; those of [`Appender::read`]; [`Error::Visitor`] with what `visit`
+    /// gives. What comes before the record that an error is about was shown.
+    pub fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
+        let upto = upto.min(self.durable());
+        self.medium.records(from.max(1), upto, visit)
     }
 
     /// Bytes of the records that were written since the newest snapshot began.

@@ -21,7 +21,7 @@ use crate::segment::{self, Compacted, Maker};
 use crate::snapshot::{SnapshotFile, SnapshotTarget};
 use crate::space::{Lack, Space};
 use crate::storage::{Lock, Storage};
-use crate::visitor::{Record, SnapshotInfo};
+use crate::visitor::{OnRange, Record, SnapshotInfo};
 use crate::writer::Writer;
 
 /// A log of files in a directory.
@@ -140,6 +140,14 @@ impl Medium for Files {
 
     fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         self.shared.reader.read(position)
+    }
+
+    fn first(&self) -> u64 {
+        self.shared.reader.first()
+    }
+
+    fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
+        self.shared.reader.records(from, upto, visit)
     }
 
     fn history(

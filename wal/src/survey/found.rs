@@ -8,6 +8,10 @@ use crate::storage::Storage;
 use crate::verdict::{Hole, Observation};
 use crate::window::{Window, nonzero};
 
+pub(super) const MISSING: &str = "the frame that belongs here is missing";
+pub(super) const OTHER_RECORDS: &str =
+    "the records in this segment are not those that the manifest lists";
+
 /// Where something is.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
@@ -90,12 +94,11 @@ impl OpenSegment {
         length: u64,
     ) -> io::Result<Option<(u64, &'static str)>> {
         if self.end != seal.length {
-            let what = fault.unwrap_or("the frame that belongs here is missing");
+            let what = fault.unwrap_or(MISSING);
             return Ok(Some((self.end, what)));
         }
         if (self.first, self.last, self.chain) != (seal.first, seal.last, seal.chain) {
-            let what = "the records in this segment are not those that the manifest lists";
-            return Ok(Some((FIRST_FRAME, what)));
+            return Ok(Some((FIRST_FRAME, OTHER_RECORDS)));
         }
         let behind = nonzero(window, seal.length, length)?;
         Ok(

@@ -7,4 +7,4 @@ mod walk;
 
 pub(crate) use found::{OpenSegment, Survey};
 pub(crate) use unlisted::orphan;
-pub(crate) use walk::survey;
+pub(crate) use walk::{survey, survey_behind};

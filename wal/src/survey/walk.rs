@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
+use super::found::{FrameEnd, Location, MISSING, OTHER_RECORDS, OpenSegment, Survey, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
-use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
+use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, START_BYTES};
 use crate::index::Index;
-use crate::manifest::{Manifest, Segment};
+use crate::manifest::{Manifest, Seal, Segment};
 use crate::scan::{self, End, Expected, Step, header_fault};
 use crate::storage::{File, Storage};
 use crate::verdict::{After, Hole, Mark, Observation};
@@ -26,36 +26,22 @@ pub(crate) fn survey(
 ) -> Result<Survey, Error> {
     let mut walk = Walk::new(storage, manifest, visitor, index)?;
     walk.covered = covered;
-    let mut hole: Option<(Hole, Location)> = None;
-    walk.bytes_total = walk.bytes_listed(manifest)?;
-    for segment in &manifest.segments {
-        let name = format::segment_name(segment.number);
-        let found = match walk.open(&name)? {
-            None => SegmentScan::Structure(location(storage, &name, 0, "the file is missing")),
-            Some(file) => walk.segment(segment, file.as_ref(), hole.is_some())?,
-        };
-        match (found, &hole) {
-            (SegmentScan::Whole, _) | (SegmentScan::Hole(..), Some(_)) => {}
-            (SegmentScan::Hole(kind, place), None) => hole = Some((kind, place)),
-            (SegmentScan::Structure(place), _) => return Ok(walk.finish((Hole::Structure, place))),
-            (SegmentScan::GoesOn, None) => {}
-            (SegmentScan::GoesOn, Some((_, place))) => {
-                let what = "there are bytes behind the last frame of a segment after which another follows";
-                let place = Location {
-                    what: what.to_owned(),
-                    ..place.clone()
-                };
-                return Ok(walk.finish((Hole::Structure, place)));
-            }
-        }
-    }
-    let others = unlisted(storage, manifest)?;
-    (walk.leftovers, walk.given_up) = (others.leftovers, others.given_up);
-    if let Some(place) = others.fault {
-        return Ok(walk.finish((Hole::Structure, place)));
-    }
-    let end = walk.end_location(storage, manifest);
-    Ok(walk.finish(hole.unwrap_or((Hole::Blank, end))))
+    walk.read(manifest)
+}
+
+/// Reads what comes after `covered`, and of the segments before it no more than shows that they
+/// are there and follow each other: whose they are, how long, and the digest that they begin with.
+pub(crate) fn survey_behind(
+    storage: &dyn Storage,
+    manifest: &Manifest,
+    covered: u64,
+    visitor: &mut dyn Visitor,
+    index: &mut Index,
+) -> Result<Survey, Error> {
+    let mut walk = Walk::new(storage, manifest, visitor, index)?;
+    walk.covered = covered;
+    walk.is_all_read = false;
+    walk.read(manifest)
 }
 
 /// What was found of a segment.
@@ -80,6 +66,8 @@ struct Walk<'a> {
     after: After,
     /// Up to here a snapshot has been shown.
     covered: u64,
+    /// Whether what was shown is read all the same.
+    is_all_read: bool,
     records: u64,
     /// Bytes of the records that were shown.
     shown_bytes: u64,
@@ -121,6 +109,7 @@ impl<'a> Walk<'a> {
                 .max(snapshots.max().unwrap_or(0)),
             after: After::Zeros,
             covered: 0,
+            is_all_read: true,
             records: 0,
             shown_bytes: 0,
             bytes: 0,
@@ -135,6 +124,43 @@ impl<'a> Walk<'a> {
         })
     }
 
+    fn read(mut self, manifest: &Manifest) -> Result<Survey, Error> {
+        let mut hole: Option<(Hole, Location)> = None;
+        self.bytes_total = self.bytes_listed(manifest)?;
+        for segment in &manifest.segments {
+            let name = format::segment_name(segment.number);
+            let found = match self.open(&name)? {
+                None => {
+                    SegmentScan::Structure(location(self.storage, &name, 0, "the file is missing"))
+                }
+                Some(file) => self.segment(segment, file.as_ref(), hole.is_some())?,
+            };
+            match (found, &hole) {
+                (SegmentScan::Whole, _) | (SegmentScan::Hole(..), Some(_)) => {}
+                (SegmentScan::Hole(kind, place), None) => hole = Some((kind, place)),
+                (SegmentScan::Structure(place), _) => {
+                    return Ok(self.finish((Hole::Structure, place)));
+                }
+                (SegmentScan::GoesOn, None) => {}
+                (SegmentScan::GoesOn, Some((_, place))) => {
+                    let what = "there are bytes behind the last frame of a segment after which another follows";
+                    let place = Location {
+                        what: what.to_owned(),
+                        ..place.clone()
+                    };
+                    return Ok(self.finish((Hole::Structure, place)));
+                }
+            }
+        }
+        let others = unlisted(self.storage, manifest)?;
+        (self.leftovers, self.given_up) = (others.leftovers, others.given_up);
+        if let Some(place) = others.fault {
+            return Ok(self.finish((Hole::Structure, place)));
+        }
+        let end = self.end_location(self.storage, manifest);
+        Ok(self.finish(hole.unwrap_or((Hole::Blank, end))))
+    }
+
     fn open(&self, name: &str) -> Result<Option<Arc<dyn File>>, Error> {
         match self.storage.open_read(name) {
             Ok(file) => Ok(Some(file)),
@@ -147,6 +173,9 @@ impl<'a> Walk<'a> {
     fn bytes_listed(&self, manifest: &Manifest) -> Result<u64, Error> {
         let mut bytes = 0;
         for segment in &manifest.segments {
+            if self.passed_over(segment).is_some() {
+                continue;
+            }
             let name = format::segment_name(segment.number);
             bytes += match segment.seal {
                 Some(seal) => seal.length,
@@ -172,6 +201,9 @@ impl<'a> Walk<'a> {
         let storage = self.storage;
         let failed = |source| Error::io("read", storage.describe(&name))(source);
         let length = file.length().map_err(failed)?;
+        if let Some(seal) = self.passed_over(segment) {
+            return self.pass_over(segment, &seal, file, length);
+        }
         let mut window = Window::new(file, length);
         if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
             return Ok(SegmentScan::Structure(place));
@@ -240,6 +272,45 @@ impl<'a> Walk<'a> {
             self.open.push(open);
         }
         Ok(found)
+    }
+
+    /// The seal of a segment of which nothing is to be shown or read.
+    fn passed_over(&self, segment: &Segment) -> Option<Seal> {
+        let covered = |seal: &Seal| !self.is_all_read && seal.last <= self.covered;
+        segment.seal.filter(covered)
+    }
+
+    /// Looks at the beginning of a segment, and takes from the manifest what follows.
+    fn pass_over(
+        &mut self,
+        segment: &Segment,
+        seal: &Seal,
+        file: &dyn File,
+        length: u64,
+    ) -> Result<SegmentScan, Error> {
+        let (storage, name) = (self.storage, format::segment_name(segment.number));
+        let mut window = Window::with_piece(file, length, to_usize(FIRST_FRAME + START_BYTES));
+        if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
+            return Ok(SegmentScan::Structure(place));
+        }
+        let what = match self.step(&mut window, segment, FIRST_FRAME, seal.length) {
+            Ok(Step::Frame(_)) if seal.first == self.next => None,
+            Ok(Step::Frame(_)) => Some(OTHER_RECORDS),
+            Ok(Step::End(end)) => Some(end.what().unwrap_or(MISSING)),
+            Err(source) => return Err(Error::io("read", storage.describe(&name))(source)),
+        };
+        if let Some(what) = what {
+            let place = location(storage, &name, FIRST_FRAME, what);
+            return Ok(SegmentScan::Structure(place));
+        }
+        if seal.first <= seal.last {
+            self.index.list(seal.first, segment.number);
+        }
+        (self.next, self.chain) = (seal.last + 1, seal.chain);
+        self.last_frame = Some((segment.number, seal.length));
+        self.segments += 1;
+        self.bytes += seal.length;
+        Ok(SegmentScan::Whole)
     }
 
     /// Why a file cannot be the segment that the manifest lists.
