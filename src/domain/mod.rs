@@ -7,6 +7,7 @@
 pub mod branch;
 pub mod cast;
 pub mod erased;
+pub mod event;
 pub mod example;
 pub mod fact_kinds;
 pub mod family;

@@ -243,6 +243,12 @@ pub struct Change {
     pub version: u16,
     /// Its key.
     pub key: Digest,
+    /// The resource's revision after it, as its readers know it.
+    pub revision: Revision,
+    /// Whether the resource's own revision has advanced.
+    pub advances: bool,
+    /// The values of the parameters of the path at which the resource is read.
+    pub path: Vec<String>,
     /// The event's bytes.
     pub event: Vec<u8>,
     /// The bytes of the state after it.
@@ -354,6 +360,9 @@ impl Change {
             kind: R::KIND.tag,
             version: const { version::<R>() },
             key: next.key(),
+            revision: next.read_revision(),
+            advances: before.map(R::revision) != Some(next.revision()),
+            path: next.path(),
             event: codec::encode(event),
             state: codec::encode(next),
             unique_left: names.left,

@@ -4,6 +4,7 @@
 
 pub mod births;
 pub mod counters;
+pub mod events;
 pub mod record;
 pub mod replay;
 pub mod replay_error;

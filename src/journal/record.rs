@@ -3,25 +3,28 @@
 //!
 //! | Part | Content |
 //! |---|---|
-//! | schema | 2 |
+//! | schema | 3 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
 //! | subject | who asked: the token's subject |
+//! | actor | the kind and the profile of who asked; none where no token is looked at |
 //! | key | the key of idempotency and the fingerprint of the facts |
-//! | changes | kind, version, key, position of the commit before, and event of each resource, the deciding one's first |
+//! | changes | kind, version, key, position of the commit before, revision, path and event of each resource, the deciding one's first |
 //! | outbox | messages to other systems |
 //! | outcome | none, the answer, the position of the commit whose answer it is, an answer in the place of an earlier one, or up to where keys are forgotten |
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::ActorKind;
 use crate::base::codec::{self, Blob, DecodeError, TooLarge};
 use crate::base::digest::{Digest, Fingerprint};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::operation::{Disposition, OutboxMessage};
 use crate::domain::stored::Versioned;
 
 /// The version of this layout. A record of another version is refused.
-pub const SCHEMA: u8 = 2;
+pub const SCHEMA: u8 = 3;
 
 /// A commit as it is read from the log: its text and bytes are still those of what was read.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -34,6 +37,9 @@ pub struct Record<'a> {
     pub operation: u16,
     /// Who asked.
     pub subject: &'a str,
+    /// The kind and the profile of who asked.
+    #[serde(borrow)]
+    pub actor: Option<RecordActor<&'a str>>,
     /// The key that it takes.
     #[serde(borrow)]
     pub key: Option<RecordKey<&'a str>>,
@@ -56,6 +62,15 @@ pub struct RecordKey<S> {
     pub fingerprint: Fingerprint,
 }
 
+/// Who asked for a commit, as other systems are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordActor<S> {
+    /// The kind.
+    pub kind: ActorKind,
+    /// The profile.
+    pub profile_id: S,
+}
+
 /// One resource's change.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct RecordChange<'a> {
@@ -67,6 +82,13 @@ pub struct RecordChange<'a> {
     pub key: Digest,
     /// The position of the commit before that changed the resource; 0 when there is none.
     pub before: u64,
+    /// The resource's revision after it, as its readers know it.
+    pub revision: Revision,
+    /// Whether the resource's own revision has advanced.
+    pub advances: bool,
+    /// The values of the parameters of the path at which the resource is read.
+    #[serde(borrow)]
+    pub path: Vec<&'a str>,
     /// The event's bytes.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
@@ -154,6 +176,8 @@ pub struct NewRecord<'a> {
     pub operation: u16,
     /// Who asked.
     pub subject: &'a str,
+    /// The kind and the profile of who asked.
+    pub actor: Option<RecordActor<&'a str>>,
     /// The key that it takes.
     pub key: Option<RecordKey<&'a str>>,
     /// What changed.
@@ -175,6 +199,12 @@ pub struct NewChange<'a> {
     pub key: Digest,
     /// The position of the commit before that changed the resource; 0 when there is none.
     pub before: u64,
+    /// The resource's revision after it, as its readers know it.
+    pub revision: Revision,
+    /// Whether the resource's own revision has advanced.
+    pub advances: bool,
+    /// The values of the parameters of the path at which the resource is read.
+    pub path: &'a [String],
     /// The event's bytes.
     pub event: Blob<&'a [u8]>,
 }
@@ -188,6 +218,7 @@ impl NewRecord<'_> {
             at,
             operation: 0,
             subject: "",
+            actor: None,
             key: None,
             changes: Vec::new(),
             outbox: &[],
@@ -214,13 +245,14 @@ impl NewRecord<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record.
+    /// Reads a record, of this layout or the one before.
     ///
     /// # Errors
     /// When the bytes are no record, or one of a version that this program does not know.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
+            Some(&before::SCHEMA) => before::decode(bytes),
             Some(other) => {
                 let (found, known) = (u16::from(*other), u16::from(SCHEMA));
                 Err(DecodeError::other_version("a record", found, known))
@@ -259,10 +291,75 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
     Digest::of(KEYS | operation, &[subject, key])
 }
 
+/// The layout before: a change told neither revision nor path, and a record not who asked. What it
+/// changed is read; other systems are told nothing of it.
+mod before {
+    use serde::Deserialize;
+
+    use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordChange};
+    use super::{RecordKey, RecordOutcome, Revision, codec};
+
+    pub(super) const SCHEMA: u8 = 2;
+
+    #[derive(Deserialize)]
+    struct Before<'a> {
+        schema: u8,
+        at: Instant,
+        operation: u16,
+        subject: &'a str,
+        #[serde(borrow)]
+        key: Option<RecordKey<&'a str>>,
+        #[serde(borrow)]
+        changes: Vec<ChangeBefore<'a>>,
+        outbox: Vec<OutboxMessage>,
+        #[serde(borrow)]
+        outcome: RecordOutcome<&'a [u8]>,
+    }
+
+    #[derive(Deserialize)]
+    struct ChangeBefore<'a> {
+        kind: u16,
+        version: u16,
+        key: Digest,
+        before: u64,
+        #[serde(borrow)]
+        event: Blob<&'a [u8]>,
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+        let record: Before<'_> = codec::decode_borrowed(bytes)?;
+        let changes = record.changes.into_iter().map(|change| RecordChange {
+            kind: change.kind,
+            version: change.version,
+            key: change.key,
+            before: change.before,
+            revision: Revision::NONE,
+            advances: false,
+            path: Vec::new(),
+            event: change.event,
+        });
+        Ok(Record {
+            schema: record.schema,
+            at: record.at,
+            operation: record.operation,
+            subject: record.subject,
+            actor: None,
+            key: record.key,
+            changes: changes.collect(),
+            outbox: record.outbox,
+            outcome: record.outcome,
+        })
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static PATH: LazyLock<Vec<String>> = LazyLock::new(|| vec!["s-1".to_owned()]);
 
     fn sample<'a>(outbox: &'a [OutboxMessage], event: &'a [u8]) -> NewRecord<'a> {
         NewRecord {
@@ -270,6 +367,10 @@ mod tests {
             at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             operation: 9,
             subject: "hq-1",
+            actor: Some(RecordActor {
+                kind: ActorKind::SystemWorkflow,
+                profile_id: "hq-1",
+            }),
             key: Some(RecordKey {
                 key: "key-1",
                 fingerprint: Fingerprint::of(b"facts"),
@@ -279,6 +380,9 @@ mod tests {
                 version: 3,
                 key: Digest::of(100, &["s-1"]),
                 before: 7,
+                revision: Revision::FIRST,
+                advances: true,
+                path: &PATH,
                 event: Blob(event),
             }],
             outbox,
@@ -323,7 +427,7 @@ mod tests {
         let error = Record::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a record of version 3, and this carebook knows version 2: it was written by a newer \
+            "a record of version 4, and this carebook knows version 3: it was written by a newer \
              carebook, run that one"
         );
         bytes[0] = 1;
@@ -337,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_2_never_changes() {
+    fn the_layout_of_version_3_never_changes() {
         let bytes = sample(&[], b"event").encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
@@ -374,7 +478,7 @@ mod tests {
         let bytes = NewRecord::forgotten(300, at).encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
-            "02fd00d4a7f143030000000000000004fb2c01",
+            "03fd00d4a7f14303000000000000000004fb2c01",
         );
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
@@ -389,9 +493,33 @@ mod tests {
     }
 
     const GOLDEN: &str = "
+        03 fd00d4a7f143030000 09 0468712d31
+        01 06 0468712d31
+        01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
+        01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 02 01 0103732d31 056576656e74
+        00
+        01 00 027b7d";
+
+    const GOLDEN_OF_VERSION_2: &str = "
         02 fd00d4a7f143030000 09 0468712d31
         01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
         01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 056576656e74
         00
         01 00 027b7d";
+
+    #[test]
+    fn a_record_of_version_2_is_read_without_what_it_does_not_say() {
+        let present = sample(&[], b"event").encode();
+        let text = GOLDEN_OF_VERSION_2.replace(char::is_whitespace, "");
+        let bytes: Vec<u8> = (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect();
+        let mut expected = Record::decode(&present).unwrap();
+        (expected.schema, expected.actor) = (2, None);
+        let change = &mut expected.changes[0];
+        (change.revision, change.advances) = (Revision::NONE, false);
+        change.path.clear();
+        assert_eq!(Record::decode(&bytes).unwrap(), expected);
+    }
 }

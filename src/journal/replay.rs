@@ -361,6 +361,7 @@ mod tests {
             at: Instant::default(),
             operation: 3,
             subject: "hq-1",
+            actor: None,
             key: Some(RecordKey {
                 key,
                 fingerprint: Fingerprint::of(b"facts"),
@@ -403,6 +404,9 @@ mod tests {
                 version: change.version,
                 key: change.key,
                 before: last.insert(change.key, position).unwrap_or_default(),
+                revision: Revision::FIRST,
+                advances: true,
+                path: &[],
                 event: Blob(change.event.0),
             });
             NewRecord {
@@ -411,6 +415,7 @@ mod tests {
                 at: record.at,
                 operation: record.operation,
                 subject: record.subject,
+                actor: record.actor,
                 key: record.key.clone(),
                 outbox: &record.outbox,
                 outcome: record.outcome.clone(),
@@ -503,6 +508,9 @@ mod tests {
             version: 1,
             key: *key,
             before: 0,
+            revision: Revision::FIRST,
+            advances: true,
+            path: &[],
             event: Blob(event.as_slice()),
         });
         NewRecord {
@@ -510,6 +518,7 @@ mod tests {
             at: Instant::default(),
             operation: 0,
             subject: "hq-1",
+            actor: None,
             key: None,
             changes: changes.collect(),
             outbox: &[],

@@ -137,10 +137,11 @@ pub fn keep(
         _ => RecordOutcome::None,
     };
     let stripped = NewRecord {
-        schema: record.schema,
+        schema: super::record::SCHEMA,
         at: record.at,
         operation: record.operation,
         subject: record.subject,
+        actor: record.actor,
         key,
         changes: Vec::new(),
         outbox: &record.outbox,
@@ -156,6 +157,7 @@ mod tests {
     use super::super::record::{NewChange, RecordKey, SCHEMA as RECORD_SCHEMA};
     use super::*;
     use crate::base::digest::{Fingerprint, hex};
+    use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::OutboxMessage;
 
@@ -213,6 +215,7 @@ mod tests {
             at: at(),
             operation: 3,
             subject: "hq-1",
+            actor: None,
             key: Some(RecordKey {
                 key,
                 fingerprint: Fingerprint::of(b"facts"),
@@ -222,6 +225,9 @@ mod tests {
                 version: 1,
                 key: Digest([1; 16]),
                 before: 0,
+                revision: Revision::FIRST,
+                advances: true,
+                path: &[],
                 event: Blob(b"event"),
             }],
             outbox,

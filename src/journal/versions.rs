@@ -12,6 +12,7 @@ use super::tables::Standing;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
+use crate::domain::event::{Changed, EventType, PublicEvents, Told};
 use crate::domain::registered::{AnyResource, Kinds, Registered, version};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::{Older, Versioned};
@@ -68,6 +69,15 @@ impl Resource for Parcel {
 
     fn revision(&self) -> Revision {
         self.revision
+    }
+}
+
+impl PublicEvents for Parcel {
+    const READ_AT: &'static str = "parcels/{}";
+    const TYPES: &'static [EventType] = &[];
+
+    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+        Vec::new()
     }
 }
 
@@ -161,6 +171,15 @@ impl Resource for ParcelNow {
     }
 }
 
+impl PublicEvents for ParcelNow {
+    const READ_AT: &'static str = "parcels/{}";
+    const TYPES: &'static [EventType] = &[];
+
+    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+        Vec::new()
+    }
+}
+
 fn first_program(tag: u16) -> Option<&'static dyn AnyResource> {
     (tag == KIND.tag).then_some(&Registered::<Parcel>::NEW as &dyn AnyResource)
 }
@@ -177,6 +196,9 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
         version: version::<R>(),
         key: KIND.key(&[id]),
         before,
+        revision: Revision::FIRST,
+        advances: true,
+        path: &[],
         event: Blob(event.as_slice()),
     };
     NewRecord {
@@ -184,6 +206,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
         at: Instant::default(),
         operation: 0,
         subject: "somebody",
+        actor: None,
         key: None,
         changes: vec![change],
         outbox: &[],

@@ -15,7 +15,7 @@ use crate::domain::reference::mother_profile::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// Whether a profile has all that a reservation needs.
@@ -200,6 +200,28 @@ impl Resource for MotherProfile {
             return Err("a consent version has two receipts".to_owned());
         }
         Ok(())
+    }
+}
+
+public_events! {
+    MotherProfile by MotherProfileEvent, read at "mother-profiles/{}", revision own;
+
+    /// The profile came into being with its fact, or its fact names other owners.
+    FactCameIn(came) => fact(&came.id, came.revision) and "ownership-changed" {
+        "motherAccountId": ReceiptId = came.fact.mother_account_id,
+    },
+    /// The mother has changed her profile.
+    ProfileUpdated(update) => "updated" {
+        "consentReceiptIds": Vec<Uuid> = update.receipt_ids(),
+    },
+}
+
+impl ProfileUpdated {
+    fn receipt_ids(&self) -> Vec<Uuid> {
+        let accepted = self.accepted.iter();
+        accepted
+            .map(|accepted| accepted.consent_receipt_id)
+            .collect()
     }
 }
 

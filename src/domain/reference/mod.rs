@@ -7,6 +7,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::event::{Changed, EventType, PublicEvents, Told};
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
@@ -133,6 +134,16 @@ impl<K: FactKind> Resource for Fact<K> {
 
     fn secondary_keys(&self) -> Vec<IndexKey> {
         self.facts.secondary_keys(&self.id)
+    }
+}
+
+impl<K: FactKind> PublicEvents for Fact<K> {
+    const READ_AT: &'static str = "reference-facts/{}/{}";
+
+    const TYPES: &'static [EventType] = &[EventType::fact_put(K::KIND.name)];
+
+    fn tell(FactEvent::Put(fact): &FactEvent<K>, changed: &Changed<'_>) -> Vec<Told> {
+        vec![Told::fact(K::KIND.name, &fact.id, fact.revision, changed)]
     }
 }
 

@@ -187,10 +187,10 @@ impl Tables {
         ready.page = self.states.shard(change.key).write().put(state, page);
     }
 
-    /// Makes room for changes, and for the key of the command that makes them, before the log's
-    /// sequencer is taken: memory that is asked for, and what has to be moved in indexes, would
-    /// take the longest of all that is done while others wait. Nothing that anybody reads is
-    /// altered; what comes in between may use the room, which is then made when it is needed.
+    /// Makes room for changes, and for the idempotency key of the command that makes them, before
+    /// the sequencer is held: allocation, and what growing an index moves, would be most of the
+    /// critical section. Nothing that anybody reads is altered; what comes in between may use the
+    /// room, which is then made when it is needed.
     pub fn reserve(&self, changes: &[Ready], key: Option<Digest>) {
         for Ready { change, page } in changes {
             for name in &change.unique_taken {
@@ -494,6 +494,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
@@ -503,6 +504,9 @@ mod tests {
             kind: 100,
             version: 1,
             key: Digest([key; 16]),
+            revision: Revision::FIRST,
+            advances: true,
+            path: Vec::new(),
             event: Vec::new(),
             state: state.to_vec(),
             unique_taken: Vec::new(),
