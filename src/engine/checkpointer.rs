@@ -171,7 +171,7 @@ impl Checkpointer {
         written: Option<SystemTime>,
     ) -> Self {
         let mut marks = recovered.counters.marks.clone();
-        marks.let_go(recovered.tables.forgotten());
+        marks.drop_before(recovered.tables.forgotten());
         Self {
             policy: Mutex::default(),
             known: Mutex::new(Known {

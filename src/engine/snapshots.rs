@@ -372,7 +372,7 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(1));
         }
         let swept = self.tables.sweep(|| pace.throttle())?;
-        marks.let_go(through);
+        marks.drop_before(through);
         self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
         tracing::info!(through, keys = swept, "forgot idempotency keys");
         Ok(())

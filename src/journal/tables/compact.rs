@@ -1,10 +1,9 @@
-//! A map from digests to small values, in as little memory as a hash table and its entries side
-//! by side take.
+//! A map from digests to small values, in little more memory than its entries take side by side.
 //!
-//! Entries have numbers without gaps, in chunks of one size: growing neither copies them nor leaves
-//! what was outgrown to the allocator. The index has numbers of four bytes.
+//! Entries are numbered without gaps, in chunks of one size: growing neither copies them nor leaves
+//! outgrown memory to the allocator. The hash index has numbers of four bytes.
 
-use super::index::{Entry, Index};
+use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
 
 /// Entries of a chunk.
@@ -14,7 +13,7 @@ type Chunk<V> = Box<[(Digest, V); CHUNK]>;
 
 /// The map.
 pub(super) struct CompactMap<V> {
-    index: Index<u32>,
+    index: HashIndex<u32>,
     chunks: Vec<Chunk<V>>,
     len: u32,
 }
@@ -22,7 +21,7 @@ pub(super) struct CompactMap<V> {
 impl<V> Default for CompactMap<V> {
     fn default() -> Self {
         Self {
-            index: Index::default(),
+            index: HashIndex::default(),
             chunks: Vec::new(),
             len: 0,
         }
@@ -52,8 +51,8 @@ impl<V: Copy> CompactMap<V> {
         Some(at(&self.chunks, *number).1)
     }
 
-    /// The entries of these numbers, as far as there are any. One that is taken out leaves its number
-    /// to the last one, and no other has a new one.
+    /// The entries of these numbers, as far as there are any. Removing one gives its number to the
+    /// last one, and changes no other number.
     pub(super) fn range(
         &self,
         numbers: std::ops::Range<usize>,
@@ -63,7 +62,7 @@ impl<V: Copy> CompactMap<V> {
         numbers.map(|number| self.chunks[number / CHUNK][number % CHUNK])
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, V)> {
         let entries = self.chunks.iter().flat_map(|chunk| chunk.iter());
         entries.take(self.len()).copied()
@@ -91,7 +90,7 @@ impl<V: Copy> CompactMap<V> {
         before
     }
 
-    /// Gives this key a value, if it may be, by the value that it has.
+    /// Gives this key a value, unless `may` objects to the value that it has.
     ///
     /// # Errors
     /// That of `may`.
@@ -111,7 +110,7 @@ impl<V: Copy> CompactMap<V> {
             Entry::Vacant(entry) => {
                 may(None)?;
                 let number = self.len;
-                // Digests fill the shards evenly, and one of so many would be 100 GiB.
+                // Digests fill the shards evenly, and one of that size would be 100 GiB.
                 let len = number.checked_add(1).expect("a shard has no 2^32 entries");
                 if number as usize == chunks.len() * CHUNK {
                     chunks.push(Box::new([(key, value); CHUNK]));
@@ -124,7 +123,7 @@ impl<V: Copy> CompactMap<V> {
         Ok(())
     }
 
-    /// Takes this key out; its value. The last entry gets its number.
+    /// Removes this key; its value. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
         let number = self.index.remove(key, |number| at(chunks, *number).0)?;
