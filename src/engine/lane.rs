@@ -253,6 +253,7 @@ mod tests {
         let events = crate::engine::JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::new(crate::engine::admission::Admission::new(1)),
+            feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
             on_fatal: None,
         };
         let log = log.start(Box::new(events)).unwrap();
