@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 use wal::Report;
 
 use super::demo::Demo;
@@ -18,12 +19,13 @@ use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
-use crate::http::service::Service;
+use crate::http::service::{Service, WebhookFront};
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
 
@@ -139,6 +141,8 @@ pub struct ServeArgs {
     /// Where segments are moved that snapshots cover; without it they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
 }
 
 /// A duration of a second or more.
@@ -198,7 +202,9 @@ impl ServeArgs {
         }
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (service, internal, inside) = self.services(&engine, &verifier)?;
+        let (told_to_stop, is_told) = watch::channel(false);
+        let (webhooks, stop) = self.webhooks.start(&engine, &data, is_told)?;
+        let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         if let Some(tls) = &tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
@@ -224,7 +230,7 @@ impl ServeArgs {
             ),
             None => None,
         };
-        let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
+        listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -339,9 +345,11 @@ impl ServeArgs {
         &self,
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
+        webhooks: WebhookFront,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
+            let all = all.with_webhooks(webhooks);
             return Ok((Arc::new(all), None, None));
         };
         let listener = listen(inside)
@@ -352,7 +360,8 @@ impl ServeArgs {
             listener,
             service: Arc::new(internal),
         };
-        Ok((Arc::new(public), Some(internal), Some(address)))
+        let public = Arc::new(public.with_webhooks(webhooks));
+        Ok((public, Some(internal), Some(address)))
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {

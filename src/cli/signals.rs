@@ -58,13 +58,13 @@ impl Drop for Starting {
     }
 }
 
-/// Turns true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
+/// Sends true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
 /// not end the process where there are none. Now and then looks at the age of the key set.
 pub(super) fn listen_to_signals(
     engine: &Arc<Engine>,
     age: Option<KeySetAge>,
-) -> std::io::Result<watch::Receiver<bool>> {
-    let (sender, receiver) = watch::channel(false);
+    sender: watch::Sender<bool>,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -105,7 +105,7 @@ pub(super) fn listen_to_signals(
             // Nobody receives when the server has ended already.
             let _ = sender.send(true);
         })?;
-    Ok(receiver)
+    Ok(())
 }
 
 /// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:

@@ -6,12 +6,15 @@
 
 pub mod branch;
 pub mod cast;
+pub mod change;
 pub mod erased;
 pub mod event;
 pub mod event_id;
 pub mod example;
 pub mod fact_kinds;
 pub mod family;
+#[cfg(test)]
+pub mod ladder;
 pub mod mother;
 pub mod operation;
 pub mod payment;

@@ -1,13 +1,16 @@
 //! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
 
+mod answer_body;
 pub mod authority;
 mod body;
 pub mod connections;
 pub mod directory_client;
+pub mod events;
 pub mod facts;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
+pub mod list_query;
 pub mod metrics;
 pub mod portions;
 pub mod query;

@@ -8,25 +8,32 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
     IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
 };
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
+use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
+use super::list_query::{ListQuery, OwnParameter, as_body};
 use super::metrics::{FrontFigures, Metrics};
-use super::request::{Unread, bodies_budget, read_command};
+use super::request::{ReadCommand, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position, json, tagged};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
+use super::webhooks::secret::{MasterKey, told};
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{ReadRow, Row, Success};
-use crate::domain::read::Representation;
-use crate::engine::admission::Admission;
+use crate::catalogue::{BodySource, ReadRow, Row, Success};
+use crate::domain::read::{Read, Representation};
+use crate::domain::webhook::lists;
+use crate::domain::webhook::read_subscription::read_whether_dead;
+use crate::engine::admission::{Admission, Permit};
+use crate::engine::delivery::dispatcher::Webhooks;
 use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::journal::events::EventId;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -42,6 +49,7 @@ pub struct Service {
     /// Bytes of bodies that may be in flight.
     bodies: Arc<Admission>,
     forgeries: Arc<Forgeries>,
+    webhooks: Option<WebhookFront>,
 }
 
 /// Who is at the other end of a connection.
@@ -72,6 +80,43 @@ const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
+
+/// Operations whose number is above this manage webhooks.
+const MANAGEMENT_FROM: u16 = 100;
+/// The states of deliveries that are listed.
+const DELIVERY_STATES: [OwnParameter; 1] = [("state", &["waiting", "dead"])];
+
+/// What a request says beside its body.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    parameters: &'a Parameters<'a>,
+    query: Option<&'a str>,
+    headers: &'a HeaderMap,
+}
+
+/// An operation by which webhooks are managed.
+struct Managed<'a> {
+    webhooks: &'a WebhookFront,
+    row: &'static Row,
+    actor: Arc<Actor>,
+    parameters: &'a Parameters<'a>,
+}
+
+/// What the front needs for webhooks.
+#[derive(Clone)]
+pub struct WebhookFront {
+    /// What their secrets are derived from.
+    pub key: Arc<MasterKey>,
+    /// What delivers.
+    pub dispatcher: Webhooks,
+}
+
+/// The subscription that an answer is about.
+fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
+    let text = std::str::from_utf8(body).ok()?;
+    let rest = text.strip_prefix("{\"subscriptionId\":\"")?;
+    rest.split_once('"')?.0.parse().ok()
+}
 
 impl Service {
     /// The service of `engine`, for actors whose tokens `verifier` accepts: all of it.
@@ -111,7 +156,15 @@ impl Service {
             nobody: Arc::new(Actor::nobody()),
             bodies,
             forgeries,
+            webhooks: None,
         }
+    }
+
+    /// The same, with webhooks: without them none can be managed.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: WebhookFront) -> Self {
+        self.webhooks = Some(webhooks);
+        self
     }
 
     /// Who has just connected from `address`.
@@ -142,7 +195,7 @@ impl Service {
         let routed = self.routed(
             caller,
             &head.method,
-            head.uri.path(),
+            &head.uri,
             &head.headers,
             &mut body,
             &mut series,
@@ -204,7 +257,7 @@ impl Service {
         &self,
         caller: &Caller,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         headers: &HeaderMap,
         body: B,
         series: &mut Series,
@@ -213,11 +266,12 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let path = uri.path();
         // Of the server as a whole (RFC 9110 9.3.7).
         if *method == Method::OPTIONS && path == "*" {
             return response::allowing(
                 response::empty(StatusCode::NO_CONTENT),
-                "GET, HEAD, POST, PATCH, OPTIONS",
+                "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
             );
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
@@ -245,10 +299,23 @@ impl Service {
         *series = own;
         match asked {
             Asked::Operation(row) => {
-                self.operation(caller, row, &parameters, headers, body)
-                    .await
+                let said = Said {
+                    parameters: &parameters,
+                    query: uri.query(),
+                    headers,
+                };
+                self.operation(caller, row, said, body).await
             }
             Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
+            Asked::Special(Special::ListWebhooks) => {
+                let own = (lists::list_subscriptions as Read, &[][..]);
+                self.list(caller, own, &parameters, uri, headers).await
+            }
+            Asked::Special(Special::ListWebhookDeliveries) => {
+                let own = (lists::list_deliveries as Read, &DELIVERY_STATES[..]);
+                self.list(caller, own, &parameters, uri, headers).await
+            }
+            Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
@@ -270,6 +337,10 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Problems::PLAIN.unavailable(),
+            // They have a query.
+            Special::Events | Special::ListWebhooks | Special::ListWebhookDeliveries => {
+                Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
+            }
             Special::Metrics => {
                 let page = self.metrics.page(&self.engine.figures(), &self.figures());
                 response::metrics(page)
@@ -279,7 +350,10 @@ impl Service {
                     let sender = facts::Sender {
                         engine: &self.engine,
                         actor,
-                        token_is_good: &|| self.verified(headers).is_ok(),
+                        token_is_good: &|| {
+                            let authorization = headers.get(AUTHORIZATION);
+                            is_verified(&self.verifier, authorization, self.engine.now())
+                        },
                         bodies: &self.bodies,
                     };
                     let put =
@@ -345,11 +419,17 @@ impl Service {
         verified.map_err(refused)
     }
 
-    /// The actor whose token the request carries, who was known when the request began.
-    fn verified(&self, headers: &HeaderMap) -> Result<Arc<Actor>, TokenRefusal> {
-        match token(headers) {
-            Bearer::Token(token) => self.verifier.verify(token, self.engine.now().millis()),
-            Bearer::Missing | Bearer::Malformed => Err(TokenRefusal::NotCompact),
+    async fn events(&self, caller: &Caller, query: Option<&str>, headers: &HeaderMap) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => {
+                let reader = Reader {
+                    engine: &self.engine,
+                    verifier: &self.verifier,
+                    actor,
+                };
+                events::events(reader, query, headers).await
+            }
+            Err(answer) => *answer,
         }
     }
 
@@ -357,8 +437,7 @@ impl Service {
         &self,
         caller: &Caller,
         row: &'static Row,
-        parameters: &Parameters<'_>,
-        headers: &HeaderMap,
+        said: Said<'_>,
         body: B,
     ) -> Answer
     where
@@ -366,6 +445,11 @@ impl Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let problems = Problems::of(row);
+        let Said {
+            parameters,
+            query,
+            headers,
+        } = said;
         let actor = if row.bearer {
             match self.actor(caller, headers, problems).await {
                 Ok(actor) => actor,
@@ -377,9 +461,19 @@ impl Service {
         if self.engine.is_full() {
             return shed(problems).await;
         }
-        let (body, mut share) = match json_body(headers, body, &self.bodies, problems).await {
-            Ok(body) => body,
-            Err(answer) => return *answer,
+        let has_body = row.body == BodySource::Json
+            || row.body == BodySource::Nothing && headers.contains_key(CONTENT_TYPE);
+        let (body, mut share) = if has_body {
+            match json_body(headers, body, &self.bodies, problems).await {
+                Ok(body) => body,
+                Err(answer) => return *answer,
+            }
+        } else {
+            let instead = match row.body {
+                BodySource::Query => as_body(query),
+                _ => b"{}".to_vec(),
+            };
+            (Bytes::from(instead), Permit::none(&self.bodies))
         };
         // The body may have taken its time, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
@@ -391,6 +485,19 @@ impl Service {
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
         };
+        if row.tag > MANAGEMENT_FROM {
+            let webhooks = self.webhooks.as_ref();
+            let Some(webhooks) = webhooks else {
+                return problems.unavailable();
+            };
+            let managed = Managed {
+                webhooks,
+                row,
+                actor,
+                parameters,
+            };
+            return self.manage(managed, read, permit).await;
+        }
         let call = CommandRequest {
             row: Some(row),
             actor,
@@ -398,6 +505,89 @@ impl Service {
             header_key: read.header_key,
         };
         problems.reply(self.engine.execute(call, permit).await, row.success)
+    }
+
+    /// Carries out an operation by which webhooks are managed, and has the dispatcher know.
+    async fn manage(&self, managed: Managed<'_>, read: ReadCommand, permit: Permit) -> Answer {
+        let Managed {
+            webhooks,
+            row,
+            actor,
+            parameters,
+        } = managed;
+        let problems = Problems::of(row);
+        let param = |name: &str| {
+            let found = parameters.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| *value)
+        };
+        let event: Option<EventId> = param("eventId").and_then(|id| id.parse().ok());
+        if let Some(event) = event
+            && event.position < self.engine.first_position()
+            && let Ok((dead, position)) = self
+                .engine
+                .read(read_whether_dead, &actor, parameters)
+                .await
+            && dead.body == b"true"
+        {
+            let gone = "The log no longer has this event: it cannot be sent again.";
+            let answer = problems.problem(StatusCode::GONE, "event_gone", gone);
+            return at_position(answer, position);
+        }
+        let call = CommandRequest {
+            row: Some(row),
+            actor,
+            command: read.command,
+            header_key: read.header_key,
+        };
+        let mut result = self.engine.execute(call, permit).await;
+        if let CommandResult::Done { body, replay, .. } = &mut result {
+            let id = param("subscriptionId").and_then(|id| id.parse().ok());
+            if let Some(id) = id.or_else(|| subscription_of(body)) {
+                match event {
+                    Some(event) if !*replay => webhooks.dispatcher.retried(id, event),
+                    _ => webhooks.dispatcher.changed(id),
+                }
+            }
+            if let Some(told) = told(&webhooks.key, body) {
+                *body = told.into();
+            }
+        }
+        problems.reply(result, row.success)
+    }
+
+    /// A page of a list, which is read so, and has these parameters of its own.
+    async fn list(
+        &self,
+        caller: &Caller,
+        (read, own): (Read, &'static [OwnParameter]),
+        parameters: &Parameters<'_>,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Answer {
+        let problems = Problems::PLAIN;
+        let actor = match self.actor(caller, headers, problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own) {
+            Ok(query) => query,
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        let limit = query.limit.to_string();
+        let mut parameters = parameters.clone();
+        parameters.extend([
+            ("limit", limit.as_str()),
+            ("order", query.order),
+            ("after", query.after.as_str()),
+        ]);
+        parameters.extend(&query.own);
+        match self.engine.read(read, &actor, &parameters).await {
+            Ok((found, position)) => {
+                let body = lists::with_cursor(found.body, |after| query.cursor(after));
+                at_position(json(StatusCode::OK, body), position)
+            }
+            Err(reply) => problems.reply(reply, Success::Ok),
+        }
     }
 
     async fn read_row(
@@ -437,6 +627,18 @@ impl Shared {
             bodies: bodies_budget(),
             forgeries: Forgeries::new(),
         }
+    }
+}
+
+/// Whether the token of a request that was taken when it began is still good.
+pub(super) fn is_verified(
+    verifier: &TokenVerifier,
+    authorization: Option<&HeaderValue>,
+    now: crate::base::time::Instant,
+) -> bool {
+    match bearer(authorization.map(HeaderValue::as_bytes)) {
+        Bearer::Token(token) => verifier.verify(token, now.millis()).is_ok(),
+        Bearer::Missing | Bearer::Malformed => false,
     }
 }
 

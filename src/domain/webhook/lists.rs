@@ -1,6 +1,6 @@
 //! Lists of subscriptions and of deliveries, page by page.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::body::{DeliveryBody, SubscriptionBody};
@@ -16,7 +16,7 @@ use crate::domain::resource::Resource;
 /// A page of a list: what follows `after` in the order asked for. The parameters `limit`, `order`
 /// and `after` are the caller's, who has checked them; `after` is what an earlier page gave as
 /// `next`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct PageBody {
     items: Vec<Box<RawValue>>,
     next: Option<String>,
@@ -106,6 +106,17 @@ pub fn list_deliveries(request: &ReadRequest<'_>) -> Result<Representation, Reje
         |one| to_json(&DeliveryBody::new(one)),
     );
     listed(&body)
+}
+
+/// The page, with the place to go on from as `cursor` writes it.
+///
+/// # Panics
+/// When the body is no page.
+#[must_use]
+pub fn with_cursor(body: Vec<u8>, cursor: impl FnOnce(&str) -> String) -> Vec<u8> {
+    let mut page: PageBody = serde_json::from_slice(&body).expect("a page was written here");
+    page.next = page.next.map(|after| cursor(&after));
+    to_json(&page)
 }
 
 /// A list has no tag.

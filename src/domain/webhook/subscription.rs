@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::base::actor::{Actor, ActorKind};
+use crate::base::actor::Actor;
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{EventTypePattern, ReceiverUrl};
@@ -22,13 +22,7 @@ pub const OLD_SECRET_SECONDS: i64 = 24 * 3_600;
 /// head office alone.
 #[must_use]
 pub fn may_manage(actor: &Actor) -> bool {
-    let of_kind = matches!(
-        actor.kind,
-        ActorKind::SystemWorkflow
-            | ActorKind::HeadquartersAdministrator
-            | ActorKind::HeadquartersFinanceOperator
-    );
-    of_kind && actor.has_permission(WEBHOOKS_MANAGE)
+    actor.may_be_granted(WEBHOOKS_MANAGE)
 }
 
 wire_enum! {

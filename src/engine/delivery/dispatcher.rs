@@ -32,13 +32,13 @@ use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::catalogue::REPORTS;
-use crate::domain::event::{Name, subject};
+use crate::domain::event::{Name, PublicEvents as _, subject};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::Report;
 use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandRequest, CommandResult, Shared};
-use crate::engine::feed::{EventFilter, NoPage, Page};
+use crate::engine::feed::{EventFilter, NoPage, Page, TypePattern};
 use crate::journal::events::{Event, EventId};
 
 /// How often progress is written.
@@ -228,6 +228,7 @@ struct Attached {
 
 /// Progress on its way into the log.
 struct Recording {
+    serial: u64,
     unrecorded: Unrecorded<EventId>,
     died: Vec<Delivery>,
     failure: Option<LastFailure>,
@@ -346,7 +347,7 @@ impl Dispatcher {
             Message::Loaded(loaded) => self.loaded(*loaded),
             Message::Ended(attempted) => self.ended(*attempted),
             Message::Page(id, run, page) => self.take_page(id, run, page),
-            Message::Recorded(id, run, is_recorded) => self.recorded(id, run, is_recorded),
+            Message::Recorded(id, serial, is_recorded) => self.recorded(id, serial, is_recorded),
             Message::Stop(stopped) => {
                 self.stopping = Some(stopped);
                 self.tail = None;
@@ -514,7 +515,8 @@ impl Dispatcher {
             attached.wake = wake;
         }
         let is_wanting = attached.channel.has_room() && attached.channel.ready() < READY_MIN;
-        if may_send && !attached.is_at_end && !attached.is_reading && is_wanting {
+        let is_behind = !attached.is_at_end && self.tail.is_some();
+        if may_send && is_behind && !attached.is_reading && is_wanting {
             attached.is_reading = true;
             attached.read_page(id, &self.shared, &self.own);
         }
@@ -659,9 +661,13 @@ impl Dispatcher {
                     attached.examined = event.id;
                 }
                 attached.examined = page.next;
-                let end = self.tail.as_ref().map(|tail| tail.upto);
-                attached.is_at_end = end.is_some_and(|end| attached.examined >= end)
-                    && !attached.subscription.is_paused;
+                let reaches = |end: EventId| {
+                    // A commit at the very end may have fewer events than the tail counts with.
+                    let is_there = page.end && page.next.position >= end.position;
+                    is_there || page.next >= end
+                };
+                let is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
+                attached.is_at_end = is_at_end && !attached.subscription.is_paused;
             }
             Err(NoPage::Gone { earliest }) => {
                 attached.lose(earliest.position, now);
@@ -681,7 +687,6 @@ impl Dispatcher {
             self.record(*id, false);
             self.touched.insert(*id);
         }
-        let tail = self.tail.as_ref();
         let figures = self.attached.values().map(|attached| SubscriptionFigures {
             waiting: attached.channel.waiting_count(),
             oldest: attached.channel.waits_since(),
@@ -691,7 +696,6 @@ impl Dispatcher {
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by_key(|figures| figures.subscription);
         *self.own.figures.lock() = Arc::new(figures);
-        let _ = tail;
     }
 
     /// Writes how far a subscription is, when there is anything new, or it is time.
@@ -714,7 +718,10 @@ impl Dispatcher {
         if !is_new && !(is_time && examined > attached.recorded) {
             return;
         }
+        self.runs += 1;
+        let serial = self.runs;
         let recording = Recording {
+            serial,
             unrecorded: attached.channel.take_unrecorded(),
             died: std::mem::take(&mut attached.died),
             failure: attached.failure.take(),
@@ -738,23 +745,27 @@ impl Dispatcher {
             deliveries: WebhookDeliveries::KIND.key(&[id.to_string()]),
             progress,
         };
-        let (shared, own, run) = (Arc::clone(&self.shared), self.own.clone(), attached.run);
+        let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
         tokio::spawn(async move {
             let is_recorded = shared.record_progress(report).await;
-            own.tell(Message::Recorded(id, run, is_recorded));
+            own.tell(Message::Recorded(id, serial, is_recorded));
         });
     }
 
-    fn recorded(&mut self, id: Uuid, run: u64, is_recorded: bool) {
-        let attached = self.attached.get_mut(&id);
-        let Some(attached) = attached.filter(|attached| attached.run == run) else {
+    fn recorded(&mut self, id: Uuid, serial: u64, is_recorded: bool) {
+        let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
-        let Some(recording) = attached.recording.take() else {
+        let is_own = |recording: &mut Recording| recording.serial == serial;
+        let Some(recording) = attached.recording.take_if(is_own) else {
             return;
         };
         if is_recorded {
             attached.recorded = recording.examined;
+            if self.stopping.is_some() {
+                // What came while it was written.
+                self.record(id, true);
+            }
             return;
         }
         attached.is_unrecorded = true;
@@ -966,7 +977,6 @@ impl Attached {
     fn runs_dry(&mut self, runs: &mut u64) {
         *runs += 1;
         self.run = *runs;
-        self.recording = None;
         self.channel = Channel::new(Bounds::default());
         self.kept_bytes = 0;
         self.is_reading = false;
@@ -991,9 +1001,10 @@ impl Attached {
 
     fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
         let patterns = self.subscription.types.0.iter();
-        let filter = Arc::new(EventFilter::of_types(
-            patterns.map(|pattern| pattern.as_str()),
-        ));
+        let filter = Arc::new(EventFilter {
+            types: patterns.filter_map(|pattern| TypePattern::parse(pattern)).collect(),
+            subject: None,
+        });
         let (shared, own) = (Arc::clone(shared), own.clone());
         let (after, run) = (self.examined, self.run);
         tokio::spawn(async move {
