@@ -436,7 +436,11 @@ mod tests {
         ] {
             assert!(is_near(url), "{url}");
         }
-        for url in ["http://localhost.example.com/", "http://10.0.0.1/", "http://[::2]/"] {
+        for url in [
+            "http://localhost.example.com/",
+            "http://10.0.0.1/",
+            "http://[::2]/",
+        ] {
             assert!(!is_near(url), "{url}");
         }
     }
@@ -446,10 +450,12 @@ mod tests {
         for text in ["*", "a*b", "**", "a**"] {
             assert_eq!(code::<EventTypePattern>(text), "pattern", "{text}");
         }
-        let matches = |pattern: &str, event: &str| {
-            EventTypePattern::from_trusted(pattern).matches(event)
-        };
-        assert!(matches("carebook.branch.created", "carebook.branch.created"));
+        let matches =
+            |pattern: &str, event: &str| EventTypePattern::from_trusted(pattern).matches(event);
+        assert!(matches(
+            "carebook.branch.created",
+            "carebook.branch.created"
+        ));
         assert!(!matches("carebook.branch", "carebook.branch.created"));
         assert!(matches("carebook.b*", "carebook.branch.created"));
         assert!(!matches("carebook.b*", "carebook.mother.put"));

@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 128;
 
 /// Where the key is: as the operator says, or in the data directory.
 #[must_use]
-pub fn place(named: Option<&Path>, data: &Path) -> PathBuf {
+pub(super) fn place(named: Option<&Path>, data: &Path) -> PathBuf {
     named.map_or_else(|| data.join(NAME), Path::to_owned)
 }
 
@@ -27,7 +27,7 @@ pub fn place(named: Option<&Path>, data: &Path) -> PathBuf {
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, String> {
+pub(super) fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, String> {
     let shown = file.display();
     match read(file) {
         Ok(bytes) => Ok(MasterKey::new(&bytes)),
@@ -38,7 +38,9 @@ pub fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             make(file).map_err(|error| format!("{shown} cannot be made: {error}"))
         }
-        Err(error) => Err(format!("the key of webhooks at {shown} cannot be used: {error}")),
+        Err(error) => Err(format!(
+            "the key of webhooks at {shown} cannot be used: {error}"
+        )),
     }
 }
 
@@ -84,7 +86,10 @@ fn make(file: &Path) -> std::io::Result<MasterKey> {
     // Whoever was quicker has made it.
     std::fs::hard_link(&fresh, file)?;
     std::fs::remove_file(&fresh)?;
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    if let Some(folder) = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         std::fs::File::open(folder)?.sync_all()?;
     }
     Ok(MasterKey::new(&bytes))
@@ -119,7 +124,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = place(None, folder.path());
         let error = open(&file, 2).err().unwrap();
-        assert!(error.contains("2 webhook subscriptions and no key"), "{error}");
+        assert!(
+            error.contains("2 webhook subscriptions and no key"),
+            "{error}"
+        );
         assert!(!file.exists());
     }
 

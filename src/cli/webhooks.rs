@@ -11,6 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use super::exit::Failure;
 use super::webhook_key;
 use crate::engine::Engine;
+use crate::engine::delivery::channel::Bounds;
 use crate::engine::delivery::dispatcher::Webhooks;
 use crate::http::service::WebhookFront;
 use crate::http::webhooks::address::{Allowed, Cidr};
@@ -35,6 +36,10 @@ pub struct WebhookArgs {
     /// may be repeated.
     #[arg(long, value_name = "FILE")]
     ca_file: Vec<PathBuf>,
+    /// How many times shorter than they are the pauses between attempts are.
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    webhooks_hurry: u32,
 }
 
 impl WebhookArgs {
@@ -60,9 +65,13 @@ impl WebhookArgs {
             allowed: Arc::new(Allowed(self.webhooks_allow.clone())),
             plain: self.webhooks_allow_http,
         };
+        let bounds = Bounds {
+            hurry: self.webhooks_hurry,
+            ..Bounds::default()
+        };
         let client = Client::new(tls, system_resolve());
         let sender = WebhookSender::new(client, judge, Arc::clone(&key));
-        let (dispatcher, work) = engine.deliver_webhooks(Arc::new(sender));
+        let (dispatcher, work) = engine.deliver_webhooks(Arc::new(sender), bounds);
         let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
         Ok((WebhookFront { key, dispatcher }, stopped))
     }

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
 
 /// An event's identifier: the position of its commit, and which of the commit's events it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct EventId {
     /// The commit's position; 0 only in [`EventId::NONE`].
     pub position: u64,

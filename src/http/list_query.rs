@@ -79,7 +79,9 @@ impl ListQuery {
         let after = query.one("cursor", |cursor| {
             let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
             let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-            let after = text.as_deref().and_then(|text| text.strip_prefix(&*bound_to));
+            let after = text
+                .as_deref()
+                .and_then(|text| text.strip_prefix(&*bound_to));
             after.map(ToOwned::to_owned).ok_or(FaultCode::Pattern)
         });
         query.finish()?;
@@ -124,7 +126,9 @@ mod tests {
         let read = |query| ListQuery::read(Some(query), "list", "subject", own);
         let faults = |query| -> Vec<_> {
             let faults = read(query).unwrap_err().faults.into_iter();
-            faults.map(|fault| (fault.path, fault.code.as_str())).collect()
+            faults
+                .map(|fault| (fault.path, fault.code.as_str()))
+                .collect()
         };
         assert_eq!(
             faults("limit=0&order=up&state=x&more=1&cursor=x&limit=1"),
@@ -152,11 +156,18 @@ mod tests {
         assert_eq!((next.after.as_str(), next.limit), ("7-1", 3));
         for (query, list, subject) in [
             (format!("cursor={cursor}"), "list", "me"),
-            (format!("state=dead&order=oldest&cursor={cursor}"), "list", "me"),
+            (
+                format!("state=dead&order=oldest&cursor={cursor}"),
+                "list",
+                "me",
+            ),
             (again.clone(), "other", "me"),
             (again, "list", "you"),
         ] {
-            assert!(ListQuery::read(Some(&query), list, subject, own).is_err(), "{query}");
+            assert!(
+                ListQuery::read(Some(&query), list, subject, own).is_err(),
+                "{query}"
+            );
         }
     }
 }

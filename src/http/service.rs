@@ -8,8 +8,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName,
+    HeaderValue, IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
 

@@ -106,14 +106,16 @@ impl<'a> SubscriptionBody<'a> {
 /// one that was examined.
 fn delivered_through(deliveries: &WebhookDeliveries, position: Option<u64>) -> Option<EventId> {
     let Some(first) = deliveries.waiting.first() else {
-        let begun = || position.map(|position| EventId { position, number: 0 });
+        let begun = || {
+            position.map(|position| EventId {
+                position,
+                number: 0,
+            })
+        };
         return deliveries.examined.or_else(begun);
     };
     Some(match first.id.number.checked_sub(1) {
-        Some(number) => EventId {
-            number,
-            ..first.id
-        },
+        Some(number) => EventId { number, ..first.id },
         None => EventId {
             position: first.id.position.saturating_sub(1),
             number: 0,

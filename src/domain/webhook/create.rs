@@ -15,6 +15,8 @@ use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::text::ReceiverUrl;
 use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -72,6 +74,29 @@ impl Operation for CreateSubscription {
         other: ("/url", "\"https://other.example.com/events\""),
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionsFull, |case| {
+                for number in 0..SUBSCRIPTIONS_MAX as u128 {
+                    case.service.given(&WebhookSubscription {
+                        subscription_id: uuid::Uuid::from_u128(number),
+                        revision: crate::base::revision::Revision::FIRST,
+                        created_at: crate::base::time::Instant::default(),
+                        url: "https://example.com".into(),
+                        types: EventTypePatterns(Vec::new()),
+                        description: Description::default(),
+                        is_paused: false,
+                        is_deleted: false,
+                        secret_number: 1,
+                        rotated_at: None,
+                    });
+                }
+                case
+            })
+    }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {
         Some(WebhookSubscription::KIND.key(&[context.born.to_string()]))

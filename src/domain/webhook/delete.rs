@@ -9,7 +9,9 @@ use super::update::Reason;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::domain::example::Example;
-use crate::domain::operation::{Commit, Context, Decision, Operation};
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body};
@@ -57,6 +59,16 @@ impl Operation for DeleteSubscription {
         ..Example::NEW
     };
 
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionNotFound, Case::at_unknown)
+            .then(Reason::RevisionStale, |case| {
+                case.set("/query/expectedRevision", 9)
+            })
+    }
+
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
     }
@@ -81,6 +93,7 @@ impl Operation for DeleteSubscription {
         };
         let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
         commit.also(Some(&deliveries), &DeliveriesEvent::Ended);
-        commit.answer(Vec::new())
+        // There is nothing to tell of it any more.
+        commit.answer(to_json(&()))
     }
 }

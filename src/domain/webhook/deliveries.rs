@@ -218,7 +218,8 @@ impl WebhookDeliveries {
         let gone = gone.chain(progress.dead.iter().map(|dead| dead.id));
         let changed = progress.waiting.iter().map(|waiting| waiting.id);
         let replaced: std::collections::BTreeSet<_> = gone.chain(changed).collect();
-        self.waiting.retain(|waiting| !replaced.contains(&waiting.id));
+        self.waiting
+            .retain(|waiting| !replaced.contains(&waiting.id));
         self.waiting.extend(progress.waiting.iter().cloned());
         self.waiting.sort_by_key(|waiting| waiting.id);
         self.dead.retain(|dead| !replaced.contains(&dead.id));

@@ -55,7 +55,9 @@ fn is_oldest_first(request: &ReadRequest<'_>) -> bool {
 /// `permission_denied` without the permission.
 pub fn list_subscriptions(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     check_authority(request)?;
-    let all = request.view.all_listed::<WebhookSubscription>(subscriptions());
+    let all = request
+        .view
+        .all_listed::<WebhookSubscription>(subscriptions());
     // Those of one millisecond are told apart by their identifiers.
     let rank = |of: &WebhookSubscription| format!("{:020}/{}", of.created_at.millis(), of.id()[0]);
     let mut all: Vec<_> = all.into_iter().map(|one| (rank(&one), one)).collect();
@@ -66,14 +68,23 @@ pub fn list_subscriptions(request: &ReadRequest<'_>) -> Result<Representation, R
     }
     let after = request.param("after");
     let all = all.into_iter().skip_while(|(rank, _)| {
-        !after.is_empty() && if is_oldest_first { **rank <= *after } else { **rank >= *after }
+        !after.is_empty()
+            && if is_oldest_first {
+                **rank <= *after
+            } else {
+                **rank >= *after
+            }
     });
     let item = |(_, subscription): &(String, WebhookSubscription)| {
         let key = WebhookDeliveries::KIND.key(&subscription.id());
         let deliveries = request.view.at::<WebhookDeliveries>(key);
         let position = request.view.position(key);
         deliveries.map_or_else(Vec::new, |deliveries| {
-            to_json(&SubscriptionBody::new(subscription, &deliveries, Some(position)))
+            to_json(&SubscriptionBody::new(
+                subscription,
+                &deliveries,
+                Some(position),
+            ))
         })
     };
     let body = page(all, limit(request), |(rank, _)| rank.clone(), item);
@@ -97,7 +108,13 @@ pub fn list_deliveries(request: &ReadRequest<'_>) -> Result<Representation, Reje
     }
     let after: Option<EventId> = request.param("after").parse().ok();
     let all = list.into_iter().skip_while(|one| {
-        after.is_some_and(|after| if is_oldest_first { one.id <= after } else { one.id >= after })
+        after.is_some_and(|after| {
+            if is_oldest_first {
+                one.id <= after
+            } else {
+                one.id >= after
+            }
+        })
     });
     let body = page(
         all,

@@ -19,12 +19,7 @@ use crate::domain::resource::{IndexKey, ReadView};
 pub struct RecordProgress;
 
 impl AnyOperation for RecordProgress {
-    fn read(
-        &self,
-        _: &'static str,
-        _: &Parts<'_>,
-        _: &mut Reader,
-    ) -> Option<Box<dyn AnyCommand>> {
+    fn read(&self, _: &'static str, _: &Parts<'_>, _: &mut Reader) -> Option<Box<dyn AnyCommand>> {
         None
     }
 
@@ -42,6 +37,11 @@ impl AnyOperation for RecordProgress {
 
     fn example(&self) -> &'static Example {
         &Example::NEW
+    }
+
+    #[cfg(test)]
+    fn ladder(&self) -> crate::domain::ladder::Ladder {
+        crate::domain::ladder::Ladder::new()
     }
 }
 

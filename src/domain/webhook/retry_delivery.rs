@@ -14,9 +14,9 @@ use crate::base::json::{Reader, Shape};
 use crate::base::text::Ident;
 use crate::domain::event_id::EventId;
 use crate::domain::example::Example;
-use crate::domain::operation::{
-    Commit, Context, Decision, Operation, Parts, Request, to_json,
-};
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
+use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
 use crate::rejections;
@@ -93,6 +93,14 @@ impl Operation for RetryDelivery {
         ..Example::NEW
     };
 
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        // Its causes are brought about in the tests below: the example has no delivery yet.
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionNotFound, Case::at_unknown)
+    }
+
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(WebhookDeliveries::KIND.key(&[&command.subscription_id]))
     }
@@ -127,5 +135,194 @@ impl Operation for RetryDelivery {
             event_id: id.to_string(),
         });
         commit.answer(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::deliveries::{Delivery, Progress};
+    use super::*;
+    use crate::base::time::Instant;
+    use crate::domain::scenario::{Scenario, Then, actor};
+
+    const RETRY: &str = "retry_webhook_delivery";
+
+    fn id(position: u64) -> EventId {
+        EventId {
+            position,
+            number: 0,
+        }
+    }
+
+    fn delivery(position: u64) -> Delivery {
+        Delivery {
+            id: id(position),
+            event_type: "carebook.branch.created".into(),
+            subject: "admin/branches/1".into(),
+            attempts: 10,
+            next_attempt_at: Some(Instant::from_millis(5)),
+            last_status: Some(500),
+            last_error: None,
+            gap_from: None,
+        }
+    }
+
+    /// A subscription with one delivery that waits (at 3) and one that is dead (at 4).
+    fn subscribed() -> (Scenario, String) {
+        let mut scenario = Scenario::new();
+        let mut workflow = actor(ActorKind::SystemWorkflow, "workflow");
+        workflow.permissions = vec!["webhooks:manage".into()];
+        scenario.acting(workflow);
+        let body = json!({"url": "https://example.com/", "types": ["carebook.*"]});
+        let made = scenario.when("create_webhook_subscription", &[], &body);
+        let subscription = made.committed()["subscriptionId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let begun: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        let progress = Progress {
+            examined: id(4),
+            waiting: vec![delivery(3)],
+            dead: vec![delivery(4)],
+            ..Progress::default()
+        };
+        let event = DeliveriesEvent::Progressed(Box::new(progress));
+        scenario.given(&WebhookDeliveries::apply(
+            Some(begun),
+            &event,
+            Instant::default(),
+        ));
+        (scenario, subscription)
+    }
+
+    fn retry(scenario: &mut Scenario, subscription: &str, event: &str) -> Then {
+        let path = [("subscriptionId", subscription), ("eventId", event)];
+        scenario.when(RETRY, &path, &json!({}))
+    }
+
+    #[test]
+    fn a_dead_delivery_waits_again_from_the_start_and_one_that_pauses_is_due_at_once() {
+        let (mut scenario, subscription) = subscribed();
+        let answer = retry(&mut scenario, &subscription, "4-0").committed();
+        assert_eq!(answer["eventId"], "4-0");
+        retry(&mut scenario, &subscription, "3-0").committed();
+        let state: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        assert_eq!(state.dead, []);
+        let waiting = state.waiting.iter();
+        let waiting: Vec<_> = waiting
+            .map(|one| (one.id, one.attempts, one.next_attempt_at))
+            .collect();
+        assert_eq!(waiting, [(id(3), 10, None), (id(4), 0, None)]);
+    }
+
+    #[test]
+    fn what_cannot_be_retried_is_refused() {
+        let (mut scenario, subscription) = subscribed();
+        assert_eq!(
+            retry(&mut scenario, &subscription, "5-0").code(),
+            "webhook_delivery_not_found"
+        );
+        assert_eq!(
+            retry(&mut scenario, &subscription, "x").faults(),
+            [("eventId".to_owned(), "pattern")]
+        );
+        assert_eq!(
+            retry(&mut scenario, "unknown", "3-0").code(),
+            "webhook_subscription_not_found"
+        );
+        let known: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        for (changed, code) in [
+            (
+                WebhookDeliveries {
+                    is_gone: true,
+                    ..known.clone()
+                },
+                "webhook_subscription_gone",
+            ),
+            (
+                WebhookDeliveries {
+                    examined: None,
+                    ..known
+                },
+                "webhook_subscription_starting",
+            ),
+        ] {
+            scenario.given(&changed);
+            assert_eq!(retry(&mut scenario, &subscription, "3-0").code(), code);
+        }
+        scenario.acting(actor(ActorKind::SystemWorkflow, "workflow"));
+        assert_eq!(
+            retry(&mut scenario, &subscription, "3-0").code(),
+            "permission_denied"
+        );
+    }
+
+    #[test]
+    fn a_receiver_that_was_gone_begins_anew_and_progress_of_before_changes_nothing() {
+        let (mut scenario, subscription) = subscribed();
+        let known: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        let gone = DeliveriesEvent::Progressed(Box::new(Progress {
+            examined: id(7),
+            is_gone: true,
+            ..Progress::default()
+        }));
+        scenario.given(&WebhookDeliveries::apply(
+            Some(known),
+            &gone,
+            Instant::default(),
+        ));
+        let path = [("subscriptionId", subscription.as_str())];
+        let read = |scenario: &Scenario| -> Value {
+            scenario.read("read_webhook_subscription", &path).unwrap().1
+        };
+        let gone = read(&scenario);
+        assert_eq!(
+            (&gone["status"], &gone["waiting"]),
+            (&json!("gone"), &json!(0))
+        );
+        let body = json!({"expectedRevision": 1, "status": "enabled"});
+        let update = "update_webhook_subscription";
+        let answer = scenario.when(update, &path, &body).committed();
+        assert_eq!(answer["status"], "enabled");
+        let state: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        assert_eq!((state.generation, state.examined), (1, None));
+        assert_eq!(state.dead.len(), 1, "what is dead stays listed");
+    }
+
+    #[test]
+    fn a_deleted_subscription_is_nowhere_and_its_url_is_forgotten() {
+        let (mut scenario, subscription) = subscribed();
+        let path = [("subscriptionId", subscription.as_str())];
+        let body = json!({"query": {"expectedRevision": 1}});
+        scenario
+            .when("delete_webhook_subscription", &path, &body)
+            .committed();
+        assert!(scenario.read("read_webhook_subscription", &path).is_err());
+        let state: WebhookSubscription = scenario.state(&[&subscription]).unwrap();
+        assert!(state.url.is_empty() && state.is_deleted);
+        let state: WebhookDeliveries = scenario.state(&[&subscription]).unwrap();
+        assert!(state.waiting.is_empty() && state.dead.is_empty());
+        assert_eq!(
+            retry(&mut scenario, &subscription, "3-0").code(),
+            "webhook_subscription_not_found"
+        );
+    }
+
+    #[test]
+    fn plain_http_is_for_this_machine_alone() {
+        let (mut scenario, _) = subscribed();
+        let mut create = |url: &str| {
+            let body = json!({"url": url, "types": ["carebook.*"]});
+            scenario.when("create_webhook_subscription", &[], &body)
+        };
+        assert_eq!(
+            create("http://example.com/").faults(),
+            [("url".to_owned(), "not_allowed")]
+        );
+        create("http://127.0.0.1:8080/x").committed();
+        create("http://localhost/").committed();
     }
 }

@@ -278,7 +278,10 @@ impl WebhookSubscription {
     /// Whether events of this type go to it.
     #[must_use]
     pub fn wants(&self, event_type: &str) -> bool {
-        self.types.0.iter().any(|pattern| pattern.matches(event_type))
+        self.types
+            .0
+            .iter()
+            .any(|pattern| pattern.matches(event_type))
     }
 }
 

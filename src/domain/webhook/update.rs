@@ -16,6 +16,8 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::ReceiverUrl;
 use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::Resource;
@@ -78,6 +80,16 @@ impl Operation for UpdateSubscription {
         other: ("/status", "\"enabled\""),
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionNotFound, Case::at_unknown)
+            .then(Reason::RevisionStale, |case| {
+                case.set("/expectedRevision", 9)
+            })
+    }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))

@@ -55,6 +55,8 @@ pub struct Bounds {
     pub waiting_max: usize,
     /// What the items that wait may cost together, in bytes.
     pub waiting_bytes_max: usize,
+    /// How many times shorter than the schedule pauses are: 1 but in tests.
+    pub hurry: u32,
 }
 
 impl Default for Bounds {
@@ -64,6 +66,7 @@ impl Default for Bounds {
             on_way_failing_max: 4,
             waiting_max: 10_000,
             waiting_bytes_max: 4 << 20,
+            hurry: 1,
         }
     }
 }
@@ -388,7 +391,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             return self.remove(id).map(|(payload, _)| Settled::Taken(payload));
         };
         waiting.attempts += 1;
-        let Some(pause) = pause(waiting.attempts, chance, failure.retry_after) else {
+        let pause = pause(waiting.attempts, chance, failure.retry_after);
+        let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
             let removed = self.remove(id);
             return removed.map(|(payload, attempts)| Settled::Dead { payload, attempts });
         };
@@ -461,7 +465,9 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// The same, to be changed.
     pub fn payload_mut(&mut self, id: I) -> Option<&mut P> {
-        self.waiting.get_mut(&id).map(|waiting| &mut waiting.payload)
+        self.waiting
+            .get_mut(&id)
+            .map(|waiting| &mut waiting.payload)
     }
 
     /// What is to stand in the log of an item that waits.
@@ -475,7 +481,9 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
 
     /// The items that wait, those on their way among them, in their order.
     pub fn waiting(&self) -> impl Iterator<Item = (I, &P)> {
-        self.waiting.iter().map(|(id, waiting)| (*id, &waiting.payload))
+        self.waiting
+            .iter()
+            .map(|(id, waiting)| (*id, &waiting.payload))
     }
 
     /// How many wait, those on their way among them.
@@ -597,7 +605,11 @@ mod tests {
             channel.ended(1, Err(&fails), at(1), 0),
             Some(Settled::Waits)
         );
-        assert_eq!(sent(&mut channel, 5), NONE, "the second waits for the first");
+        assert_eq!(
+            sent(&mut channel, 5),
+            NONE,
+            "the second waits for the first"
+        );
         assert_eq!(channel.wake_at(), Some(Duration::from_secs(6)));
         assert_eq!(sent(&mut channel, 6), [1]);
         assert_eq!(channel.ended(1, Ok(()), at(7), 0), Some(Settled::Taken(())));
@@ -607,7 +619,10 @@ mod tests {
         channel.ended(4, Ok(()), at(7), 0);
         channel.ended(5, Ok(()), at(7), 0);
         assert_eq!(channel.waiting_count(), 0);
-        assert!(channel.subjects.is_empty(), "nothing stays of what is taken");
+        assert!(
+            channel.subjects.is_empty(),
+            "nothing stays of what is taken"
+        );
         assert_eq!((channel.cost, channel.on_way), (0, 0));
     }
 
@@ -616,9 +631,7 @@ mod tests {
         let mut channel = channel(&[(1, "a"), (2, "a")]);
         let fails = failed(None);
         let mut now = 0;
-        for pause in [
-            5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 50_400,
-        ] {
+        for pause in [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 50_400] {
             assert_eq!(sent(&mut channel, now), [1]);
             assert_eq!(
                 channel.ended(1, Err(&fails), at(now), 0),
@@ -636,7 +649,11 @@ mod tests {
                 attempts: 10
             })
         );
-        assert_eq!(sent(&mut channel, now), [2], "what is dead is waited for no more");
+        assert_eq!(
+            sent(&mut channel, now),
+            [2],
+            "what is dead is waited for no more"
+        );
     }
 
     #[test]
@@ -648,7 +665,11 @@ mod tests {
         assert_eq!(pause(10, 0, None), None);
         assert_eq!(pause(0, 0, None), None);
         assert_eq!(pause(1, 0, Some(50 * second)), Some(50 * second));
-        assert_eq!(pause(1, 0, Some(2 * second)), Some(5 * second), "the later of both");
+        assert_eq!(
+            pause(1, 0, Some(2 * second)),
+            Some(5 * second),
+            "the later of both"
+        );
         assert_eq!(pause(1, 0, Some(86_400 * second)), Some(3_600 * second));
         assert_eq!(pause(6, 0, Some(86_400 * second)), Some(7_200 * second));
     }
@@ -763,6 +784,7 @@ mod tests {
             on_way_failing_max: 2,
             waiting_max: 40,
             waiting_bytes_max: 1_000,
+            hurry: 1,
         };
         let mut now = 1_000_000;
         let mut channel = Channel::<u64, u64>::new(bounds);
@@ -871,9 +893,9 @@ mod tests {
                     now += match random.random_range(0..3) {
                         0 => 1,
                         1 => 60,
-                        _ => channel.wake_at().map_or(1, |wake| {
-                            wake.as_secs().saturating_sub(now) + 1
-                        }),
+                        _ => channel
+                            .wake_at()
+                            .map_or(1, |wake| wake.as_secs().saturating_sub(now) + 1),
                     };
                 }
             }
@@ -911,8 +933,7 @@ mod tests {
         let seed: u64 =
             std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
         println!("SEED={seed}");
-        let rounds: u64 =
-            std::env::var("ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
+        let rounds: u64 = std::env::var("ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
         for round in 0..rounds {
             run(seed.wrapping_add(round), 3_000);
         }

@@ -33,7 +33,7 @@ use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
 use crate::catalogue::REPORTS;
 use crate::domain::event::{Name, PublicEvents as _, subject};
-use crate::domain::resource::{ReadView, Resource as _, Source as _};
+use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::Report;
 use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
@@ -238,6 +238,7 @@ struct Recording {
 pub(in crate::engine) struct Dispatcher {
     shared: Arc<Shared>,
     sender: Arc<dyn Sender>,
+    bounds: Bounds,
     log: Box<str>,
     started: tokio::time::Instant,
     messages: mpsc::UnboundedReceiver<Message>,
@@ -273,6 +274,7 @@ impl Dispatcher {
     pub(in crate::engine) fn new(
         shared: Arc<Shared>,
         sender: Arc<dyn Sender>,
+        bounds: Bounds,
         log: &str,
     ) -> (Webhooks, Self) {
         let (messages, receiver) = mpsc::unbounded_channel();
@@ -283,6 +285,7 @@ impl Dispatcher {
         let dispatcher = Self {
             shared,
             sender,
+            bounds,
             log: log.into(),
             started: tokio::time::Instant::now(),
             messages: receiver,
@@ -412,11 +415,12 @@ impl Dispatcher {
             position,
             number: 0,
         };
+        let bounds = self.bounds;
         let mut attached = Attached {
             run: self.runs,
             subscription,
             generation: deliveries.generation,
-            channel: Channel::new(Bounds::default()),
+            channel: Channel::new(bounds),
             kept_bytes: 0,
             examined: deliveries.examined.unwrap_or(begun),
             is_at_end: false,
@@ -579,7 +583,7 @@ impl Dispatcher {
                 };
                 attached.note_failure(id, &failure, now.wall);
                 attached.is_gone = true;
-                attached.runs_dry(&mut self.runs);
+                attached.runs_dry(&mut self.runs, self.bounds);
                 tracing::warn!(%subscription, "the receiver of a webhook subscription is gone");
                 self.record(subscription, true);
             }
@@ -817,7 +821,8 @@ impl Attached {
             self.kept_bytes += event.json.len();
         }
         let cost = 128 + carried.event_type.len() + carried.subject.len();
-        self.channel.offer(event.id, &event.subject, cost, carried, now);
+        self.channel
+            .offer(event.id, &event.subject, cost, carried, now);
     }
 
     fn id(&self) -> String {
@@ -838,8 +843,14 @@ impl Attached {
             due: delivery.next_attempt_at,
         };
         let cost = delivery.cost();
-        self.channel
-            .resume(delivery.id, &delivery.subject, cost, carried, &standing, now);
+        self.channel.resume(
+            delivery.id,
+            &delivery.subject,
+            cost,
+            carried,
+            &standing,
+            now,
+        );
     }
 
     /// What stands in the log of an item that waits.
@@ -974,10 +985,10 @@ impl Attached {
     }
 
     /// Lets go of all that waits; what is on its way ends for nobody.
-    fn runs_dry(&mut self, runs: &mut u64) {
+    fn runs_dry(&mut self, runs: &mut u64, bounds: Bounds) {
         *runs += 1;
         self.run = *runs;
-        self.channel = Channel::new(Bounds::default());
+        self.channel = Channel::new(bounds);
         self.kept_bytes = 0;
         self.is_reading = false;
         self.is_at_end = false;
@@ -1002,7 +1013,9 @@ impl Attached {
     fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
         let patterns = self.subscription.types.0.iter();
         let filter = Arc::new(EventFilter {
-            types: patterns.filter_map(|pattern| TypePattern::parse(pattern)).collect(),
+            types: patterns
+                .filter_map(|pattern| TypePattern::parse(pattern))
+                .collect(),
             subject: None,
         });
         let (shared, own) = (Arc::clone(shared), own.clone());

@@ -213,12 +213,24 @@ mod tests {
             ("fd12::1", true),
             ("fc00::1", false),
         ] {
-            assert_eq!(allowed.allows(address.parse().unwrap()), is_allowed, "{address}");
+            assert_eq!(
+                allowed.allows(address.parse().unwrap()),
+                is_allowed,
+                "{address}"
+            );
         }
         let everything = Allowed(vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()]);
         assert!(everything.allows("127.0.0.1".parse().unwrap()));
         assert!(everything.allows("::1".parse().unwrap()));
-        for bad in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/-1", "::/129", "a/8", "1.2.3.4/"] {
+        for bad in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "10.0.0.0/-1",
+            "::/129",
+            "a/8",
+            "1.2.3.4/",
+        ] {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
         }
     }

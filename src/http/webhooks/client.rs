@@ -436,9 +436,10 @@ impl WebhookSender {
             ("webhook-signature", signature),
         ];
         for (name, value) in fields {
-            headers.extend(HeaderValue::try_from(value).map(|value| {
-                (Some(hyper::header::HeaderName::from_static(name)), value)
-            }));
+            headers.extend(
+                HeaderValue::try_from(value)
+                    .map(|value| (Some(hyper::header::HeaderName::from_static(name)), value)),
+            );
         }
         let answered = self
             .client

@@ -77,7 +77,9 @@ impl Secret {
 /// The header `webhook-signature`: one signature for each secret.
 #[must_use]
 pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
-    let each = secrets.iter().map(|secret| secret.sign(id, timestamp, body));
+    let each = secrets
+        .iter()
+        .map(|secret| secret.sign(id, timestamp, body));
     each.collect::<Vec<_>>().join(" ")
 }
 
@@ -104,7 +106,10 @@ mod tests {
         // HMAC-SHA256 of `log-1-0.1700000000.{}`, by another program.
         let secret = Secret::parse("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
         assert_eq!(secret.0[31], 31);
-        assert_eq!(secret.text(), "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+        assert_eq!(
+            secret.text(),
+            "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+        );
         let signature = secret.sign("log-1-0", 1_700_000_000, b"{}");
         assert_eq!(signature, "v1,5XvK+G+BcqPqDeVjoXLMgnmsaCh01MAfeiWcJtvxXZ4=");
     }
@@ -116,7 +121,9 @@ mod tests {
         assert_eq!(secret(1, 1), secret(1, 1));
         assert_ne!(secret(1, 1), secret(1, 2));
         assert_ne!(secret(1, 1), secret(2, 1));
-        let other = MasterKey::new(&[8; 32]).secret(Uuid::from_u128(1), 1).text();
+        let other = MasterKey::new(&[8; 32])
+            .secret(Uuid::from_u128(1), 1)
+            .text();
         assert_ne!(secret(1, 1), other);
     }
 
@@ -124,7 +131,9 @@ mod tests {
     fn an_answer_is_told_with_the_secret_in_the_place_of_its_number() {
         let key = MasterKey::new(&[7; 32]);
         let id = Uuid::from_u128(5);
-        let body = format!(r#"{{"subscriptionId":"{id}","description":",\"secretNumber\":9}}","secretNumber":2}}"#);
+        let body = format!(
+            r#"{{"subscriptionId":"{id}","description":",\"secretNumber\":9}}","secretNumber":2}}"#
+        );
         let told = String::from_utf8(told(&key, body.as_bytes()).unwrap()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&told).unwrap();
         assert_eq!(value["secret"], key.secret(id, 2).text());
