@@ -30,3 +30,4 @@ mod tls;
 mod tokens;
 mod upkeep;
 mod walk;
+mod webhooks;

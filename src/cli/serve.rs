@@ -358,7 +358,7 @@ impl ServeArgs {
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(internal),
+            service: Arc::new(internal.with_webhooks(webhooks.clone())),
         };
         let public = Arc::new(public.with_webhooks(webhooks));
         Ok((public, Some(internal), Some(address)))

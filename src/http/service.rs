@@ -31,7 +31,7 @@ use crate::domain::read::{Read, Representation};
 use crate::domain::webhook::lists;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::delivery::dispatcher::Webhooks;
+use crate::engine::delivery::dispatcher::{SubscriptionFigures, Webhooks};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 use crate::journal::events::EventId;
 
@@ -334,7 +334,7 @@ impl Service {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready if self.engine.is_ready() => {
-                json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
+                json(StatusCode::OK, ready(&self.webhook_figures()))
             }
             Special::Ready => Problems::PLAIN.unavailable(),
             // They have a query.
@@ -342,7 +342,9 @@ impl Service {
                 Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
             }
             Special::Metrics => {
-                let page = self.metrics.page(&self.engine.figures(), &self.figures());
+                let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
+                let now = self.engine.now();
+                let page = self.metrics.page(&engine, &self.figures(), &webhooks, now);
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
@@ -370,6 +372,11 @@ impl Service {
                 Err(answer) => *answer,
             },
         }
+    }
+
+    fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+        let webhooks = self.webhooks.as_ref();
+        webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
     }
 
     fn figures(&self) -> FrontFigures {
@@ -610,6 +617,22 @@ impl Service {
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
+}
+
+/// That the service is ready; with a word on webhooks where anybody subscribes, which has no say in
+/// that.
+fn ready(webhooks: &[SubscriptionFigures]) -> String {
+    if webhooks.is_empty() {
+        return "{\"status\":\"ready\"}".to_owned();
+    }
+    let failing = webhooks.iter().filter(|of| of.is_failing).count();
+    let waiting: usize = webhooks.iter().map(|of| of.waiting).sum();
+    let dead: usize = webhooks.iter().map(|of| of.dead).sum();
+    format!(
+        "{{\"status\":\"ready\",\"webhooks\":{{\"subscriptions\":{},\"failing\":{failing},\
+         \"waiting\":{waiting},\"dead\":{dead}}}}}",
+        webhooks.len()
+    )
 }
 
 /// What the parts of a service share.

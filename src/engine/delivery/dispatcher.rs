@@ -107,6 +107,8 @@ pub struct SubscriptionFigures {
     pub dead: usize,
     /// Since when the oldest waits.
     pub oldest: Option<Instant>,
+    /// Whether the newest attempt has failed.
+    pub is_failing: bool,
     /// Attempts that were made.
     pub attempts: u64,
     /// Attempts that have failed.
@@ -694,6 +696,7 @@ impl Dispatcher {
         let figures = self.attached.values().map(|attached| SubscriptionFigures {
             waiting: attached.channel.waiting_count(),
             oldest: attached.channel.waits_since(),
+            is_failing: attached.channel.is_failing(),
             needed_from: attached.needed_from(),
             ..attached.figures.clone()
         });
