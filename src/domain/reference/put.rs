@@ -98,7 +98,7 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         facts: Option<&Json<'_>>,
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
-        let facts: H::Facts = crate::base::json::member(facts, "facts", at)?;
+        let facts: H::Facts = crate::base::json::field(facts, "facts", at)?;
         Some(Box::new(PutFact::<H> {
             id,
             revision,
