@@ -101,6 +101,21 @@ impl Actor {
         self.permissions.iter().any(|held| **held == *permission)
     }
 
+    /// Whether the token grants a permission that only trusted systems and the head office's people
+    /// may hold.
+    pub fn may_be_granted(&self, permission: &str) -> bool {
+        let may_hold = match self.kind {
+            ActorKind::SystemWorkflow
+            | ActorKind::HeadquartersAdministrator
+            | ActorKind::HeadquartersFinanceOperator => true,
+            ActorKind::Mother
+            | ActorKind::FamilyMember
+            | ActorKind::BranchManager
+            | ActorKind::BranchFinanceOperator => false,
+        };
+        may_hold && self.has_permission(permission)
+    }
+
     /// Whether the token names this branch, whatever the actor's kind.
     pub fn names_branch(&self, branch_profile_id: &str) -> bool {
         self.branch_profile_ids

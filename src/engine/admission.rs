@@ -145,6 +145,7 @@ mod tests {
         let events = crate::engine::JournalEvents {
             lanes: Arc::new(crate::engine::lane::Lanes::new(1)),
             admission: Arc::clone(&admission),
+            feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
             on_fatal: None,
         };
         let permits = (0..2).map(|_| Admission::admit(&admission, 1));

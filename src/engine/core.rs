@@ -14,6 +14,7 @@ use super::admission::{Admission, Permit};
 use super::checkpointer::Checkpointer;
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
 use super::directory::Directory;
+use super::feed::Feed;
 use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
@@ -130,6 +131,7 @@ pub(crate) struct Shared {
     pub(super) alarm: Mutex<Alarm>,
     pub(super) ids: EngineIdSource,
     pub(super) relay: Relay,
+    pub(super) feed: Arc<Feed>,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,

@@ -22,6 +22,7 @@ pub mod clock;
 mod core;
 mod deliveries;
 pub mod directory;
+pub mod feed;
 mod id_source;
 mod idempotency;
 pub mod intake;
@@ -53,6 +54,7 @@ use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
 use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
+use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
 
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
@@ -61,6 +63,7 @@ use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
+use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
@@ -79,12 +82,14 @@ pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
 struct JournalEvents {
     lanes: Arc<Lanes>,
     admission: Arc<Admission>,
+    feed: Arc<Feed>,
     on_fatal: Option<OnFatal>,
 }
 
 impl wal::Events for JournalEvents {
     fn durable(&mut self, position: u64) {
         self.lanes.durable(position);
+        self.feed.durable(position);
     }
 
     fn failed(&mut self, error: &wal::Error) {
@@ -115,9 +120,11 @@ impl Engine {
     ) -> Result<Self, wal::Error> {
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
+        let feed = Arc::new(Feed::new(recovered.births.log_id()));
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::clone(&admission),
+            feed: Arc::clone(&feed),
             on_fatal: Some(on_fatal),
         };
         let journal = log.start(Box::new(events))?;
@@ -141,6 +148,7 @@ impl Engine {
         );
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
+            feed,
             checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
             room: RoomWatch::default(),
             relay: Relay::new(&recovered.tables, recovered.births),
@@ -363,12 +371,47 @@ impl Engine {
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
+    /// At most `limit` of the events after `after` that are wanted, as far as they are durable.
+    ///
+    /// # Errors
+    /// Why there are none to give.
+    pub async fn events(
+        &self,
+        after: EventId,
+        filter: &Arc<EventFilter>,
+        limit: usize,
+    ) -> Result<Page, NoPage> {
+        self.shared.events(after, filter, limit).await
+    }
+
+    /// Before the earliest event that may be kept.
+    #[must_use]
+    pub fn before_first_event(&self) -> EventId {
+        let first = self.shared.journal.first();
+        EventId {
+            position: first.saturating_sub(1),
+            number: 0,
+        }
+    }
+
+    /// What waits for events, and who follows them.
+    #[must_use]
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.shared.feed
+    }
+
+    /// Whoever follows events is told that no more will come: the service is about to end.
+    pub fn end_feed(&self) {
+        self.shared.feed.end();
+    }
+
     /// Accepts no more commands, makes durable what was committed, closes the log.
     ///
     /// # Errors
     /// When the log had failed.
     pub fn shut_down(&self) -> Result<(), wal::Error> {
         self.shared.ended.store(true, Ordering::Release);
+        self.shared.feed.end();
         self.shared.checkpointer.stop();
         self.shared.journal.shutdown()
     }
@@ -427,6 +470,7 @@ mod tests {
         let events = JournalEvents {
             lanes: Arc::new(Lanes::new(1)),
             admission: Arc::clone(&admission),
+            feed: Arc::new(Feed::new([0; 16])),
             on_fatal: None,
         };
         assert_eq!(events.in_flight(), 0);

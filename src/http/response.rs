@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{
     ALLOW, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use super::answer_body::AnswerBody;
 use super::token::challenge;
 use crate::base::json::Fault;
 use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
@@ -18,7 +18,7 @@ use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
 
 /// A response.
-pub type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<AnswerBody>;
 
 const POSITION: HeaderName = HeaderName::from_static("carebook-position");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -305,7 +305,7 @@ struct InvitationProblem<'a> {
 /// A response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(AnswerBody::from(body));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer
@@ -315,7 +315,7 @@ pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 #[must_use]
 pub fn metrics(page: String) -> Answer {
     const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    let mut answer = Response::new(Full::new(page.into()));
+    let mut answer = Response::new(AnswerBody::from(page));
     answer.headers_mut().insert(CONTENT_TYPE, TEXT);
     answer
 }
@@ -323,7 +323,7 @@ pub fn metrics(page: String) -> Answer {
 /// A response without a body.
 #[must_use]
 pub fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Full::default());
+    let mut answer = Response::new(AnswerBody::default());
     *answer.status_mut() = status;
     answer
 }

@@ -43,6 +43,8 @@ impl Offer {
 pub enum Special {
     /// `POST /reference-facts`
     PutFacts,
+    /// `GET /events`
+    Events,
     /// `GET /healthz`
     Health,
     /// `GET /readyz`
@@ -52,13 +54,14 @@ pub enum Special {
 }
 
 impl Special {
-    const ALL: [(&'static str, Method, Self, &'static str); 4] = [
+    const ALL: [(&'static str, Method, Self, &'static str); 5] = [
         (
             "/reference-facts",
             Method::POST,
             Self::PutFacts,
             "put_reference_facts",
         ),
+        ("/events", Method::GET, Self::Events, "read_events"),
         ("/healthz", Method::GET, Self::Health, "healthz"),
         ("/readyz", Method::GET, Self::Ready, "readyz"),
         ("/metrics", Method::GET, Self::Metrics, "metrics"),

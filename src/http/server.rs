@@ -222,6 +222,8 @@ impl Server {
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
+        // Streams of events have no end of their own.
+        self.service.engine().end_feed();
         let now = Instant::now();
         let _ = told.set(now);
         let until = now + self.limits.drain_timeout;

@@ -11,9 +11,10 @@ use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
     IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
 };
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
+use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
@@ -142,7 +143,7 @@ impl Service {
         let routed = self.routed(
             caller,
             &head.method,
-            head.uri.path(),
+            &head.uri,
             &head.headers,
             &mut body,
             &mut series,
@@ -204,7 +205,7 @@ impl Service {
         &self,
         caller: &Caller,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         headers: &HeaderMap,
         body: B,
         series: &mut Series,
@@ -213,6 +214,7 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let path = uri.path();
         // For the server as a whole (RFC 9110 9.3.7).
         if *method == Method::OPTIONS && path == "*" {
             return response::allowing(
@@ -249,6 +251,7 @@ impl Service {
                     .await
             }
             Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
+            Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
@@ -270,6 +273,8 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Problems::PLAIN.unavailable(),
+            // It has a query.
+            Special::Events => self.events(caller, None, headers).await,
             Special::Metrics => {
                 let page = self.metrics.page(&self.engine.figures(), &self.figures());
                 response::metrics(page)
@@ -279,7 +284,10 @@ impl Service {
                     let sender = facts::Sender {
                         engine: &self.engine,
                         actor,
-                        token_is_good: &|| self.verified(headers).is_ok(),
+                        token_is_good: &|| {
+                            let authorization = headers.get(AUTHORIZATION);
+                            is_verified(&self.verifier, authorization, self.engine.now())
+                        },
                         bodies: &self.bodies,
                     };
                     let put =
@@ -345,11 +353,17 @@ impl Service {
         verified.map_err(refused)
     }
 
-    /// The actor whose token the request carries, which was cached when the request began.
-    fn verified(&self, headers: &HeaderMap) -> Result<Arc<Actor>, TokenRefusal> {
-        match token(headers) {
-            Bearer::Token(token) => self.verifier.verify(token, self.engine.now().millis()),
-            Bearer::Missing | Bearer::Malformed => Err(TokenRefusal::NotCompact),
+    async fn events(&self, caller: &Caller, query: Option<&str>, headers: &HeaderMap) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => {
+                let reader = Reader {
+                    engine: &self.engine,
+                    verifier: &self.verifier,
+                    actor,
+                };
+                events::events(reader, query, headers).await
+            }
+            Err(answer) => *answer,
         }
     }
 
@@ -440,7 +454,19 @@ impl Shared {
     }
 }
 
-/// The token in the request's headers.
+/// Whether the token of a request that was taken when it began is still good.
+pub(super) fn is_verified(
+    verifier: &TokenVerifier,
+    authorization: Option<&HeaderValue>,
+    now: crate::base::time::Instant,
+) -> bool {
+    match bearer(authorization.map(HeaderValue::as_bytes)) {
+        Bearer::Token(token) => verifier.verify(token, now.millis()).is_ok(),
+        Bearer::Missing | Bearer::Malformed => false,
+    }
+}
+
+/// What the request's headers hold of a token.
 fn token(headers: &HeaderMap) -> Bearer<'_> {
     let values = headers.get_all(AUTHORIZATION).iter();
     bearer(values.map(HeaderValue::as_bytes))

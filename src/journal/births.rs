@@ -53,6 +53,12 @@ impl Births {
         Self::new(self.lineage.clone())
     }
 
+    /// The random name of the log.
+    #[must_use]
+    pub fn log_id(&self) -> [u8; 16] {
+        self.lineage.log_id
+    }
+
     /// The record at `position` has a message of this number.
     pub fn note(&mut self, position: u64, number: i64) {
         let mut ancestors = self.lineage.ancestors.iter();
