@@ -1,5 +1,5 @@
-//! `carebook facts`: brings reference facts in, over HTTP or into a stopped server's directory,
-//! and shows what they look like.
+//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory, and
+//! shows what they look like.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -41,9 +41,9 @@ pub struct FactsArgs {
 
 #[derive(Subcommand)]
 enum FactsCommand {
-    /// Brings facts in: one JSON object a line.
+    /// Loads facts: one JSON object a line.
     Load(LoadArgs),
-    /// Prints one sample of each kind, as `load` takes it.
+    /// Prints one sample of each kind, in the form that `load` reads.
     #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
@@ -62,14 +62,14 @@ Examples:
       --token-file token
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
-Sending the same facts again is safe: those that stand are unchanged.
+Sending the same facts again is safe: facts that are applied already are unchanged.
 
 Exit codes:
   0  every fact is applied or unchanged
-  1  failed, or some facts were stale, in conflict or invalid (the answer names them)
+  1  failed, or some facts were stale, in conflict or invalid (the output names them)
   2  the arguments are wrong
   3  --data: the log is damaged
-  5  --data: it was written by another version of carebook: which one is told")]
+  5  --data: it was written by another version of carebook, which is named")]
 struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
@@ -82,21 +82,21 @@ struct LoadArgs {
         required_unless_present = "data"
     )]
     url: Option<ServerUrl>,
-    /// Trusts the certificates in this file (PEM), in the place of those that the system trusts.
+    /// Trusts the certificates in this file (PEM) instead of those that the system trusts.
     #[arg(long, value_name = "FILE", requires = "url")]
     ca_file: Option<PathBuf>,
-    /// The token of a system_workflow with the permission facts:write. Who may list processes
-    /// sees it: a file or the environment keeps it to itself.
+    /// The token of a system_workflow with the permission facts:write. It is visible in the list of
+    /// processes: a file or the environment keeps it secret.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
-    /// A file that holds the token, and nothing else. Without this and --token it is taken from
-    /// the environment: CAREBOOK_TOKEN.
+    /// A file that contains the token, and nothing else. Without this and --token it is taken from
+    /// the environment variable CAREBOOK_TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// A stopped server's data directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Prints the answer as JSON instead of a table.
+    /// Prints the response as JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -105,7 +105,7 @@ impl FactsArgs {
     /// Loads, or prints the template.
     ///
     /// # Errors
-    /// When not every fact is in place afterwards.
+    /// When not every fact is applied.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             FactsCommand::Template => {
@@ -146,7 +146,7 @@ impl LoadArgs {
         let input = bar.wrap_read(input);
         let answer = match (&self.url, &self.data) {
             (Some(url), _) => {
-                let token = token.expect("it was looked for where there is a URL");
+                let token = token.expect("it was read because there is a URL");
                 send(url, self.ca_file.as_deref(), &token, input)?
             }
             (None, Some(data)) => load_into(data, input)?,
@@ -158,14 +158,14 @@ impl LoadArgs {
         let reported = report(&answer, self.json);
         let count = |name: &str| answer[name].as_u64().unwrap_or(0);
         match count("stale") + count("conflict") + count("invalid") {
-            0 => reported.map_err(|failure| failure.after("all facts are in place")),
-            some => Err(Failure::other(format!("{some} facts are not in place"))),
+            0 => reported.map_err(|failure| failure.after("all facts are applied")),
+            some => Err(Failure::other(format!("{some} facts are not applied"))),
         }
     }
 }
 
 impl LoadArgs {
-    /// The token, from where the arguments say it is, or from the environment.
+    /// The token, from an argument, a file, or the environment.
     fn token(&self) -> Result<String, Failure> {
         if let Some(token) = &self.token {
             return Ok(token.clone());
@@ -183,12 +183,12 @@ impl LoadArgs {
     }
 }
 
-/// The token that a file holds, without the space around it.
+/// The token in a file, without the space around it.
 fn token_in(file: &Path) -> Result<String, Failure> {
     let unfit = |why: &dyn std::fmt::Display| {
         Failure::other(format!("no token in {}: {why}", file.display()))
     };
-    // More than a token and the ends of a few lines is no token.
+    // Anything longer than a token and a few line ends is not a token.
     let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX) + 16;
     let mut text = String::new();
     File::open(file)
@@ -197,7 +197,7 @@ fn token_in(file: &Path) -> Result<String, Failure> {
     let token = text.trim();
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(unfit(&format_args!(
-            "it has to hold one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
+            "it has to contain one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
         )));
     }
     Ok(token.to_owned())
@@ -240,28 +240,28 @@ fn load_into(data: &Path, input: impl Read) -> Result<Value, Failure> {
     serde_json::from_slice(&to_json(&summary)).map_err(Failure::from_error)
 }
 
-/// Why not all facts were taken, and what to do.
+/// Why not all facts were applied, and what to do.
 fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
             format!(
-                "the directory takes no more: its disk has less than {RESERVE_BYTES} bytes free, or \
+                "the directory accepts no more: its disk has less than {RESERVE_BYTES} bytes free, or \
                  its log has failed"
             )
         }
         CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
-        _ => "a fact could not be put in place, by a fault of the program".to_owned(),
+        _ => "a fact could not be applied, because of an internal error".to_owned(),
     };
     format!(
-        "{why}; applied before: {}, which stay so. Loading the whole file again is safe",
+        "{why}; {} facts were applied before and remain. Loading the whole file again is safe",
         ended.applied
     )
 }
 
-/// Puts the facts of `input`, one a line, in place, as a workflow of this machine's.
+/// Applies the facts of `input`, one a line, as a local workflow.
 ///
 /// # Errors
-/// When the input cannot be read, or the engine does not take a fact.
+/// When the input cannot be read, or the engine does not accept a fact.
 pub async fn load_lines(
     engine: &Arc<Engine>,
     mut input: impl Read,

@@ -1,4 +1,4 @@
-//! Facts on their way to a running server: one POST whose body is a stream, over HTTP or HTTPS.
+//! Sending facts to a running server: one POST with a streamed body, over HTTP or HTTPS.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -30,10 +30,10 @@ pub const CHUNK_BYTES: usize = 64 * 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where a server is: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+/// A server's address: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
-    /// Whether TLS is spoken there.
+    /// Whether it uses TLS.
     pub is_https: bool,
     authority: Authority,
 }
@@ -77,7 +77,7 @@ impl fmt::Display for ServerUrl {
 
 impl ServerUrl {
     fn host(&self) -> &str {
-        // An IPv6 address stands in brackets in a URL, and nowhere else.
+        // An IPv6 address has brackets in a URL, and nowhere else.
         self.authority.host().trim_matches(['[', ']'])
     }
 
@@ -87,13 +87,13 @@ impl ServerUrl {
     }
 }
 
-/// Sends the facts, one a line, to a running server; its answer.
+/// Sends the facts, one a line, to a running server; its response.
 ///
-/// `ca_file` has the certificates (PEM) of the authorities that are trusted; without it, those
-/// that the system trusts are.
+/// `ca_file` has the certificates (PEM) of the trusted authorities; without it, those that the
+/// system trusts are used.
 ///
 /// # Errors
-/// When the server cannot be reached or trusted, or answers anything but 200.
+/// When the server cannot be reached or trusted, or responds with anything but 200.
 pub fn send(
     url: &ServerUrl,
     ca_file: Option<&Path>,
@@ -101,7 +101,7 @@ pub fn send(
     input: impl Read + Send + 'static,
 ) -> Result<Value, Failure> {
     let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| Failure::other("the token holds what no token can"))?;
+        .map_err(|_| Failure::other("the token has characters that no token can have"))?;
     bearer.set_sensitive(true);
     let tls = match url.is_https {
         true => Some(connector(ca_file)?),
@@ -122,12 +122,12 @@ pub fn send(
         })?;
     let text = String::from_utf8_lossy(&body);
     if status != StatusCode::OK {
-        return Err(Failure::other(format!("{url} answered {status}: {text}")));
+        return Err(Failure::other(format!("{url} responded {status}: {text}")));
     }
     serde_json::from_slice(&body).map_err(|error| Failure::other(format!("{url}: {error}: {text}")))
 }
 
-/// TLS as the server speaks it, trusting the authorities of a file or of the system.
+/// TLS with the authorities of a file or of the system.
 fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, Failure> {
     let mut roots = RootCertStore::empty();
     match ca_file {
@@ -141,12 +141,12 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, Failure> {
                 roots.add(certificate).map_err(|error| unfit(&error))?;
             }
             if roots.is_empty() {
-                return Err(unfit(&"it holds no certificate"));
+                return Err(unfit(&"it contains no certificate"));
             }
         }
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // One that cannot be read is one less to trust.
+            // One that cannot be parsed is skipped.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 return Err(Failure::other(
@@ -215,7 +215,7 @@ async fn post(
                 Ok(0) => return Ok(()),
                 Ok(read) => {
                     chunk.truncate(read);
-                    // The server has answered already, and reads no more.
+                    // The server has responded already, and reads no more.
                     if handle.block_on(chunks.send_data(chunk.into())).is_err() {
                         return Ok(());
                     }
