@@ -377,7 +377,7 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
     match ca_file {
         Some(file) => {
             let unfit = |why: &dyn fmt::Display| {
-                Failure::other(format!("{} is not fit for TLS: {why}", file.display()))
+                Failure::other(format!("{} cannot be used for TLS: {why}", file.display()))
             };
             let found = CertificateDer::pem_file_iter(file).map_err(|error| unfit(&error))?;
             for certificate in found {

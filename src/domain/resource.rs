@@ -316,6 +316,12 @@ impl<'a> ReadView<'a> {
         state
     }
 
+    /// How many resources were read because they stand in secondary indexes.
+    #[must_use]
+    pub fn read_in_secondary(&self) -> usize {
+        self.in_lists.borrow().len()
+    }
+
     /// Whether anything was read.
     #[must_use]
     pub fn has_read(&self) -> bool {

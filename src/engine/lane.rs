@@ -111,14 +111,16 @@ impl Lanes {
         let _ = self.log.set(Arc::downgrade(log));
     }
 
-    /// Releases the sequencer. On a lane, the log's thread is woken when all ready tasks have had
-    /// their turn; elsewhere at once.
-    pub fn end(&self, sequence: Sequence<'_>) {
+    /// Releases the sequencer, and calls `given_back` as soon as it is. On a lane, the log's thread is
+    /// woken when all ready tasks have had their turn; elsewhere at once.
+    pub fn end(&self, sequence: Sequence<'_>, given_back: impl FnOnce()) {
         let own = LANE.get().and_then(|lane| self.lanes.get(lane));
         let Some(own) = own.filter(|_| self.log.get().is_some()) else {
-            return drop(sequence);
+            drop(sequence);
+            return given_back();
         };
         sequence.end_quietly();
+        given_back();
         if !own.appended.swap(true, Ordering::Relaxed) {
             own.news.notify_one();
         }
@@ -259,7 +261,7 @@ mod tests {
         let append = |lanes: Arc<Lanes>, log: Arc<Appender>| {
             let mut sequence = log.sequence();
             let position = sequence.push(b"record").unwrap();
-            lanes.end(sequence);
+            lanes.end(sequence, || ());
             async move { lanes.wait(position).await }
         };
         // Not a lane yet: the log hears of it at once. The gate is needed to be let out.

@@ -11,6 +11,8 @@ pub(crate) struct ReadSet {
     pub(super) seen: Vec<(Digest, u64)>,
     pub(super) unique: Vec<(IndexKey, Option<Digest>)>,
     pub(super) secondary: Vec<(IndexKey, u64)>,
+    /// How many resources were read through these secondary keys.
+    pub(super) in_secondary: usize,
 }
 
 impl ReadSet {
@@ -33,6 +35,7 @@ impl Shared {
             seen: view.seen(),
             unique: view.unique_seen(),
             secondary: view.secondary_seen(),
+            in_secondary: view.read_in_secondary(),
         }
     }
 

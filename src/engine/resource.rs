@@ -17,7 +17,7 @@ use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
-use crate::domain::operation::{AnyDecision, Decided, Disposition};
+use crate::domain::operation::{AnyDecision, Change, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::journal::record::{
@@ -33,6 +33,11 @@ enum Attempted {
     /// It concerns another resource by now.
     Moved,
 }
+
+/// A decision that has read so many resources through secondary keys, or a record of so many bytes,
+/// has left little else in the processor's caches.
+const MUCH_READ: usize = 1_000;
+const MUCH_WRITTEN: usize = 64 << 10;
 
 // In a box, since it is handed on several times.
 impl Work for Box<ActorMessage> {
@@ -284,7 +289,7 @@ impl ActorMessage {
         cached: &mut CachedState,
         read_set: &ReadSet,
         at: Instant,
-        record: Vec<u8>,
+        mut record: Vec<u8>,
         decided: Decided,
     ) -> Attempted {
         let shared = &*self.shared;
@@ -304,8 +309,9 @@ impl ActorMessage {
             body: Bytes::from(answer),
             disposition,
         };
-        // Work that grows with the size of a state is done before and after the critical section.
-        let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
+            return Attempted::Again;
+        };
         let mut sequence = shared.journal.sequence();
         shared.report_sequenced(Sequenced::Taken);
         if !shared.is_valid(read_set) || !shared.commit_times.can_be_next(at) {
@@ -319,7 +325,7 @@ impl ActorMessage {
             tracing::error!("an idempotency key was used while it was locked");
             return Attempted::Final(ActorResult::Fault);
         }
-        let position = match sequence.push_owned(record) {
+        let position = match sequence.push_taking(&mut record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
@@ -342,8 +348,8 @@ impl ActorMessage {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        shared.lanes.end(sequence);
-        shared.report_sequenced(Sequenced::GivenBack);
+        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
+        shared.lanes.end(sequence, given_back);
         cached.state = Some(next);
         cached.position = position;
         if self.pending.key_digest.is_some() {
@@ -355,6 +361,26 @@ impl ActorMessage {
             stored,
             to_deliver,
         })
+    }
+
+    /// Work that grows with the size of a state, and memory that a commit needs, belong before or
+    /// after the critical section: these are changes for which all of that is done. `None` when what
+    /// was read has changed.
+    fn made_ready(
+        &self,
+        changes: Vec<Change>,
+        read_set: &ReadSet,
+        record_bytes: usize,
+    ) -> Option<Vec<Ready>> {
+        let changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        // Validation inside the critical section would find nothing in the caches: once before.
+        let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
+        if is_much && !self.shared.is_valid(read_set) {
+            return None;
+        }
+        let tables = &self.shared.tables;
+        tables.reserve(&changes, self.pending.key_digest);
+        Some(changes)
     }
 
     /// Uses the present idempotency key for the response that is stored under `first_key`.
@@ -398,6 +424,7 @@ impl ActorMessage {
             outcome: RecordOutcome::SameAs(first),
         }
         .encode();
+        shared.tables.reserve(&[], Some(key));
         let mut sequence = shared.journal.sequence();
         if !shared.is_valid(read_set)
             || !shared.commit_times.can_be_next(at)
@@ -412,7 +439,7 @@ impl ActorMessage {
         shared.commit_times.next_is(at);
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
-        shared.lanes.end(sequence);
+        shared.lanes.end(sequence, || ());
         std::mem::forget(whole);
         Attempted::Final(ActorResult::ReplayOf { first, position })
     }

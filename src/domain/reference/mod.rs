@@ -39,8 +39,6 @@ pub mod reservation_draft;
 pub mod reservation_financial_facts;
 pub mod samples;
 #[cfg(test)]
-pub(crate) mod schema;
-#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod schema_tests;
 pub mod settlement_account;

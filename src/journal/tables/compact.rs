@@ -68,6 +68,18 @@ impl<V: Copy> CompactMap<V> {
         entries.take(self.len()).copied()
     }
 
+    /// Makes room for this key before it comes, with such a value.
+    pub(super) fn reserve(&mut self, key: Digest, value: V) {
+        let chunks = &mut self.chunks;
+        self.index.reserve(key, |number| at(chunks, *number).0);
+        if self.len as usize == chunks.len() * CHUNK {
+            chunks.push(Box::new([(key, value); CHUNK]));
+        }
+        // Where it is going to be, and where it is looked for: the processor has that at hand then.
+        *at_mut(chunks, self.len) = (key, value);
+        std::hint::black_box(self.get(key));
+    }
+
     /// Gives this key a value; the value that it had.
     pub(super) fn insert(&mut self, key: Digest, value: V) -> Option<V> {
         let mut before = None;
@@ -185,5 +197,30 @@ mod tests {
             assert!(map.remove(key).is_some(), "SEED={seed}");
         }
         assert_eq!((map.len(), map.iter().count(), map.chunks.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn room_that_is_made_alters_nothing_and_is_where_the_entry_goes() {
+        let numbered = |number: u64| Digest::of(1, &[number.to_string()]);
+        let mut map = CompactMap::<u64>::default();
+        for number in 0..1_000 {
+            let key = numbered(number);
+            for _ in 0..2 {
+                map.reserve(key, 7);
+                assert_eq!(map.get(key), None);
+                assert!(map.iter().count() == map.len() && map.len() == map.index.len());
+            }
+            let chunks = map.chunks.as_ptr();
+            assert_eq!(map.insert(key, number), None);
+            assert_eq!(map.chunks.as_ptr(), chunks);
+            assert_eq!(map.chunks.len(), map.len().div_ceil(CHUNK));
+            map.reserve(key, 7);
+            assert_eq!(map.get(key), Some(number));
+        }
+        for number in 0..1_000 {
+            map.reserve(numbered(number), 7);
+            assert_eq!(map.remove(numbered(number)), Some(number));
+        }
+        assert_eq!((map.len(), map.chunks.len()), (0, 0));
     }
 }

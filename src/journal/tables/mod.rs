@@ -187,6 +187,43 @@ impl Tables {
         ready.page = self.states.shard(change.key).write().put(state, page);
     }
 
+    /// Makes room for changes, and for the idempotency key of the command that makes them, before
+    /// the sequencer is held: allocation, and what growing an index moves, would be most of the
+    /// critical section. Nothing that anybody reads is altered; what comes in between may use the
+    /// room, which is then made when it is needed.
+    pub fn reserve(&self, changes: &[Ready], key: Option<Digest>) {
+        for Ready { change, page } in changes {
+            for name in &change.unique_taken {
+                self.unique
+                    .shard(name.0)
+                    .write()
+                    .reserve(name.0, change.key);
+            }
+            let lists = change.secondary_left.iter().chain(&change.secondary_joined);
+            for list in lists.chain(&change.secondary_kept) {
+                self.secondary
+                    .shard(list.0)
+                    .write()
+                    .reserve(list.0, change.key);
+            }
+            for ranked in &change.ranks {
+                let list = ranked.list.0;
+                self.secondary.shard(list).write().reserve(list, change.key);
+            }
+            let state = StoredState {
+                kind: change.kind,
+                key: change.key,
+                position: 0,
+                bytes: &change.state,
+            };
+            let mut shard = self.states.shard(change.key).write();
+            shard.reserve(state, page.is_some());
+        }
+        if let Some(key) = key {
+            self.keys.shard(key).write().reserve(key, 0);
+        }
+    }
+
     /// Enters the idempotency key with this digest, used by the commit at `position`.
     pub fn take_key(&self, key: Digest, position: u64) {
         self.keys.shard(key).write().insert(key, position);

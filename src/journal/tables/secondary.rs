@@ -35,6 +35,14 @@ impl SecondaryIndex {
         list
     }
 
+    /// Makes room for a list of this name, and looks where this key stands in it or is going to.
+    pub(super) fn reserve(&mut self, name: Digest, key: Digest) {
+        self.0.reserve(name, name_of);
+        if let Some(list) = self.get(name) {
+            std::hint::black_box(list.has(key));
+        }
+    }
+
     /// All lists with their keys, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, &List)> {
         self.0.iter().map(|(name, list)| (*name, list))
@@ -76,6 +84,15 @@ impl List {
             Members::Few(members) => members.len(),
             Members::Many(members) => members.len(),
             Members::Ranked(members) => members.len(),
+        }
+    }
+
+    /// Whether this is one of the members; of those with ranks that is not known.
+    fn has(&self, key: Digest) -> bool {
+        match &self.members {
+            Members::Few(members) => members.binary_search(&key).is_ok(),
+            Members::Many(members) => members.contains(&key),
+            Members::Ranked(_) => false,
         }
     }
 

@@ -93,6 +93,8 @@ pub(super) struct Slab {
     /// A page number that can be used again.
     vacant: u32,
     classes: Box<[Class; CLASSES]>,
+    /// The memory of a page that may be the next one.
+    ready: Vec<u8>,
 }
 
 impl Default for Slab {
@@ -105,6 +107,7 @@ impl Default for Slab {
             pages: Vec::new(),
             vacant: NONE,
             classes: Box::new([class; CLASSES]),
+            ready: Vec::new(),
         }
     }
 }
@@ -148,6 +151,11 @@ impl Page {
             None => &self.bytes,
         }
     }
+}
+
+/// Whether one more slot fits into a page.
+fn has_room(page: &Vec<u8>, slot: usize) -> bool {
+    page.capacity().min(PAGE_MAX) - page.len() >= slot
 }
 
 /// The page of a state that needs one of its own; `None` if it shares one.
@@ -282,10 +290,43 @@ impl Slab {
         }
     }
 
+    /// Makes room for a state that is to share a page, before it is added. The memory that it gets
+    /// is touched: that costs the most.
+    pub(super) fn reserve(&mut self, state: StoredState<'_>) {
+        self.reserve_number();
+        let slot = slot_bytes(state.bytes.len());
+        let Some(class) = class_of(slot) else {
+            return;
+        };
+        let Class { last, pages } = self.classes[class];
+        let page = match self.pages.get_mut(last as usize) {
+            Some(Page { bytes, .. }) if has_room(bytes, slot) => bytes,
+            _ => {
+                let capacity = page_bytes(pages, slot);
+                if self.ready.capacity() != capacity {
+                    self.ready = Vec::with_capacity(capacity);
+                }
+                &mut self.ready
+            }
+        };
+        let start = page.len();
+        page.resize(start + slot, 0);
+        page.truncate(start);
+    }
+
+    /// Makes room for the number of one more page.
+    pub(super) fn reserve_number(&mut self) {
+        self.pages.reserve(1);
+    }
+
+    /// Whether a state takes a slot of the same size as the one at this place.
+    pub(super) fn fits(&self, place: Place, state: StoredState<'_>) -> bool {
+        slot_bytes(self.get(place).bytes.len()) == slot_bytes(state.bytes.len())
+    }
+
     /// Replaces a state by another if the slot sizes are equal; whether it did.
     pub(super) fn replace(&mut self, place: Place, state: StoredState<'_>) -> bool {
-        let slot = slot_bytes(state.bytes.len());
-        if slot_bytes(self.get(place).bytes.len()) != slot {
+        if !self.fits(place, state) {
             return false;
         }
         if let Some(alone) = alone(state) {
@@ -327,7 +368,7 @@ impl Slab {
     fn page_with_room(&mut self, class: usize, slot: usize) -> u32 {
         let Class { last, pages } = self.classes[class];
         if let Some(Page { bytes, .. }) = self.pages.get(last as usize)
-            && bytes.capacity().min(PAGE_MAX) - bytes.len() >= slot
+            && has_room(bytes, slot)
         {
             return last;
         }
@@ -340,8 +381,13 @@ impl Slab {
     }
 
     fn open(&mut self, capacity: usize, before: u32) -> u32 {
+        let bytes = if capacity > 0 && self.ready.capacity() == capacity {
+            std::mem::take(&mut self.ready)
+        } else {
+            Vec::with_capacity(capacity)
+        };
         let page = Page {
-            bytes: Vec::with_capacity(capacity),
+            bytes,
             alone: None,
             before,
         };
@@ -377,6 +423,14 @@ impl Slab {
         let pages = self.pages.get_disjoint_mut([from.page(), to.page()]);
         let [from, target] = pages.expect("two existing pages");
         target.bytes[to.start()..][..slot].copy_from_slice(&from.bytes[source]);
+    }
+
+    /// Bytes that were taken from the allocator, also for a page that is still to come, and where the
+    /// pages are noted.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> (usize, *const u8) {
+        let noted = self.pages.as_ptr().cast();
+        (self.allocated() + self.ready.capacity(), noted)
     }
 
     /// Bytes allocated for pages.

@@ -64,6 +64,18 @@ impl States {
         self.slab.keys_in(page)
     }
 
+    /// Makes room for a state before it is put. Whether it is to have a page alone is known.
+    pub(super) fn reserve(&mut self, state: StoredState<'_>, alone: bool) {
+        let slab = &mut self.slab;
+        self.index.reserve(state.key, |place| slab.key(*place));
+        let place = self.index.find(state.key, |place| slab.key(*place));
+        if alone {
+            slab.reserve_number();
+        } else if place.is_none_or(|place| !slab.fits(*place, state)) {
+            slab.reserve(state);
+        }
+    }
+
     /// Stores a state in the place of the one with its key. `page` is its own page, if it is large;
     /// the own page of the previous state is returned, to be freed after the shard is unlocked.
     pub(super) fn put(&mut self, state: StoredState<'_>, page: Option<Alone>) -> Option<Alone> {
@@ -162,6 +174,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
+    use super::super::slab;
     use super::*;
 
     #[test]
@@ -205,6 +218,49 @@ mod tests {
             assert_eq!(states.get(state.key), Some(state));
         }
         assert_eq!(states.get(Digest([9; 16])), None);
+    }
+
+    #[test]
+    fn room_that_is_made_alters_nothing_and_is_where_the_state_goes() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut states = States::default();
+        let mut model: HashMap<Digest, (u64, Vec<u8>)> = HashMap::new();
+        for position in 1..20_000 {
+            let mut key = Digest([5; 16]);
+            let number: u32 = random.random_range(0..2_000);
+            key.0[4..8].copy_from_slice(&number.to_le_bytes());
+            let most = [40, 400, 12_000][random.random_range(0..3)];
+            let bytes = vec![random.random(); random.random_range(0..most)];
+            let state = StoredState {
+                kind: 3,
+                key,
+                position,
+                bytes: &bytes,
+            };
+            let page = slab::alone(state);
+            for _ in 0..random.random_range(1..3) {
+                states.reserve(state, page.is_some());
+            }
+            let before = states.get(key).map(|it| (it.position, it.bytes.to_vec()));
+            assert_eq!(before.as_ref(), model.get(&key), "SEED={seed}");
+            assert_eq!(states.iter().count(), model.len(), "SEED={seed}");
+            let memory = states.slab.memory();
+            let is_alone = page.is_some();
+            states.put(state, page);
+            // A page that is left empty gives its memory back.
+            if !is_alone && before.is_none() {
+                assert_eq!(states.slab.memory(), memory, "SEED={seed}");
+            }
+            model.insert(key, (position, bytes));
+        }
+        for state in states.iter() {
+            let it = (state.position, state.bytes.to_vec());
+            assert_eq!(Some(&it), model.get(&state.key), "SEED={seed}");
+        }
+        assert_eq!(states.len(), model.len());
     }
 
     #[test]
