@@ -6,12 +6,15 @@
 //! ENTRIES=20000 COMMITS=500 cargo bench --bench sequencer
 //! ```
 //!
-//! Two lanes of one engine, on a disk in memory. Told are the median, the 99th and 99.9th
-//! percentile and the longest of all shares, in microseconds: of the time that went by, and of the
-//! processor's time that the thread had meanwhile, which is the work that is done under the
-//! sequencer. Where there are fewer processors than threads, a thread is put aside now and then
-//! while it has the sequencer; that counts to the first and not to the second, and so the two tell
-//! the machine's doing from ours. *Aside* says how many shares had 20 µs more of the first.
+//! Two lanes of one engine, on a disk in memory; `RUNS` of them, one after the other, each with a
+//! new engine. Told are the median, the 99th and 99.9th percentile and the longest of the shares of
+//! all runs, in microseconds.
+//!
+//! A processor that is virtual is taken away now and then for some ten microseconds and more, and
+//! nothing in it says so: not even the clock of the thread's own time stands still. What that does
+//! to threads that have nothing to do is told last. What is left without it is the *least* of a
+//! share: each lane makes the same commits in each run, and of the shares of one commit the least
+//! counts.
 
 // Figures are approximate by nature; a bench ends where something goes wrong.
 #![allow(
@@ -34,7 +37,6 @@ use carebook::domain::operation::Parts;
 use carebook::domain::reference::intake::Incoming;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits, Sequenced};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
@@ -48,41 +50,23 @@ const SEARCH_KEY: &str = "everybody";
 /// Identifiers of 500 bytes that make a state of a mebibyte.
 const IDENTIFIERS: usize = 2_090;
 
-/// By how much more time than work a share is one of a thread that was put aside.
-const ASIDE: Duration = Duration::from_micros(20);
+/// Each commit's share of the sequencer in the order of the commits, for each lane.
+type Shares = [Vec<Duration>; 2];
 
-/// What a commit had of the sequencer.
-struct Share {
-    /// The time that went by.
-    time: Duration,
-    /// The processor's time that its thread had.
-    work: Duration,
-}
-
-type Shares = Arc<Mutex<Vec<Share>>>;
+/// The shares of all runs, with what they are of.
+type Rows = Vec<(String, Vec<Shares>)>;
 
 thread_local! {
-    /// When the present thread took the sequencer, and its processor's time then.
-    static TAKEN: Cell<Option<(Tick, Duration)>> = const { Cell::new(None) };
+    /// The lane that the present thread is, and when it took the sequencer.
+    static TAKEN: Cell<(usize, Option<Tick>)> = const { Cell::new((0, None)) };
 }
 
-/// The processor's time that the present thread had so far.
-fn worked() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
-}
-
-fn note(shares: &Shares, sequenced: Sequenced) {
+fn note(shares: &Mutex<Shares>, sequenced: Sequenced) {
+    let now = Tick::now();
+    let (lane, since) = TAKEN.get();
     match sequenced {
-        Sequenced::Taken => {
-            let worked = worked();
-            TAKEN.set(Some((Tick::now(), worked)));
-        }
-        Sequenced::GivenBack => {
-            let (since, before) = TAKEN.take().unwrap();
-            let time = since.elapsed();
-            let work = worked() - before;
-            shares.lock().unwrap().push(Share { time, work });
-        }
+        Sequenced::Taken => TAKEN.set((lane, Some(now))),
+        Sequenced::GivenBack => shares.lock().unwrap()[lane].push(now - since.unwrap()),
     }
 }
 
@@ -90,7 +74,7 @@ fn number(name: &str, otherwise: usize) -> usize {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-fn start(shares: &Shares) -> Arc<Engine> {
+fn start(shares: &Arc<Mutex<Shares>>) -> Arc<Engine> {
     let mut replaying = Replaying::new("");
     let options = Options {
         reserve_bytes: 0,
@@ -108,7 +92,9 @@ fn start(shares: &Shares) -> Arc<Engine> {
     let engine = engine.unwrap();
     let shares = Arc::clone(shares);
     // So that the memory of what is noted is not made anew in between.
-    shares.lock().unwrap().reserve(1 << 20);
+    for shares in shares.lock().unwrap().iter_mut() {
+        shares.reserve(1 << 20);
+    }
     engine.on_sequenced(Box::new(move |sequenced| note(&shares, sequenced)));
     Arc::new(engine)
 }
@@ -181,6 +167,7 @@ fn on_lane<F: Future<Output = ()>>(engine: &Arc<Engine>, lane: usize, work: F) {
         .enable_all()
         .build()
         .unwrap();
+    TAKEN.set((lane, None));
     runtime.block_on(async {
         let gate = tokio::spawn(engine.lanes().run(lane));
         work.await;
@@ -188,36 +175,21 @@ fn on_lane<F: Future<Output = ()>>(engine: &Arc<Engine>, lane: usize, work: F) {
     });
 }
 
-fn tell(what: &str, shares: &Shares) {
-    let mut shares = shares.lock().unwrap();
-    let all = || shares.iter();
-    let aside = all().filter(|share| share.time > share.work + ASIDE);
-    let aside = aside.count();
-    let times: Vec<_> = all().map(|share| share.time).collect();
-    let works: Vec<_> = all().map(|share| share.work).collect();
-    print!("{what:<44} {:>7}", times.len());
-    for mut of in [times, works] {
-        of.sort_unstable();
-        for part in [0.5, 0.99, 0.999, 1.0] {
-            let place = ((of.len() as f64 * part).ceil() as usize).clamp(1, of.len());
-            print!(" {:>8.1}", of[place - 1].as_secs_f64() * 1e6);
-        }
-    }
-    println!(" {aside:>6}");
-    shares.clear();
-}
-
-fn main() {
-    let entries = number("ENTRIES", 100_000);
-    let commits = number("COMMITS", 2_000);
-    let shares = Shares::default();
+/// A run; its shares are put to those of the runs before.
+fn run(rows: &mut Rows, entries: usize, commits: usize) {
+    let shares = Arc::new(Mutex::new(Shares::default()));
     let engine = start(&shares);
-    println!("{:<52} {:^35} {:^35}", "", "time, µs", "work, µs");
-    print!("{:<44} {:>7}", "shares of the sequencer", "commits");
-    for _ in 0..2 {
-        print!(" {:>8} {:>8} {:>8} {:>8}", "p50", "p99", "p99.9", "longest");
-    }
-    println!(" {:>6}", "aside");
+    let mut row = 0;
+    let mut tell = |what: String| {
+        let mut shares = shares.lock().unwrap();
+        let taken = shares.each_ref().map(Vec::clone);
+        shares.iter_mut().for_each(Vec::clear);
+        if rows.len() == row {
+            rows.push((what, Vec::new()));
+        }
+        rows[row].1.push(taken);
+        row += 1;
+    };
     on_lane(&engine, 0, async {
         for payments in (0..entries).collect::<Vec<_>>().chunks(256) {
             let facts: Vec<_> = payments.iter().map(|number| payment(*number, 1)).collect();
@@ -228,28 +200,25 @@ fn main() {
             }
         }
     });
-    tell("payments join an ever longer list", &shares);
+    tell("payments join an ever longer list".into());
     on_lane(&engine, 0, async {
         for number in 0..commits {
             put(&engine, &payment(entries + number, 1)).await;
         }
     });
-    tell(&format!("payments join a list of {entries}"), &shares);
-    let mut revision = 0;
+    tell(format!("payments join a list of {entries}"));
     on_lane(&engine, 0, async {
-        for _ in 0..commits / 10 {
+        for revision in 0..commits / 10 {
             search(&engine, revision).await;
-            revision += 1;
         }
     });
-    tell(&format!("searches of a list of {entries}"), &shares);
+    tell(format!("searches of a list of {entries}"));
     on_lane(&engine, 0, async {
         for number in 0..commits / 2 {
             put(&engine, &large(number + 1)).await;
         }
     });
-    tell("states of 1 MiB", &shares);
-    let began = Tick::now();
+    tell("states of 1 MiB".into());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             on_lane(&engine, 0, async {
@@ -266,10 +235,68 @@ fn main() {
             });
         });
     });
-    tell("changes in the list beside states of 1 MiB", &shares);
-    println!(
-        "the last of these in {:.1} s",
-        began.elapsed().as_secs_f64()
-    );
+    tell("changes in the list beside states of 1 MiB".into());
     engine.shut_down().unwrap();
+}
+
+/// How long each of so many turns of a thread takes that looks at the clock until `length` is over.
+fn idle(length: Duration, turns: usize) -> Vec<Duration> {
+    let turn = || {
+        let began = Tick::now();
+        loop {
+            let took = began.elapsed();
+            if took >= length {
+                return took;
+            }
+        }
+    };
+    (0..turns).map(|_| turn()).collect()
+}
+
+fn print(times: &mut [Duration]) {
+    times.sort_unstable();
+    for part in [0.5, 0.99, 0.999, 1.0] {
+        let place = ((times.len() as f64 * part).ceil() as usize).clamp(1, times.len());
+        print!(" {:>8.1}", times[place - 1].as_secs_f64() * 1e6);
+    }
+}
+
+fn main() {
+    let runs = number("RUNS", 3);
+    let (entries, commits) = (number("ENTRIES", 100_000), number("COMMITS", 2_000));
+    let mut rows = Rows::new();
+    for _ in 0..runs {
+        run(&mut rows, entries, commits);
+    }
+    let least = format!("the least of {runs} runs, µs");
+    println!("{:<52} {:^35} {least:^35}", "", "all, µs");
+    print!("{:<44} {:>7}", "shares of the sequencer", "of a run");
+    for _ in 0..2 {
+        print!(" {:>8} {:>8} {:>8} {:>8}", "p50", "p99", "p99.9", "longest");
+    }
+    println!();
+    for (what, runs) in rows {
+        let mut all: Vec<_> = runs.iter().flatten().flatten().copied().collect();
+        // Of each lane, the same commits in the same order.
+        let least = |lane: usize| {
+            let runs: Vec<_> = runs.iter().map(|run| run[lane].iter()).collect();
+            let commits = runs[0].len();
+            (0..commits).map(move |commit| {
+                let shares = runs.iter().map(|run| run.clone().nth(commit));
+                shares.min().flatten().unwrap()
+            })
+        };
+        let mut least: Vec<_> = (0..2).flat_map(least).copied().collect();
+        print!("{what:<44} {:>7}", least.len());
+        print(&mut all);
+        print(&mut least);
+        println!();
+    }
+    for micros in [1, 2, 10] {
+        let mut turns = idle(Duration::from_micros(micros), 100_000);
+        let what = format!("nothing, for {micros} µs");
+        print!("{what:<44} {:>7}", turns.len());
+        print(&mut turns);
+        println!();
+    }
 }

@@ -61,6 +61,9 @@ pub fn record(input: &[u8]) {
             version: change.version,
             key: change.key,
             before: change.before,
+            revision: change.revision,
+            advances: true,
+            path: &[],
             event: Blob(change.event.0),
         });
         let again = NewRecord {
@@ -68,6 +71,7 @@ pub fn record(input: &[u8]) {
             at: record.at,
             operation: record.operation,
             subject: record.subject,
+            actor: record.actor,
             key: record.key.as_ref().map(|key| RecordKey {
                 key: key.key,
                 fingerprint: key.fingerprint,

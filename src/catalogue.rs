@@ -334,6 +334,14 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<AssignmentSlot>::NEW,
 ];
 
+/// The name of the operation with this tag, as other systems are told; `reference_fact` for the
+/// tag of facts that come in.
+#[must_use]
+pub fn operation_name(tag: u16) -> &'static str {
+    let row = OPERATIONS.iter().find(|row| row.tag == tag);
+    row.map_or("reference_fact", |row| row.name)
+}
+
 /// The kind of resource with this tag.
 #[must_use]
 pub fn resource(tag: u16) -> Option<&'static dyn AnyResource> {

@@ -10,6 +10,7 @@ mod contract;
 mod demo;
 mod docs;
 mod durability;
+mod events;
 mod facts_load;
 mod floors;
 mod fuzzed;

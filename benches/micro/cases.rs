@@ -168,6 +168,9 @@ fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
         version: change.version,
         key: change.key,
         before: 0,
+        revision: change.revision,
+        advances: change.advances,
+        path: &change.path,
         event: Blob(&change.event),
     });
     let record = NewRecord {
@@ -175,6 +178,7 @@ fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
         at: now(),
         operation: 9,
         subject: "hq-1",
+        actor: None,
         key: Some(RecordKey {
             key: "key-1",
             fingerprint,

@@ -114,7 +114,7 @@ async fn answer(
     let position = {
         let mut sequence = appender.sequence();
         let position = sequence.push(&record).unwrap();
-        lanes.end(sequence);
+        lanes.end(sequence, || ());
         position
     };
     lanes.wait(position).await.unwrap();

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use ::pem::{EncodeConfig, LineEnding};
 use aws_lc_rs::digest;
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -12,17 +13,13 @@ use aws_lc_rs::signature::{
     RsaKeyPair,
 };
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::json;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::base::actor::{Actor, ActorKind};
-
-const PEM_BEGIN: &str = "-----BEGIN ";
-const PEM_DASHES: &str = "-----";
-const PEM_LABEL: &str = "PRIVATE KEY";
-/// RFC 7468 section 2: lines of 64 characters.
-const PEM_LINE_CHARS: usize = 64;
 
 /// The algorithms that tokens may be signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -127,17 +124,18 @@ impl SigningKey {
     /// Reads the first private key of a PEM file, in PKCS#8 form. The key says which algorithm it
     /// is for.
     pub fn from_pem(pem: &str) -> Result<Self, SigningError> {
-        let der = pem_private_key(pem)?;
-        let pair =
-            if let Ok(pair) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der) {
-                Pair::Es256(pair)
-            } else if let Ok(pair) = Ed25519KeyPair::from_pkcs8(&der) {
-                Pair::EdDsa(pair)
-            } else if let Ok(pair) = RsaKeyPair::from_pkcs8(&der) {
-                Pair::Rs256(Box::new(pair))
-            } else {
-                return Err(SigningError::Unsupported);
-            };
+        let key = pkcs8_of(pem)?;
+        let der = key.secret_pkcs8_der();
+        let pair = if let Ok(pair) = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der)
+        {
+            Pair::Es256(pair)
+        } else if let Ok(pair) = Ed25519KeyPair::from_pkcs8(der) {
+            Pair::EdDsa(pair)
+        } else if let Ok(pair) = RsaKeyPair::from_pkcs8(der) {
+            Pair::Rs256(Box::new(pair))
+        } else {
+            return Err(SigningError::Unsupported);
+        };
         Self::from_pair(pair)
     }
 
@@ -150,25 +148,17 @@ impl SigningKey {
     /// The private key as PKCS#8 in PEM form: a secret.
     pub fn to_pem(&self) -> Result<String, SigningError> {
         let failed = |_| SigningError::Crypto("writing a key as PKCS#8");
-        let encoded = match &self.pair {
-            Pair::Es256(pair) => STANDARD.encode(pair.to_pkcs8v1().map_err(failed)?.as_ref()),
-            Pair::EdDsa(pair) => STANDARD.encode(pair.to_pkcs8v1().map_err(failed)?.as_ref()),
+        let der = match &self.pair {
+            Pair::Es256(pair) => pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec(),
+            Pair::EdDsa(pair) => pair.to_pkcs8v1().map_err(failed)?.as_ref().to_vec(),
             Pair::Rs256(pair) => {
                 let der: Pkcs8V1Der<'_> = pair.as_der().map_err(failed)?;
-                STANDARD.encode(der.as_ref())
+                der.as_ref().to_vec()
             }
         };
-        let mut pem = format!("{PEM_BEGIN}{PEM_LABEL}{PEM_DASHES}\n");
-        let mut rest = encoded.as_str();
-        while !rest.is_empty() {
-            // Base64 is ASCII, so any place is a boundary of characters.
-            let (line, after) = rest.split_at(rest.len().min(PEM_LINE_CHARS));
-            pem.push_str(line);
-            pem.push('\n');
-            rest = after;
-        }
-        pem.push_str(&format!("-----END {PEM_LABEL}{PEM_DASHES}\n"));
-        Ok(pem)
+        let block = ::pem::Pem::new("PRIVATE KEY", der);
+        let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+        Ok(::pem::encode_config(&block, lines))
     }
 
     /// The algorithm that the key is for.
@@ -303,36 +293,17 @@ impl Public {
     }
 }
 
-/// The DER bytes of the first `PRIVATE KEY` block (RFC 7468 section 10).
-fn pem_private_key(pem: &str) -> Result<Vec<u8>, SigningError> {
-    let mut lines = pem.lines().map(str::trim);
-    let mut other = SigningError::NoPrivateKey;
-    let found = lines.by_ref().any(|line| {
-        let label = line
-            .strip_prefix(PEM_BEGIN)
-            .and_then(|rest| rest.strip_suffix(PEM_DASHES));
-        match label {
-            Some(PEM_LABEL) => return true,
-            Some("ENCRYPTED PRIVATE KEY") => other = SigningError::Encrypted,
-            Some(label) if label.ends_with(PEM_LABEL) => other = SigningError::NotPkcs8,
-            _ => {}
+/// The first private key of a PEM file, which has to be one in PKCS#8 form.
+fn pkcs8_of(pem: &str) -> Result<PrivatePkcs8KeyDer<'static>, SigningError> {
+    match PrivateKeyDer::from_pem_slice(pem.as_bytes()) {
+        Ok(PrivateKeyDer::Pkcs8(key)) => Ok(key),
+        Ok(_) => Err(SigningError::NotPkcs8),
+        Err(pem::Error::NoItemsFound) if pem.contains("BEGIN ENCRYPTED PRIVATE KEY") => {
+            Err(SigningError::Encrypted)
         }
-        false
-    });
-    if !found {
-        return Err(other);
+        Err(pem::Error::NoItemsFound) => Err(SigningError::NoPrivateKey),
+        Err(_) => Err(SigningError::PemMalformed),
     }
-    let end = format!("-----END {PEM_LABEL}{PEM_DASHES}");
-    let mut encoded = String::new();
-    for line in lines {
-        if line == end {
-            return STANDARD
-                .decode(encoded)
-                .map_err(|_| SigningError::PemMalformed);
-        }
-        encoded.push_str(line);
-    }
-    Err(SigningError::PemMalformed)
 }
 
 /// The claims of a token: the registered ones (RFC 7519 section 4.1) and those that say who acts.

@@ -133,7 +133,7 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, Failure> {
     match ca_file {
         Some(file) => {
             let unfit = |why: &dyn fmt::Display| {
-                Failure::other(format!("{} is not fit for TLS: {why}", file.display()))
+                Failure::other(format!("{} cannot be used for TLS: {why}", file.display()))
             };
             let found = CertificateDer::pem_file_iter(file).map_err(|error| unfit(&error))?;
             for certificate in found {

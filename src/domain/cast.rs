@@ -42,7 +42,13 @@ fn member_of_cast(kind: ActorKind) -> Actor {
         },
         ActorKind::HeadquartersAdministrator => Actor {
             actor_profile_id: Some("headquarters-profile-1".into()),
-            permissions: permitted(&["branch:create", "payment:administer"]),
+            permissions: permitted(&[
+                "branch:create",
+                "payment:administer",
+                "events:read",
+                "webhooks:manage",
+                "outbox:manage",
+            ]),
             ..of("headquarters-1")
         },
         ActorKind::HeadquartersFinanceOperator => Actor {
@@ -50,7 +56,7 @@ fn member_of_cast(kind: ActorKind) -> Actor {
             ..of("headquarters-finance-1")
         },
         ActorKind::SystemWorkflow => Actor {
-            permissions: permitted(&["facts:read", "facts:write"]),
+            permissions: permitted(&["facts:read", "facts:write", "events:read"]),
             ..of("workflow-1")
         },
     }

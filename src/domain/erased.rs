@@ -81,6 +81,9 @@ pub trait AnyOperation: Send + Sync {
     fn shape(&self) -> Shape;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
+    /// See [`Operation::ladder`].
+    #[cfg(test)]
+    fn ladder(&self) -> super::ladder::Ladder;
 }
 
 /// Erases the types of the operation `O`.
@@ -133,6 +136,11 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn example(&self) -> &'static Example {
         &O::EXAMPLE
+    }
+
+    #[cfg(test)]
+    fn ladder(&self) -> super::ladder::Ladder {
+        O::ladder()
     }
 }
 

@@ -180,47 +180,18 @@ pub fn actor(kind: ActorKind, rename: &dyn Fn(&str) -> String) -> Actor {
 mod tests {
     use super::super::reference::samples;
     use super::*;
-    use crate::catalogue::{OPERATIONS, Row};
-    use crate::domain::scenario::{Scenario, Then};
-
-    fn world() -> Scenario {
-        let mut scenario = Scenario::new();
-        for line in samples::lines() {
-            let then = scenario.put_fact_as_sent(line);
-            assert!(matches!(then, Then::Committed(_)), "{line}: {then:?}");
-        }
-        scenario
-    }
-
-    /// Carries the example out, and what it goes on with before.
-    fn carried_out(scenario: &mut Scenario, row: &Row) -> Value {
-        let example = row.operation.example();
-        let before = example.after.map_or(Value::Null, |name| {
-            let before = OPERATIONS.iter().find(|row| row.name == name);
-            carried_out(scenario, before.unwrap())
-        });
-        let names = row
-            .path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let values: Vec<String> = example
-            .path
-            .iter()
-            .map(|text| filled(text, &before))
-            .collect();
-        let path: Vec<_> = names.zip(values.iter().map(String::as_str)).collect();
-        scenario.acting(actor(example.actor, &str::to_owned));
-        match scenario.when(row.name, &path, &example.body(&before)) {
-            Then::Committed(answer) | Then::Answered(answer) => answer,
-            other => panic!("{}: {other:?}", row.name),
-        }
-    }
+    use crate::catalogue::OPERATIONS;
+    use crate::domain::ladder::Case;
+    use crate::domain::scenario::Then;
 
     #[test]
     fn every_example_is_carried_out_in_the_samples_world_and_answers_what_it_says() {
         for row in OPERATIONS {
-            let answer = carried_out(&mut world(), row).to_string();
-            let echoed = row.operation.example().echoed;
+            let (Then::Committed(answer) | Then::Answered(answer)) = Case::of_example(row).ask()
+            else {
+                panic!("{} is refused", row.name);
+            };
+            let (answer, echoed) = (answer.to_string(), row.operation.example().echoed);
             assert!(
                 answer.contains(echoed),
                 "{}: {echoed} in {answer}",

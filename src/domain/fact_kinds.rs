@@ -54,10 +54,10 @@ mod tests {
 
     use super::*;
     use crate::domain::reference::samples;
-    use crate::domain::scenario::Scenario;
+    use crate::domain::scenario::{Scenario, Then};
 
     #[test]
-    fn the_revision_of_a_fact_of_any_kind_is_found() {
+    fn a_fact_of_any_kind_is_found_as_it_came_in() {
         let mut service = Scenario::new();
         let world: Vec<Value> = samples::lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -69,6 +69,20 @@ mod tests {
             assert_eq!(of(&service), None, "{kind} {id}");
             service.fact(kind, id, revision, fact["facts"].clone());
             assert_eq!(of(&service), Some(Revision::new(revision)), "{kind} {id}");
+            // It is told as it came in; what was absent is null.
+            let known = FACTS
+                .iter()
+                .find(|known| known.kind().name == kind)
+                .unwrap();
+            let (_, told) = service.view(|view| known.find(id, view)).unwrap();
+            let mut told: Value = serde_json::from_slice(&told).unwrap();
+            let came_in = fact["facts"].as_object().unwrap();
+            let told = told.as_object_mut().unwrap();
+            told.retain(|name, value| !value.is_null() || came_in.contains_key(name));
+            assert_eq!(told, came_in, "{kind} {id}");
+            // And the same once more changes nothing.
+            let again = service.put_fact(kind, id, revision, fact["facts"].clone());
+            assert!(matches!(again, Then::Answered(_)), "{kind} {id}: {again:?}");
             kinds.insert(kind);
         }
         assert_eq!(kinds.len(), FACTS.len());

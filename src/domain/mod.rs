@@ -6,10 +6,14 @@
 
 pub mod branch;
 pub mod cast;
+pub mod change;
 pub mod erased;
+pub mod event;
 pub mod example;
 pub mod fact_kinds;
 pub mod family;
+#[cfg(test)]
+pub mod ladder;
 pub mod mother;
 pub mod operation;
 pub mod payment;

@@ -2,20 +2,18 @@
 //! and what a decision can be.
 
 use std::cell::Cell;
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
 use serde::Serialize;
 use uuid::Uuid;
 
+pub use super::change::{Change, RankChange};
 pub use super::erased::{AnyCommand, AnyDecision, AnyOperation, AnyState, Decided, Erased};
 pub(crate) use super::erased::{erase, own_state};
 use super::example::Example;
-use super::registered::version;
 use super::rejection::{Class, Rejection};
-use super::resource::{IndexKey, Rank, ReadView, Resource};
+use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
-use crate::base::codec::{self, Blob};
+use crate::base::codec::Blob;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
@@ -34,7 +32,7 @@ impl Parts<'_> {
     pub fn param<T: FromJson>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
         let value = self.path.iter().find(|(known, _)| *known == name);
         let value = value.map(|(_, text)| Json::Text((*text).into()));
-        crate::base::json::member(value.as_ref(), name, at)
+        crate::base::json::field(value.as_ref(), name, at)
     }
 }
 
@@ -66,12 +64,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 ///
 /// ```text
 /// path_and_body! {
-///     /// What a request asks for.
-///     pub struct Command {
-///         /// The plan.
-///         pub plan_code = "planCode",
-///         body: Body,
-///     }
+///     pub struct Command { pub plan_code = "planCode", body: Body }
 /// }
 /// ```
 #[macro_export]
@@ -160,6 +153,10 @@ pub trait Operation: Send + Sync + 'static {
     /// One request that is carried out in the samples' world.
     const EXAMPLE: Example;
 
+    /// For each of its rejections, in their order, what makes it apply to the example.
+    #[cfg(test)]
+    fn ladder() -> super::ladder::Ladder;
+
     /// The key of the resource whose actor decides; `None` when there cannot be one (an index
     /// does not know it), then [`Operation::decide`] is asked without a state, to refuse.
     fn target(command: &Self::Command, context: &Context<'_>) -> Option<Digest>;
@@ -232,138 +229,6 @@ pub struct OutboxMessage {
     pub topic: Box<str>,
     /// Its content, JSON.
     pub body: Blob,
-}
-
-/// A change of one resource, ready for the log.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The resource's kind.
-    pub kind: u16,
-    /// The version of its stored form.
-    pub version: u16,
-    /// Its key.
-    pub key: Digest,
-    /// The event's bytes.
-    pub event: Vec<u8>,
-    /// The bytes of the state after it.
-    pub state: Vec<u8>,
-    /// The names it held before and holds no more.
-    pub unique_left: Vec<IndexKey>,
-    /// The names that it holds now and did not before.
-    pub unique_taken: Vec<IndexKey>,
-    /// The lists it stood in before and stands in no more.
-    pub secondary_left: Vec<IndexKey>,
-    /// The lists that it stands in now and did not before.
-    pub secondary_joined: Vec<IndexKey>,
-    /// The lists that it stood in before and still does.
-    pub secondary_kept: Vec<IndexKey>,
-    /// The lists in which it has, or had, a rank.
-    pub ranks: Vec<RankChange>,
-}
-
-/// What a change makes of a resource's rank in a list.
-#[derive(Debug, PartialEq, Eq)]
-pub struct RankChange {
-    /// The list.
-    pub list: IndexKey,
-    /// The rank before; `None` when it did not stand there.
-    pub before: Option<Rank>,
-    /// The rank from here on; `None` when it stands there no more.
-    pub after: Option<Rank>,
-}
-
-impl RankChange {
-    /// All of them, from what a resource had before and what it has now.
-    #[must_use]
-    pub fn all(before: Vec<(IndexKey, Rank)>, after: Vec<(IndexKey, Rank)>) -> Vec<Self> {
-        let mut lists = BTreeMap::new();
-        for (list, rank) in before {
-            lists.insert(list, (Some(rank), None));
-        }
-        for (list, rank) in after {
-            lists.entry(list).or_insert((None, None)).1 = Some(rank);
-        }
-        let all = lists.into_iter();
-        all.map(|(list, (before, after))| Self {
-            list,
-            before,
-            after,
-        })
-        .collect()
-    }
-}
-
-/// What two sets differ in and what they share, each thing once.
-struct Differences<T> {
-    left: Vec<T>,
-    taken: Vec<T>,
-    kept: Vec<T>,
-}
-
-impl<T: Ord + Copy> Differences<T> {
-    fn of(before: Vec<T>, after: Vec<T>) -> Self {
-        let (mut before, mut after) = (before, after);
-        before.sort_unstable();
-        after.sort_unstable();
-        let mut differences = Self {
-            left: Vec::new(),
-            taken: Vec::new(),
-            kept: Vec::new(),
-        };
-        let (mut before, mut after) = (before.into_iter(), after.into_iter());
-        let (mut one, mut other) = (before.next(), after.next());
-        loop {
-            match (one, other) {
-                (Some(left), Some(taken)) => match left.cmp(&taken) {
-                    Ordering::Less => {
-                        differences.left.push(left);
-                        one = before.next();
-                    }
-                    Ordering::Greater => {
-                        differences.taken.push(taken);
-                        other = after.next();
-                    }
-                    Ordering::Equal => {
-                        differences.kept.push(taken);
-                        (one, other) = (before.next(), after.next());
-                    }
-                },
-                (Some(left), None) => {
-                    differences.left.push(left);
-                    one = before.next();
-                }
-                (None, Some(taken)) => {
-                    differences.taken.push(taken);
-                    other = after.next();
-                }
-                (None, None) => return differences,
-            }
-        }
-    }
-}
-
-impl Change {
-    /// The change that `event` makes of `before`.
-    pub(crate) fn of<R: Resource>(before: Option<&R>, event: &R::Event, next: &R) -> Self {
-        let held = before.map(R::unique_keys).unwrap_or_default();
-        let names = Differences::of(held, next.unique_keys());
-        let stood_in = before.map(R::secondary_keys).unwrap_or_default();
-        let lists = Differences::of(stood_in, next.secondary_keys());
-        let ranked = before.map(R::ranked).unwrap_or_default();
-        Self {
-            kind: R::KIND.tag,
-            version: const { version::<R>() },
-            key: next.key(),
-            event: codec::encode(event),
-            state: codec::encode(next),
-            unique_left: names.left,
-            unique_taken: names.taken,
-            secondary_left: lists.left,
-            secondary_joined: lists.taken,
-            secondary_kept: lists.kept,
-            ranks: RankChange::all(ranked, next.ranked()),
-        }
-    }
 }
 
 /// A commit in the making: the resource's own event, what else it changes, messages, answer.
@@ -497,105 +362,4 @@ pub fn fingerprint(operation: &str, command: &impl Serialize) -> Fingerprint {
         serde_json::to_writer(&mut *text, command).expect("a command has a JSON form");
         Fingerprint::of(text)
     })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use rand::rngs::SmallRng;
-    use rand::{Rng, SeedableRng};
-
-    use super::*;
-
-    thread_local! {
-        static COMPARED: Cell<usize> = const { Cell::new(0) };
-    }
-
-    /// Counts how often it is compared.
-    #[derive(Clone, Copy, Debug)]
-    struct Counted(u32);
-
-    impl Ord for Counted {
-        fn cmp(&self, other: &Self) -> Ordering {
-            COMPARED.set(COMPARED.get() + 1);
-            self.0.cmp(&other.0)
-        }
-    }
-
-    impl PartialOrd for Counted {
-        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-            Some(self.cmp(other))
-        }
-    }
-
-    impl PartialEq for Counted {
-        fn eq(&self, other: &Self) -> bool {
-            self.cmp(other) == Ordering::Equal
-        }
-    }
-
-    impl Eq for Counted {}
-
-    #[test]
-    fn what_thousands_of_names_differ_in_is_found_without_comparing_each_with_each() {
-        let of = |numbers: std::ops::Range<u32>| numbers.rev().map(Counted).collect::<Vec<_>>();
-        COMPARED.set(0);
-        let found = Differences::of(of(0..8_000), of(4_000..12_000));
-        let compared = COMPARED.get();
-        assert_eq!(
-            [found.left.len(), found.taken.len(), found.kept.len()],
-            [4_000; 3]
-        );
-        assert!(compared < 16_000 * 20, "{compared}");
-    }
-
-    #[test]
-    fn what_two_sets_differ_in_and_share_is_what_sets_have() {
-        let seed: u64 =
-            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SEED={seed}");
-        let mut random = SmallRng::seed_from_u64(seed);
-        for _ in 0..2_000 {
-            let [before, after] = [(); 2].map(|()| {
-                let count = random.random_range(0..6);
-                let numbers = (0..count).map(|_| random.random_range(0..8_u32));
-                numbers.collect::<std::collections::BTreeSet<_>>()
-            });
-            let mut shuffled = [&before, &after].map(|set| {
-                let mut numbers: Vec<_> = set.iter().copied().collect();
-                let turns = random.random_range(0..=numbers.len());
-                numbers.rotate_left(turns);
-                numbers
-            });
-            let [one, other] = shuffled.each_mut().map(std::mem::take);
-            let found = Differences::of(one, other);
-            let sorted = |mut numbers: Vec<u32>| {
-                numbers.sort_unstable();
-                numbers
-            };
-            assert!(sorted(found.left).iter().eq(before.difference(&after)));
-            assert!(sorted(found.taken).iter().eq(after.difference(&before)));
-            assert!(sorted(found.kept).iter().eq(after.intersection(&before)));
-        }
-    }
-
-    #[test]
-    fn a_change_of_rank_tells_both_and_one_that_stays_tells_that() {
-        use crate::domain::resource::Index;
-        let list = |id: &str| IndexKey::new(Index::BookingAdjustments, &[id]);
-        let rank = |millis| Rank::new(Instant::from_millis(millis), "a");
-        let [left, moved, stays, joined] = ["left", "moved", "stays", "joined"].map(list);
-        let before = vec![(left, rank(1)), (moved, rank(2)), (stays, rank(3))];
-        let after = vec![(joined, rank(4)), (stays, rank(3)), (moved, rank(5))];
-        let changes = RankChange::all(before, after);
-        let of = |wanted: IndexKey| {
-            let change = changes.iter().find(|change| change.list == wanted).unwrap();
-            (change.before.clone(), change.after.clone())
-        };
-        assert_eq!(changes.len(), 4);
-        assert_eq!(of(left), (Some(rank(1)), None));
-        assert_eq!(of(moved), (Some(rank(2)), Some(rank(5))));
-        assert_eq!(of(stays), (Some(rank(3)), Some(rank(3))));
-        assert_eq!(of(joined), (None, Some(rank(4))));
-    }
 }

@@ -19,7 +19,7 @@ pub enum Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// What somebody is called. Businesses too: many carry their owner's name.
-    IndexKey,
+    Name,
     /// How somebody is reached.
     Contact,
     /// Where somebody lives or works, or the region of it.
@@ -40,9 +40,9 @@ pub enum Why {
 
 /// The members that are hidden, each with the reason.
 pub const HIDDEN: &[(&str, Why)] = &[
-    ("fullName", Why::IndexKey),
-    ("displayName", Why::IndexKey),
-    ("legalName", Why::IndexKey),
+    ("fullName", Why::Name),
+    ("displayName", Why::Name),
+    ("legalName", Why::Name),
     ("accountHolder", Why::Bank),
     ("accountNumberDisplay", Why::Bank),
     ("maskedAccountReference", Why::Bank),

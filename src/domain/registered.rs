@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::event::{Changed, EventType, PublicEvents, Told};
 use super::resource::{IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
 use crate::base::codec::{self, DecodeError};
@@ -116,6 +117,15 @@ pub trait AnyResource: Send + Sync {
     /// # Errors
     /// When the bytes are no such state.
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError>;
+    /// What other systems are told of a change, which is this event.
+    ///
+    /// # Errors
+    /// When the bytes are no such event.
+    fn tell(&self, event: Versioned<'_>, changed: &Changed<'_>) -> Result<Vec<Told>, DecodeError>;
+    /// The types of events that other systems are told.
+    fn event_types(&self) -> &'static [EventType];
+    /// The path at which such a resource is read ([`PublicEvents::READ_AT`]).
+    fn read_at(&self) -> &'static str;
     /// The forms of state and event, and of all types that stand in them.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
@@ -159,7 +169,7 @@ impl<R> Registered<R> {
     pub const NEW: Self = Self(std::marker::PhantomData);
 }
 
-impl<R: Resource> AnyResource for Registered<R> {
+impl<R: PublicEvents> AnyResource for Registered<R> {
     fn kind(&self) -> Kind {
         R::KIND
     }
@@ -225,6 +235,18 @@ impl<R: Resource> AnyResource for Registered<R> {
 
     fn id(&self, state: &[u8]) -> Result<Vec<String>, DecodeError> {
         codec::decode::<R>(state).map(|state| state.id())
+    }
+
+    fn tell(&self, event: Versioned<'_>, changed: &Changed<'_>) -> Result<Vec<Told>, DecodeError> {
+        Ok(R::tell(&read_event::<R>(event)?, changed))
+    }
+
+    fn event_types(&self) -> &'static [EventType] {
+        R::TYPES
+    }
+
+    fn read_at(&self) -> &'static str {
+        R::READ_AT
     }
 
     #[cfg(test)]

@@ -56,8 +56,18 @@ pub trait Resource:
     /// The parts of its identifier.
     fn id(&self) -> Vec<String>;
 
+    /// The values of the parameters of the path at which it is read: by default, its identifier.
+    fn path(&self) -> Vec<String> {
+        self.id()
+    }
+
     /// How many commits it has seen.
     fn revision(&self) -> Revision;
+
+    /// The revision that its readers know: by default, [`Resource::revision`].
+    fn read_revision(&self) -> Revision {
+        self.revision()
+    }
 
     /// The names that are its own among all resources: a statement's code, a profile's owner.
     /// The engine keeps them unique.
@@ -306,6 +316,12 @@ impl<'a> ReadView<'a> {
         state
     }
 
+    /// How many resources were read because they stand in secondary indexes.
+    #[must_use]
+    pub fn read_in_secondary(&self) -> usize {
+        self.in_lists.borrow().len()
+    }
+
     /// Whether anything was read.
     #[must_use]
     pub fn has_read(&self) -> bool {
@@ -348,6 +364,7 @@ mod tests {
     use super::super::registered::{AnyResource as _, Registered};
     use super::super::stored::Versioned;
     use super::*;
+    use crate::domain::event::{Changed, EventType, PublicEvents, Told};
 
     /// Something that stands in the list of its owner.
     #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
@@ -381,6 +398,15 @@ mod tests {
 
         fn secondary_keys(&self) -> Vec<IndexKey> {
             vec![list(&self.owner)]
+        }
+    }
+
+    impl PublicEvents for Thing {
+        const READ_AT: &'static str = "things/{}";
+        const TYPES: &'static [EventType] = &[];
+
+        fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+            Vec::new()
         }
     }
 

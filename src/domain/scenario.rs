@@ -16,6 +16,7 @@ use super::operation::{
 };
 use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
+use super::reference::samples;
 use super::rejection::{Class, Rejection};
 use super::resource::{IndexKey, Rank, ReadView, Resource, Source};
 use super::stored::Versioned;
@@ -96,7 +97,7 @@ impl Source for Counting<'_> {
 }
 
 /// Identifiers in a row, the same in every run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counter(Cell<u64>);
 
 impl IdSource for Counter {
@@ -178,6 +179,7 @@ pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
 }
 
 /// A service in memory.
+#[derive(Clone)]
 pub struct Scenario {
     memory: Memory,
     ids: Counter,
@@ -222,6 +224,16 @@ impl Scenario {
         }
     }
 
+    /// The samples' world.
+    pub fn of_samples() -> Self {
+        let mut service = Self::new();
+        for line in samples::lines() {
+            let then = service.put_fact_as_sent(line);
+            assert!(matches!(then, Then::Committed(_)), "{line}: {then:?}");
+        }
+        service
+    }
+
     /// From here on, `actor` acts.
     pub fn acting(&mut self, actor: Actor) -> &mut Self {
         self.actor = actor;
@@ -262,24 +274,24 @@ impl Scenario {
 
     /// A resource in a state that no command of this service leads to.
     pub fn given<R: Resource>(&mut self, state: &R) -> &mut Self {
-        self.memory.position += 1;
-        let bytes = crate::base::codec::encode(state);
-        self.memory
-            .states
-            .insert(state.key(), (bytes, self.memory.position));
-        for name in state.unique_keys() {
-            self.memory.names.insert(name, state.key());
+        let (key, memory) = (state.key(), &mut self.memory);
+        memory.position += 1;
+        memory.names.retain(|_, holder| *holder != key);
+        for listed in memory.lists.values_mut() {
+            listed.remove(&key);
         }
+        for ranked in memory.ranks.values_mut() {
+            ranked.retain(|(_, of)| *of != key);
+        }
+        let bytes = crate::base::codec::encode(state);
+        memory.states.insert(key, (bytes, memory.position));
+        let names = state.unique_keys().into_iter();
+        memory.names.extend(names.map(|name| (name, key)));
         for list in state.secondary_keys() {
-            self.memory
-                .lists
-                .entry(list)
-                .or_default()
-                .insert(state.key());
+            memory.lists.entry(list).or_default().insert(key);
         }
         for (list, rank) in state.ranked() {
-            let ranks = self.memory.ranks.entry(list).or_default();
-            ranks.insert((rank, state.key()));
+            memory.ranks.entry(list).or_default().insert((rank, key));
         }
         self
     }

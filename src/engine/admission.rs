@@ -1,5 +1,5 @@
-//! Admission: how much may be in flight at once, commands or bytes. Past the bound a request is
-//! shed before any work, so memory does not grow with load.
+//! Admission: how much may be in flight at once, commands or bytes. Beyond the bound a request is
+//! rejected before any work, so memory does not grow with load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ pub struct Admission {
     free: AtomicUsize,
 }
 
-/// The right to have some of the amount in flight; dropping it gives it back.
+/// A share of the amount; dropping it gives it back.
 #[must_use]
 pub struct Permit {
     admission: Arc<Admission>,
@@ -51,7 +51,7 @@ impl Admission {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// So much more, when it may be.
+    /// A permit for `amount` more, if that much is free.
     #[must_use]
     pub fn admit(admission: &Arc<Self>, amount: usize) -> Option<Permit> {
         let mut permit = Permit::none(admission);
@@ -69,7 +69,7 @@ impl Admission {
 }
 
 impl Permit {
-    /// The right to nothing yet, which can grow.
+    /// A permit for nothing yet, which can grow.
     pub fn none(admission: &Arc<Admission>) -> Self {
         Self {
             admission: Arc::clone(admission),
@@ -77,20 +77,20 @@ impl Permit {
         }
     }
 
-    /// Of what it is a part.
+    /// What it is a share of.
     #[must_use]
     pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
     }
 
-    /// How much it is for.
+    /// The size of its share.
     #[must_use]
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Whether it is for so much more from here on: when that is free, and at least `left` is
-    /// free afterwards. Otherwise it stays as it is.
+    /// Grows by `amount` if that much is free and at least `left` is free afterwards; otherwise it
+    /// stays as it is. Whether it has grown.
     #[must_use]
     pub fn grow(&mut self, amount: usize, left: usize) -> bool {
         let grown = self.admission.take(amount, left);
@@ -145,6 +145,7 @@ mod tests {
         let events = crate::engine::JournalEvents {
             lanes: Arc::new(crate::engine::lane::Lanes::new(1)),
             admission: Arc::clone(&admission),
+            feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
             on_fatal: None,
         };
         let permits = (0..2).map(|_| Admission::admit(&admission, 1));

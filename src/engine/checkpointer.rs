@@ -1,18 +1,18 @@
-//! The checkpointer: takes snapshots while commands go on, forgets keys that are old enough, and
-//! has the log let go of what its snapshots cover.
+//! The checkpointer: takes snapshots while commands go on, forgets old idempotency keys, and has
+//! the log remove what its snapshots cover.
 //!
 //! ```text
-//! forget old keys ──durable──▶ covers := what is durable ──▶ what is kept of records up to there
+//! forget old keys ──durable──▶ covers := durable position ──▶ kept records up to there
 //!     ──▶ states, a few at a time ──durable──▶ install ──▶ compact
 //! ```
 //!
-//! Nobody waits for it. States are copied one after the other, each as it stands when its turn
-//! comes, so a snapshot is of no one instant: it has everything up to the position that it covers
-//! and something of what came while it was taken, which replay passes over.
+//! No command waits for it. States are copied one after the other, each as it is at that moment, so
+//! a snapshot has no common instant: it has everything up to the position that it covers, and some
+//! later changes, which replay skips.
 //!
-//! It has a thread of its own, the last in line for a processor, that rests in proportion to what
-//! it has done while commands are in flight. A snapshot that fails is thrown away and tried again
-//! later: commands do not need it.
+//! It has a thread of its own with the lowest priority, which pauses in proportion to its work
+//! while commands are in flight. A snapshot that fails is discarded and tried again later: commands
+//! do not need it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,28 +29,29 @@ use crate::base::time::Instant;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;
 
-/// When snapshots are taken, what they forget, and where the log goes that they cover.
+/// When snapshots are taken, what they forget, and where covered segments go.
 #[derive(Clone)]
 pub struct CheckpointPolicy {
-    /// Bytes of records since the last snapshot after which the next one is taken; the size of
-    /// the last snapshot when that is more.
+    /// Bytes of records since the last snapshot after which the next one is taken; the size of the
+    /// last snapshot if that is larger.
     pub log_bytes: u64,
-    /// How long after the last snapshot the next one is taken when there was any commit since.
+    /// How long after the last snapshot the next one is taken, when anything was committed since.
     pub interval: Duration,
     /// How long idempotency keys are kept; for ever when this is `None`.
     pub retention: Option<Duration>,
     /// What the log keeps of what its snapshots cover.
     pub log: LogRetention,
-    /// Where segments are moved that the log no longer keeps; without it they are deleted.
+    /// Where segments that the log no longer keeps are moved; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,
-    /// How often it is looked whether there is something to do.
+    /// How often the thread checks whether there is something to do.
     pub look: Duration,
     /// How long after a failure the next attempt is made.
     pub pause: Duration,
 }
 
 impl Default for CheckpointPolicy {
-    /// 256 MiB, an hour, for ever, nothing kept and all deleted; a look each second, a minute after a failure.
+    /// 256 MiB, an hour, for ever, nothing kept and all deleted; a check each second, a minute after
+    /// a failure.
     fn default() -> Self {
         Self {
             log_bytes: 256 << 20,
@@ -77,51 +78,51 @@ pub struct CheckpointFigures {
     pub bytes: u64,
     /// How long the last snapshot took.
     pub took: Duration,
-    /// When the newest one was written; `None` when there is none.
+    /// When the newest one was written; `None` if there is none.
     pub at: Option<Instant>,
-    /// Segments that the log has let go of.
+    /// Segments that were removed from the log.
     pub compacted_segments: u64,
     /// Their bytes.
     pub compacted_bytes: u64,
-    /// Keys that were forgotten.
+    /// Idempotency keys that were forgotten.
     pub forgotten_keys: u64,
-    /// Attempts that were not begun, or given up, for want of room on the disk.
+    /// Attempts that were not begun, or abandoned, for lack of disk space.
     pub without_room: u64,
-    /// Bytes that the last snapshot was to have at most, by what was known before it began.
+    /// The estimate, made before it began, of the last snapshot's largest size in bytes.
     pub estimate: u64,
     /// The first position that the log keeps as a record.
     pub log_first: u64,
-    /// Bytes of the log, without those of the part that is written just now.
+    /// Bytes of the log, without the segment that is being written.
     pub log_bytes: u64,
     /// Of these, bytes that are kept only because deliveries need them.
     pub log_kept_for_delivery_bytes: u64,
-    /// Bytes that the log gave up before their time, because the disk was nearly full.
+    /// Bytes that were removed from the log early, because the disk was nearly full.
     pub log_given_up_bytes: u64,
-    /// How often the thread has looked whether there is something to do.
+    /// How often the thread has checked whether there is something to do.
     pub looks: u64,
 }
 
-/// One snapshot taken, and what the log let go of after it.
+/// One snapshot taken, and what was removed from the log after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     /// The snapshot.
     pub snapshot: SnapshotInfo,
-    /// What the log let go of.
+    /// What was removed from the log.
     pub compacted: Compacted,
 }
 
-/// Told how far a snapshot is: so many of so many resources.
+/// Called with the progress of a snapshot: so many of so many resources.
 pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// What the checkpointer knows between two snapshots. Held while one is taken.
+/// What the checkpointer knows between two snapshots. Locked while one is taken.
 pub(super) struct Known {
-    /// What was counted over the records that the newest snapshot covers.
+    /// Counters over the records that the newest snapshot covers.
     pub(super) covered: Counters,
     /// How old positions are.
     pub(super) marks: Marks,
 }
 
-/// The checkpointer, as the engine has it.
+/// The checkpointer, as the engine holds it.
 pub(crate) struct Checkpointer {
     pub(super) policy: Mutex<CheckpointPolicy>,
     pub(super) known: Mutex<Known>,
@@ -145,7 +146,7 @@ pub(super) struct WakeUp {
 }
 
 impl WakeUp {
-    /// Waits until somebody rings; whether a snapshot was asked for.
+    /// Waits for a wake-up, at most so long; whether a snapshot was requested.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let until = Tick::now() + at_most;
         let mut requested = self.requested.lock();
@@ -157,7 +158,7 @@ impl WakeUp {
         std::mem::take(&mut *requested)
     }
 
-    /// Rests, unless all is to stop. A request made meanwhile stands.
+    /// Pauses, unless it has to stop. A request made meanwhile is kept.
     pub(super) fn rest(&self, duration: Duration) {
         let until = Tick::now() + duration;
         let mut requested = self.requested.lock();
@@ -181,8 +182,8 @@ impl WakeUp {
 }
 
 impl Checkpointer {
-    /// The checkpointer of a log that made this, with the newest snapshot that there is.
-    /// `written` is when that was written; `first` the first position that the log keeps.
+    /// The checkpointer of a recovered log that keeps records from `first` on, with the newest
+    /// snapshot that there is, written at `written`.
     pub(crate) fn new(
         recovered: &Recovered,
         first: u64,
@@ -190,7 +191,7 @@ impl Checkpointer {
         written: Option<SystemTime>,
     ) -> Self {
         let mut marks = recovered.counters.marks.clone();
-        marks.let_go(recovered.tables.forgotten().min(first - 1));
+        marks.drop_before(recovered.tables.forgotten().min(first - 1));
         Self {
             policy: Mutex::default(),
             known: Mutex::new(Known {
@@ -220,16 +221,16 @@ impl Checkpointer {
         *self.policy.lock() = policy;
     }
 
-    /// Asks for a snapshot, and does not wait for it.
+    /// Requests a snapshot, and does not wait for it.
     pub(crate) fn request(&self) {
         self.wake_up.request();
     }
 
-    /// Ends the thread. A snapshot that is being taken is given up.
+    /// Ends the thread. A snapshot that is being taken is abandoned.
     pub(crate) fn stop(&self) {
         self.wake_up.stop();
         if let Some(thread) = self.thread.lock().take() {
-            // A panic was told where it happened.
+            // A panic was reported where it happened.
             let _ = thread.join();
         }
     }
@@ -243,8 +244,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Whether a snapshot is taken now: when one was asked for, or one is due so long after the
-    /// last attempt, which has a pause after a failure.
+    /// Whether a snapshot is taken now: if one was requested, or if one is due so long after the
+    /// last attempt, with a pause after a failure.
     pub(super) fn wants(
         &self,
         now: Tick,
@@ -262,7 +263,7 @@ impl Schedule {
 }
 
 /// Whether a snapshot is due so long after the last one: by how much was written since, or by its
-/// age where there is any news.
+/// age if anything was committed since.
 pub(super) fn is_due(
     policy: &CheckpointPolicy,
     since: Duration,
@@ -377,7 +378,7 @@ mod tests {
             wake_up.rest(duration);
         });
         assert!(begun.elapsed() >= duration);
-        assert!(wake_up.wait(seconds(3_600)), "what was asked for stands");
+        assert!(wake_up.wait(seconds(3_600)), "the request is kept");
         std::thread::scope(|scope| {
             scope.spawn(|| wake_up.stop());
             wake_up.rest(seconds(3_600));

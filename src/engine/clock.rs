@@ -1,26 +1,27 @@
 //! Time. Nothing else in the service reads a clock.
 //!
-//! Three times are kept apart, since a system's clock is set forward and back, by hand or by
-//! mistake, by seconds or by years:
+//! Three times are distinguished, since a system clock may be set forward and back, on purpose or
+//! by mistake, by seconds or by years:
 //!
-//! | Time | What goes by it |
+//! | Time | Used for |
 //! |---|---|
-//! | the system's | rules: whether a token or a grant is over, whether something lies ahead, what day it is |
-//! | that of commits | what is recorded: the system's, held up where it was set back |
-//! | the time that the service has run | how old idempotency keys are |
+//! | the system's | rules: whether a token or a grant has expired, whether something lies ahead,
+//! what day it is |
+//! | that of commits | what is recorded: the system's, but never decreasing |
+//! | the time that the service has run | the age of idempotency keys |
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant as Tick, SystemTime, UNIX_EPOCH};
 
 use crate::base::time::Instant;
 
-/// How far the last commit must lie ahead of the system's clock for that to be told: steps by which
-/// clocks are kept in time are smaller.
-const TOLD_FROM: Duration = Duration::from_secs(1);
-/// How often it is told while it lasts.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// How far the last commit must lie ahead of the system's clock for a warning: clock
+/// synchronization makes smaller steps.
+const WARN_FROM: Duration = Duration::from_secs(1);
+/// How often the warning is repeated while it lasts.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// A time that the system has noted, such as when a file was written; none before 1970.
+/// A time from the system, such as when a file was written; none before 1970.
 pub(crate) fn instant_of(time: SystemTime) -> Option<Instant> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     let millis = i64::try_from(since.as_millis()).ok()?;
@@ -29,14 +30,14 @@ pub(crate) fn instant_of(time: SystemTime) -> Option<Instant> {
 
 /// The system's clock.
 pub trait Clock: Send + Sync {
-    /// The present as the system has it. It may be set forward and back at any time.
+    /// The present time of the system. It may be set forward and back at any time.
     fn now(&self) -> Instant;
-    /// How long it is since some moment in the past, the same one for as long as this process runs:
-    /// counted, so whatever the present is set to does not change it.
+    /// The time since some fixed moment in the past, the same one for as long as this process runs.
+    /// It does not change when the clock is set.
     fn steady(&self) -> Duration;
 }
 
-/// The clocks of the system that this runs on.
+/// The system's clocks.
 #[derive(Debug)]
 pub struct SystemClock {
     began: Tick,
@@ -61,32 +62,32 @@ impl Clock for SystemClock {
     }
 }
 
-/// The times of commits, which never fall.
+/// The times of commits, which never decrease.
 #[derive(Debug)]
 pub(crate) struct CommitTimes {
     last: AtomicI64,
 }
 
 impl CommitTimes {
-    /// Those of a log whose last commit has this time.
+    /// After a log whose last commit has this time.
     pub(crate) fn after(last: Option<Instant>) -> Self {
         Self {
             last: AtomicI64::new(last.unwrap_or_default().millis()),
         }
     }
 
-    /// What is decided at `now` is recorded with this time.
+    /// The time to record for a decision at `now`.
     pub(crate) fn at(&self, now: Instant) -> Instant {
         let last = self.last.load(Ordering::Relaxed);
         Instant::from_millis(now.millis().max(last))
     }
 
-    /// Whether a commit of this time can be the next one. Asked by whoever has the log's sequencer.
+    /// Whether a commit of this time can be the next one. To be called under the log's sequencer.
     pub(crate) fn can_be_next(&self, at: Instant) -> bool {
         at.millis() >= self.last.load(Ordering::Relaxed)
     }
 
-    /// The next commit has this time. Said by whoever has the log's sequencer.
+    /// The next commit has this time. To be called under the log's sequencer.
     pub(crate) fn next_is(&self, at: Instant) {
         self.last.store(at.millis(), Ordering::Relaxed);
     }
@@ -98,8 +99,8 @@ impl CommitTimes {
     }
 }
 
-/// The time that the service has run, whatever its clock was set to: by it keys grow old. It goes
-/// on where the newest snapshot has it, so it stands still while no server runs.
+/// The time that the service has run, whatever its clock was set to; the age of idempotency keys.
+/// It continues from the newest snapshot, so it stands still while no server runs.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
     began: Instant,
@@ -107,7 +108,7 @@ pub(crate) struct RunningTime {
 }
 
 impl RunningTime {
-    /// It has come to `reached`.
+    /// A running time that has reached `reached`.
     pub(crate) fn from(reached: Instant, clock: &dyn Clock) -> Self {
         Self {
             began: reached,
@@ -115,7 +116,7 @@ impl RunningTime {
         }
     }
 
-    /// To what it has come.
+    /// What it has reached.
     pub(crate) fn now(&self, clock: &dyn Clock) -> Instant {
         let ran = clock.steady().saturating_sub(self.began_steady);
         let ran = i64::try_from(ran.as_millis()).unwrap_or(i64::MAX);
@@ -123,24 +124,24 @@ impl RunningTime {
     }
 }
 
-/// Says when it is time to tell that the last commit lies ahead of the system's clock.
+/// Decides when to warn that the last commit lies ahead of the system's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
-    told: Option<Duration>,
+    last_warning: Option<Duration>,
 }
 
 impl Alarm {
-    /// Whether that is to be told now: at once, and each minute while it lasts.
+    /// Whether to warn now: at once, and each minute while it lasts.
     pub(crate) fn is_due(&mut self, ahead: Duration, steady: Duration) -> bool {
-        if ahead < TOLD_FROM {
-            self.told = None;
+        if ahead < WARN_FROM {
+            self.last_warning = None;
             return false;
         }
         let due = self
-            .told
-            .is_none_or(|told| steady.saturating_sub(told) >= TOLD_EVERY);
+            .last_warning
+            .is_none_or(|last| steady.saturating_sub(last) >= WARN_EVERY);
         if due {
-            self.told = Some(steady);
+            self.last_warning = Some(steady);
         }
         due
     }

@@ -14,6 +14,7 @@ use super::admission::{Admission, Permit};
 use super::checkpointer::Checkpointer;
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
 use super::directory::Directory;
+use super::feed::Feed;
 use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
@@ -30,15 +31,15 @@ use crate::journal::tables::Tables;
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Commands that may be in flight at once; further ones are shed.
+    /// Commands that may be in flight at once; further ones are rejected.
     pub commands_max: usize,
-    /// Bytes of records that may wait for the disk; beyond that, commands are shed.
+    /// Bytes of records that may wait for the disk; beyond that, commands are rejected.
     pub queued_bytes_max: usize,
-    /// Bytes of recent answers that are kept in memory for replays.
+    /// Bytes of recent responses that are cached for replays.
     pub recent_bytes_max: u64,
-    /// Bytes of the largest record that the log's medium takes, at most
+    /// Bytes of the largest record that the log accepts, at most
     /// [`RECORD_BYTES_MAX`](crate::base::codec::RECORD_BYTES_MAX). A command that would make a
-    /// larger one is refused as invalid.
+    /// larger one is invalid.
     pub record_bytes_max: usize,
 }
 
@@ -57,46 +58,46 @@ impl Default for Limits {
 pub struct CommandRequest {
     /// Its row of the catalogue; `None` for a reference fact.
     pub row: Option<&'static Row>,
-    /// Who asks.
+    /// Who sends it.
     pub actor: Arc<Actor>,
     /// The command.
     pub command: Box<dyn AnyCommand>,
-    /// The key from the header, where the operation has it there.
+    /// The idempotency key from the header, where the operation has it there.
     pub header_key: Option<Box<str>>,
 }
 
-/// What a call comes to.
+/// The result of a command.
 #[derive(Debug)]
 pub enum CommandResult {
     /// It is done, and durable.
     Done {
-        /// The answer's body.
+        /// The response body.
         body: Bytes,
-        /// How far it went.
+        /// Whether side effects are still pending.
         disposition: Disposition,
-        /// Whether it is the answer of an earlier command.
+        /// Whether it is the stored response of an earlier command.
         replay: bool,
-        /// The position on which the answer rests.
+        /// The position that the response depends on.
         position: u64,
     },
-    /// It is refused; what it learned is durable.
+    /// It is rejected.
     Refused {
         /// Why.
         rejection: Box<Rejection>,
-        /// The position on which the refusal rests.
+        /// The position that the rejection depends on.
         position: u64,
     },
-    /// It was shed before any work.
+    /// It was rejected for load before any work.
     Overloaded,
-    /// Nothing was done: the disk has no room, or the service is ending.
+    /// Nothing was done: the disk has no room, or the service is stopping.
     Unavailable,
     /// It may or may not have been committed.
     OutcomeUnknown,
-    /// A fault of ours; nothing was done.
+    /// An internal error; nothing was done.
     Fault,
 }
 
-/// What was answered first, for replays.
+/// The stored response of a commit, for replays.
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub(super) fingerprint: Fingerprint,
@@ -119,10 +120,10 @@ pub(crate) struct Shared {
     pub(super) journal: Arc<Appender>,
     pub(super) lanes: Arc<Lanes>,
     pub(super) keys: Arc<KeyLocks>,
-    pub(super) names: Arc<KeyLocks>,
+    pub(super) unique_keys: Arc<KeyLocks>,
     pub(super) directory: Directory<Box<ActorMessage>>,
     pub(super) admission: Arc<Admission>,
-    /// Of those in flight, how many may be facts.
+    /// The share of commands in flight that may be facts.
     pub(super) facts: Arc<Admission>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) commit_times: CommitTimes,
@@ -130,12 +131,13 @@ pub(crate) struct Shared {
     pub(super) alarm: Mutex<Alarm>,
     pub(super) ids: EngineIdSource,
     pub(super) relay: Relay,
+    pub(super) feed: Arc<Feed>,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
-    /// Told of each commit's share of the log's sequencer, where somebody measures it.
+    /// Notified of how long each commit holds the log's sequencer, for measurements.
     pub(super) on_sequenced: OnceLock<OnSequenced>,
 }
 
@@ -144,46 +146,47 @@ pub(crate) struct Shared {
 pub enum Sequenced {
     /// The commit has the sequencer from here on: all others wait for it.
     Taken,
-    /// It has given it back, after [`Sequenced::Taken`] on the same thread. Of one that is not made
-    /// after all, this is not told.
+    /// It has released it, after [`Sequenced::Taken`] on the same thread. Not reported for a commit
+    /// that is not made after all.
     GivenBack,
 }
 
-/// Told of each commit's share of the log's sequencer.
+/// Notified of how long each commit holds the log's sequencer.
 pub type OnSequenced = Box<dyn Fn(Sequenced) + Send + Sync>;
 
-/// That an actor may act, and since when: what is decided and told for it rests on that.
+/// An actor may act, and since which commit: everything that is decided and answered for it depends
+/// on that.
 #[derive(Clone, Copy)]
 pub(crate) struct MayAct {
     /// The key of the fact that says so.
     pub(super) fact: Digest,
-    /// The position of that fact's last commit; 0 when nothing is known of the actor.
+    /// The position of that fact's last commit; 0 when there is no fact about the actor.
     pub(super) since: u64,
 }
 
-/// A command with what belongs to it until it is decided and published, whether or not somebody
-/// still waits for its answer.
+/// A command with everything that belongs to it until it is decided and published, whether or not
+/// the client still waits for the response.
 pub(crate) struct PendingCommand {
-    pub(super) call: CommandRequest,
-    /// The idempotency key, its scope and its digest; empty where there is none.
+    pub(super) request: CommandRequest,
+    /// The idempotency key, its scope and its digest; empty if there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
     pub(super) key_digest: Option<Digest>,
     pub(super) fingerprint: Fingerprint,
-    /// The identifier of the resource that it brings into being.
+    /// The identifier of the resource that it creates, if it creates one.
     pub(super) born: Uuid,
-    /// The claim on its key.
+    /// The lock on its idempotency key.
     pub(super) key_lock: Option<KeyLock>,
     /// Its place among the commands in flight.
     pub(super) permit: Option<Permit>,
-    /// The position of the commit that holds its key by now, and whose answer, which nobody was
-    /// told yet, its own takes the place of.
+    /// The position of the commit that has its idempotency key already, and whose stored response,
+    /// which was never sent, this command's response replaces.
     pub(super) instead_of: Option<u64>,
-    /// That whoever asks may act; `None` where nobody asks.
+    /// That the actor may act; `None` for operations without a token.
     pub(super) may_act: Option<MayAct>,
 }
 
-/// The state that an actor has at hand between two commands, and where it was committed.
+/// The decoded state that an actor keeps between two commands, and its position.
 #[derive(Default)]
 pub(crate) struct CachedState {
     pub(super) state: Option<Box<dyn Any + Send>>,
@@ -192,18 +195,18 @@ pub(crate) struct CachedState {
 
 /// A command on its way to its resource's actor.
 pub(crate) struct ActorMessage {
-    pub(crate) order: PendingCommand,
+    pub(crate) pending: PendingCommand,
     pub(crate) target: Option<Digest>,
     /// Whether the target was found by looking something up, which may have changed since.
     pub(crate) looked_up: bool,
-    /// The names that are held for the command, and their locks.
-    pub(crate) names: Vec<IndexKey>,
+    /// The unique keys that the command may take, and their locks.
+    pub(crate) unique_keys: Vec<IndexKey>,
     pub(crate) index_locks: Vec<KeyLock>,
     pub(crate) reply: oneshot::Sender<(ActorResult, Option<Permit>)>,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the actor made of a command. None of it may leave the process before its position is
+/// The result of a command in its actor. Nothing of it may leave the process before its position is
 /// durable.
 pub(crate) enum ActorResult {
     Committed {
@@ -212,7 +215,7 @@ pub(crate) enum ActorResult {
         /// The deliveries of a branch that was created, when an external directory has to be told.
         to_deliver: Option<Digest>,
     },
-    /// The directory is being told: the answer comes from there.
+    /// The directory is being told: the response comes from there.
     Delivering(oneshot::Receiver<CommandResult>),
     ReplayOf {
         first: u64,
@@ -228,21 +231,21 @@ pub(crate) enum ActorResult {
     },
     /// Nothing was done: no room on the disk, or the log has ended.
     Unavailable,
-    /// Nothing was done: a fault of ours.
+    /// Nothing was done: an internal error.
     Fault,
     /// Nothing was done: the command concerns another resource by now.
     Moved(Box<PendingCommand>),
 }
 
 impl Shared {
-    /// Tells whoever measures it.
-    pub(super) fn tell_sequenced(&self, sequenced: Sequenced) {
-        if let Some(told) = self.on_sequenced.get() {
-            told(sequenced);
+    /// Notifies the measurement, if there is one.
+    pub(super) fn report_sequenced(&self, sequenced: Sequenced) {
+        if let Some(listener) = self.on_sequenced.get() {
+            listener(sequenced);
         }
     }
 
-    /// Whether the log has room for a command; where it has none, that is told.
+    /// Whether the log has room for a command; a lack of room is logged.
     pub(super) fn has_room(&self) -> bool {
         let has_room = self.journal.has_room();
         if !has_room {
@@ -251,19 +254,20 @@ impl Shared {
         has_room
     }
 
-    /// Tells whether there is room, where that has changed or has to be told again.
+    /// Logs whether there is room, if that has changed or is due to be repeated.
     pub(super) fn look_for_room(&self) {
         self.room.look(self.journal.lack().as_ref());
     }
 
-    /// Whether no more commands are taken, since the service ends or its log has failed.
+    /// Whether no more commands are accepted, because the service is stopping or its log has
+    /// failed.
     pub(super) fn is_ending(&self) -> bool {
         self.ended.load(Ordering::Acquire) || self.lanes.has_failed()
     }
 
-    /// Says loudly that the last commit lies ahead of the system's clock, when it does and was not
-    /// told of late.
-    pub(crate) fn tell_if_ahead(&self) {
+    /// Logs that the last commit lies ahead of the system's clock, if it does and that was not
+    /// logged recently.
+    pub(crate) fn warn_if_ahead(&self) {
         let ahead = self.commit_times.ahead_of(self.clock.now());
         if self.alarm.lock().is_due(ahead, self.clock.steady()) {
             tracing::error!(

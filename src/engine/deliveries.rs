@@ -1,5 +1,5 @@
-//! The deliveries of a branch's messages: the first attempt, while its creator waits, and the later
-//! ones, until nothing is pending.
+//! The deliveries of a branch's messages: the first attempt, while the client that created it
+//! waits, and the later ones, until nothing is pending.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::domain::branch::directory_message::DirectoryMessage;
 use crate::domain::operation::AnyCommand as _;
 use crate::domain::resource::{ReadView, Source as _};
 
-/// How long whoever creates a branch waits for the directory.
+/// How long the client that creates a branch waits for the directory.
 const FIRST_ATTEMPT: Duration = Duration::from_secs(2);
 /// How long a later attempt may take.
 const LATER_ATTEMPT: Duration = Duration::from_secs(10);
-/// How many times the first pause the longest one is: 1 s grows to a minute.
+/// The longest pause as a multiple of the first one: 1 s grows to a minute.
 const GROWTH_MAX: u32 = 60;
 /// The operation whose side effects these are.
 const CREATE_BRANCH: u16 = 3;
 
-/// The pauses between attempts: each twice the one before, and by up to a half shorter, so that
-/// what failed together does not come back together.
+/// The pauses between attempts: each twice the one before, and shortened at random by up to a half,
+/// so that attempts that failed together are not repeated together.
 struct Pauses {
     first: Duration,
-    /// How many times the first pause the next one is.
+    /// The next pause as a multiple of the first one.
     times: u32,
 }
 
@@ -50,23 +50,23 @@ impl Pauses {
     }
 }
 
-/// A branch that was just created, and whose creator waits.
+/// A branch that was just created, and whose client waits.
 pub(crate) struct Created {
     pub(crate) deliveries: Digest,
-    /// The command, with its key held.
-    pub(crate) order: PendingCommand,
-    /// Where it was committed, and the answer that stands there.
+    /// The command, with its key locked.
+    pub(crate) pending: PendingCommand,
+    /// The position of its commit, and the response stored there.
     pub(crate) position: u64,
     pub(crate) stored: Stored,
     pub(crate) answer: oneshot::Sender<CommandResult>,
 }
 
-/// Has the directory told, whether or not somebody still waits for the answer.
-pub(crate) fn tell(shared: Arc<Shared>, created: Created) {
+/// Starts the deliveries, whether or not the client still waits for the response.
+pub(crate) fn start(shared: Arc<Shared>, created: Created) {
     tokio::spawn(async move {
         let deliveries = created.deliveries;
         let first = unless_its_future_panics(pin!(shared.first_attempt(created))).await;
-        // What a panic has left is delivered later, as what was not taken.
+        // What a panic has left over is delivered later, as what was not accepted.
         if first.is_none_or(|first| first.is_ok()) {
             shared.deliver_the_rest(deliveries, true).await;
         }
@@ -85,7 +85,7 @@ impl Shared {
             if !left_over.is_empty() {
                 tracing::warn!(
                     branches = left_over.len(),
-                    "what an external directory has not taken stays pending: none is named"
+                    "messages for an external directory stay pending: no --directory-url is given"
                 );
             }
             return;
@@ -96,16 +96,16 @@ impl Shared {
         }
     }
 
-    /// Tries each message of a new branch once, settles the command's answer, and gives it.
+    /// Sends each message of a new branch once, then answers its command.
     async fn first_attempt(self: &Arc<Self>, created: Created) -> Result<(), LogFailed> {
         let Created {
             deliveries,
-            mut order,
+            mut pending,
             position,
             stored,
             answer,
         } = created;
-        // Whoever has left can ask again under the key.
+        // A client that has disconnected can send the command again.
         let tell = |reply| drop(answer.send(reply));
         let messages = match self.pending_messages(deliveries).await {
             Ok(messages) => messages,
@@ -126,26 +126,26 @@ impl Shared {
         if timeout(FIRST_ATTEMPT, attempt).await.is_err()
             && let Some(late) = messages.get(taken.len())
         {
-            self.relay.failed(late, "it did not answer in time");
+            self.relay.failed(late, "it did not respond in time");
         }
-        let permit = order.permit.take();
+        let permit = pending.permit.take();
         let settled = if taken.is_empty() {
             None
         } else {
-            order.call.command = Box::new(CompleteSideEffects {
+            pending.request.command = Box::new(CompleteSideEffects {
                 deliveries,
                 outbox_message_ids: taken,
             });
-            order.instead_of = Some(position);
-            // What the directory has taken is noted whoever had it created.
-            order.may_act = None;
-            unless_its_future_panics(pin!(self.decide(order))).await
+            pending.instead_of = Some(position);
+            // What the directory has accepted is committed even if the actor may no longer act.
+            pending.may_act = None;
+            unless_its_future_panics(pin!(self.decide(pending))).await
         };
         match settled {
             Some(reply @ (CommandResult::Done { .. } | CommandResult::OutcomeUnknown)) => {
                 tell(reply)
             }
-            // Nothing more was committed: the first answer is the one that stands.
+            // Nothing more was committed: the first response is final.
             _ => tell(CommandResult::Done {
                 body: stored.body,
                 disposition: stored.disposition,
@@ -202,12 +202,12 @@ impl Shared {
             match timeout(LATER_ATTEMPT, self.relay.deliver(message)).await {
                 Ok(taken) => taken,
                 Err(_) => {
-                    self.relay.failed(message, "it did not answer in time");
+                    self.relay.failed(message, "it did not respond in time");
                     false
                 }
             }
         };
-        // When this does not come through, the message goes out again under its number.
+        // If this fails, the message is sent again under its number.
         taken
             && matches!(
                 self.complete(deliveries, message.number).await,
@@ -215,13 +215,13 @@ impl Shared {
             )
     }
 
-    /// Commits that the directory has taken a message whose command was answered before.
+    /// Commits that the directory has accepted a message whose command was answered before.
     async fn complete(self: &Arc<Self>, deliveries: Digest, number: i64) -> CommandResult {
         let command = CompleteSideEffects {
             deliveries,
             outbox_message_ids: vec![number],
         };
-        let order = PendingCommand {
+        let pending = PendingCommand {
             key: Box::default(),
             scope: Box::default(),
             key_digest: None,
@@ -231,18 +231,18 @@ impl Shared {
             permit: None,
             instead_of: None,
             may_act: None,
-            call: CommandRequest {
+            request: CommandRequest {
                 row: create_branch(),
                 actor: Arc::new(Actor::nobody()),
                 command: Box::new(command),
                 header_key: None,
             },
         };
-        let completed = unless_its_future_panics(pin!(self.decide(order))).await;
+        let completed = unless_its_future_panics(pin!(self.decide(pending))).await;
         completed.unwrap_or(CommandResult::Fault)
     }
 
-    /// What is to be delivered of the branch, once that is durable.
+    /// The pending messages of the branch, once that is durable.
     async fn pending_messages(
         &self,
         deliveries: Digest,

@@ -1,10 +1,10 @@
-//! The directory: which resources have an actor awake, and where.
+//! The directory: which resources have an actor, and where.
 //!
-//! A resource at rest is bytes in a table. The first command for it takes an actor from the
-//! lane's pool (or starts one) and binds it to the resource; as long as commands wait, the actor
-//! stays bound and keeps the decoded state at hand; when its mailbox is empty it goes back to the
-//! pool. So there is one actor to a resource at any time, an actor for each resource that is
-//! being worked on, and none for the millions that are not.
+//! A resource at rest is bytes in a table. The first command for it takes an actor from the lane's
+//! pool (or starts one) and binds it to the resource; as long as commands wait, the actor stays
+//! bound and keeps the decoded state; when its mailbox is empty it goes back to the pool. So there
+//! is at most one actor to a resource at any time, and none for the millions of resources that are
+//! not in use.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,13 +19,13 @@ use super::lane;
 use crate::base::digest::{Digest, DigestBuild};
 
 const SHARDS: usize = 64;
-/// Actors that a lane keeps for the next resource. What a burst started beyond that ends when it
-/// has nothing to do: an idle actor costs about 7 kB.
+/// Actors that a lane keeps for the next resource. Actors beyond that, started by a burst, end when
+/// they have nothing to do: an idle actor costs about 7 kB.
 const POOL_MAX: usize = 256;
 
-/// What an actor does for its resource, one piece after the other.
+/// What an actor does for its resource, one piece of work after the other.
 pub(crate) trait Work: Sized + Send + 'static {
-    /// What an actor keeps at hand between two pieces for the same resource.
+    /// What an actor keeps between two pieces of work for the same resource.
     type Kept: Default + Send + 'static;
     /// What the work and the directory belong to.
     type Home: Send + Sync;
@@ -43,27 +43,27 @@ pub(crate) trait Work: Sized + Send + 'static {
     fn run(self, kept: &mut Self::Kept) -> impl Future<Output = ()> + Send;
 }
 
-/// Live resources by their keys.
+/// Resources with an actor, by their keys.
 type Shard<W> = Mutex<HashMap<Digest, Live<W>, DigestBuild>>;
 
-/// Where the live resources are.
+/// Which resources have an actor.
 pub(crate) struct Directory<W: Work> {
     shards: Box<[Shard<W>]>,
     pools: Box<[Mutex<Vec<ActorRef<W>>>]>,
     live: AtomicUsize,
 }
 
-/// A resource whose actor is awake.
+/// A resource with an actor.
 struct Live<W: Work> {
     actor: ActorRef<W>,
-    /// Commands in its mailbox, the present one included.
+    /// Pieces of work in its mailbox, the present one included.
     pending: usize,
 }
 
 /// The actor that serves one resource at a time.
 struct ResourceActor<W>(PhantomData<fn(W)>);
 
-/// What an actor has at hand.
+/// What an actor keeps for the resource that it is bound to.
 struct Bound<W: Work> {
     kept: W::Kept,
     lane: usize,
@@ -106,21 +106,21 @@ impl<W: Work> Directory<W> {
         }
     }
 
-    /// How many resources have an actor awake.
+    /// How many resources have an actor.
     pub(crate) fn live(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Hands the job to the actor of the resource `target`, waking one where none is.
-    pub(crate) async fn dispatch(&self, target: Digest, job: W) -> Result<(), String> {
+    /// Hands the work to the actor of the resource `target`, starting one if there is none.
+    pub(crate) async fn dispatch(&self, target: Digest, work: W) -> Result<(), String> {
         let lane = lane::here(self.pools.len());
-        let mut job = job;
+        let mut work = work;
         let mut spare = None;
         loop {
-            match self.try_dispatch(target, job, lane, spare.take()) {
+            match self.try_dispatch(target, work, lane, spare.take()) {
                 Dispatched::Sent => return Ok(()),
                 Dispatched::Failed(error) => return Err(error),
-                Dispatched::NeedsActor(back) => job = back,
+                Dispatched::NeedsActor(back) => work = back,
             }
             let started = Self::start(lane).await.map_err(|error| error.to_string())?;
             spare = Some(started);
@@ -135,13 +135,13 @@ impl<W: Work> Directory<W> {
     fn try_dispatch(
         &self,
         target: Digest,
-        mut job: W,
+        mut work: W,
         lane: usize,
         spare: Option<ActorRef<W>>,
     ) -> Dispatched<W> {
         let mut shard = self.shards[target.shard(SHARDS)].lock();
         if let Entry::Occupied(mut entry) = shard.entry(target) {
-            match entry.get().actor.send_message(job) {
+            match entry.get().actor.send_message(work) {
                 Ok(()) => {
                     entry.get_mut().pending += 1;
                     if let Some(spare) = spare {
@@ -149,11 +149,13 @@ impl<W: Work> Directory<W> {
                     }
                     return Dispatched::Sent;
                 }
-                // An actor that has ended without its last word, whatever ended it, is no reason
-                // for the resource to have none.
+                // The actor has ended without being unbound, for whatever reason: the resource gets
+                // another one.
                 Err(MessagingErr::SendErr(back)) => {
-                    tracing::error!("the actor of a resource has ended: it gets another");
-                    job = back;
+                    tracing::error!(
+                        "the actor of a resource has ended: the resource gets another one"
+                    );
+                    work = back;
                     entry.remove();
                     self.live.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -164,27 +166,28 @@ impl<W: Work> Directory<W> {
         let mut spare = spare;
         loop {
             let Some(actor) = spare.take().or_else(|| self.pools[lane].lock().pop()) else {
-                return Dispatched::NeedsActor(job);
+                return Dispatched::NeedsActor(work);
             };
-            match actor.send_message(job) {
+            match actor.send_message(work) {
                 Ok(()) => {
                     shard.insert(target, Live { actor, pending: 1 });
                     self.live.fetch_add(1, Ordering::Relaxed);
                     return Dispatched::Sent;
                 }
-                // An actor ends with its runtime. Facts that were loaded before the server ran
-                // had one of their own, so their actors are in the pool and serve nobody.
-                Err(MessagingErr::SendErr(back)) if !was_started => job = back,
+                // An actor ends with its runtime. Facts that were loaded before the server ran had
+                // one of their own, so their actors are in the pool but have ended.
+                Err(MessagingErr::SendErr(back)) if !was_started => work = back,
                 Err(error) => return Dispatched::Failed(error.to_string()),
             }
         }
     }
 
-    /// The actor has done one job for `target`; with no other waiting, it goes to rest.
+    /// The actor has done one piece of work for `target`; if none is waiting, it goes back to the
+    /// pool.
     fn finished(&self, target: Digest, myself: ActorRef<W>, bound: &mut Bound<W>) {
         {
             let mut shard = self.shards[target.shard(SHARDS)].lock();
-            // Another one may serve the resource by now, when this one was taken for ended.
+            // Another one may serve the resource by now, if this one was taken for ended.
             if let Entry::Occupied(mut entry) = shard.entry(target)
                 && entry.get().actor.get_id() == myself.get_id()
             {

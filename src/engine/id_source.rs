@@ -13,7 +13,7 @@ pub(crate) struct EngineIdSource {
 }
 
 /// The id source at one point in time, as a decision sees it.
-pub(crate) struct MintAt<'a> {
+pub(crate) struct IdSourceAt<'a> {
     ids: &'a EngineIdSource,
     now: Instant,
 }
@@ -26,25 +26,25 @@ impl EngineIdSource {
         }
     }
 
-    /// A new UUIDv7 of this time: 48 bits of it, 74 bits of chance.
+    /// A new UUIDv7 of this time: 48 bits of it, 74 random bits.
     #[allow(clippy::unused_self)]
     pub(crate) fn id(&self, now: Instant) -> Uuid {
         let random = Uuid::new_v4();
         let random = random.as_bytes();
         let mut chance = [0; 10];
-        // Bytes 6 and 8 of a version 4 are not all chance.
+        // Bytes 6 and 8 of a version 4 UUID are not entirely random.
         chance[..6].copy_from_slice(&random[..6]);
         chance[6..].copy_from_slice(&random[9..13]);
         let millis = u64::try_from(now.millis()).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(millis, &chance).into_uuid()
     }
 
-    pub(crate) fn at(&self, now: Instant) -> MintAt<'_> {
-        MintAt { ids: self, now }
+    pub(crate) fn at(&self, now: Instant) -> IdSourceAt<'_> {
+        IdSourceAt { ids: self, now }
     }
 }
 
-impl IdSource for MintAt<'_> {
+impl IdSource for IdSourceAt<'_> {
     fn id(&self) -> Uuid {
         self.ids.id(self.now)
     }

@@ -1,4 +1,4 @@
-//! Idempotency keys: what is answered under one that was used before.
+//! Idempotency keys: replays and conflicts.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::domain::resource::ReadView;
 use crate::journal::record::{Record, RecordOutcome};
 
 impl Shared {
-    /// The answer of the commit at `first` again; `None` when its facts were others.
+    /// The stored response of the commit at `first`; `None` when its request content was different.
     pub(super) async fn replay(
         &self,
         row: Option<&'static Row>,
@@ -29,7 +29,7 @@ impl Shared {
         let stored = match self.stored(first, fingerprint).await {
             Ok(stored) => stored?,
             Err(error) => {
-                tracing::error!(position = first, %error, "a stored answer cannot be read");
+                tracing::error!(position = first, %error, "a stored response cannot be read");
                 return Some(CommandResult::Unavailable);
             }
         };
@@ -49,29 +49,29 @@ impl Shared {
         })
     }
 
-    /// Refuses a key that the commit at `first` took for other facts.
+    /// Rejects a key that the commit at `first` used with other content.
     pub(super) async fn key_reused(
         &self,
-        order: &PendingCommand,
+        pending: &PendingCommand,
         first: u64,
         code: &'static str,
     ) -> CommandResult {
-        let call = &order.call;
+        let request = &pending.request;
         let mut rejection = Rejection::new(
             Class::Conflict,
             code,
-            "The key was used before with other facts.",
+            "The idempotency key was used before with other request content.",
         );
         let mut repeats = Repeats::default();
         let position = loop {
             let looked = {
                 let durable_before = self.journal.durable().max(first);
                 let view = ReadView::new(&self.tables);
-                self.read_lifecycle(order.may_act, &view).map(|()| {
-                    rejection.body = call.command.key_reused(&call.actor, &view);
+                self.read_lifecycle(pending.may_act, &view).map(|()| {
+                    rejection.body = request.command.key_reused(&request.actor, &view);
                     let read_set = Self::read_set(durable_before, &view);
-                    let position = self.rests_on(&read_set);
-                    self.stood(&read_set).then_some(position)
+                    let position = self.position_of(&read_set);
+                    self.is_valid_at_one_instant(&read_set).then_some(position)
                 })
             };
             match looked {
@@ -83,11 +83,11 @@ impl Shared {
                 return CommandResult::Unavailable;
             }
         };
-        self.refuse_unless_gone(rejection, position, order.may_act)
+        self.refuse_unless_gone(rejection, position, pending.may_act)
             .await
     }
 
-    /// The answer stored at `first`; `None` when the command there had other facts.
+    /// The response stored at `first`; `None` when the command there had other content.
     pub(super) async fn stored(
         &self,
         first: u64,
@@ -107,7 +107,7 @@ impl Shared {
         let fingerprint = record.key.as_ref().map(|key| key.fingerprint);
         let earlier;
         let outcome = match record.outcome {
-            // A second key of the same command: its facts are the first one's.
+            // A second key of the same command: its content is the first one's.
             RecordOutcome::SameAs(position) => {
                 earlier = self.record(position).await?;
                 let earlier = Record::decode(&earlier).map_err(|error| error.to_string())?;
@@ -125,7 +125,7 @@ impl Shared {
                 body: Bytes::copy_from_slice(body.0),
                 disposition: Disposition::from_accepted(accepted),
             }),
-            _ => Err(format!("position {first} leads to no answer")),
+            _ => Err(format!("position {first} leads to no response")),
         }
     }
 
@@ -140,16 +140,17 @@ impl Shared {
     }
 }
 
-/// The call's key, the scope it is unique in, and the code of its use with other facts.
-pub(super) fn key_of(call: &CommandRequest) -> Option<(Box<str>, Box<str>, &'static str)> {
+/// The request's idempotency key, the scope it is unique in, and the code for its use with other
+/// content.
+pub(super) fn key_of(request: &CommandRequest) -> Option<(Box<str>, Box<str>, &'static str)> {
     const REUSED: &str = "idempotency_key_reused";
-    let subject = || call.actor.subject.clone();
-    match call.row?.key {
+    let subject = || request.actor.subject.clone();
+    match request.row?.key {
         KeySource::None => None,
-        KeySource::Header => Some((call.header_key.clone()?, subject(), REUSED)),
-        KeySource::Body => Some((call.command.key()?.into(), subject(), REUSED)),
+        KeySource::Header => Some((request.header_key.clone()?, subject(), REUSED)),
+        KeySource::Body => Some((request.command.key()?.into(), subject(), REUSED)),
         KeySource::BodyOfAll { reused } => {
-            Some((call.command.key()?.into(), Box::default(), reused))
+            Some((request.command.key()?.into(), Box::default(), reused))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A batch of reference facts on its way in: some are in flight at once, facts of one resource keep
-//! their order, and each is counted by what came of it.
+//! A batch of reference facts: several are in flight at once, facts of one resource keep their
+//! order, and each result is counted.
 //!
-//! Facts are admitted as commands are. Where there is no room for one more, a batch waits for its
-//! own facts first, then a little, and ends.
+//! Facts are admitted like commands. When there is no room for one more, a batch waits for its own
+//! facts first, then a little longer, and then ends.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::domain::rejection::Class;
 
 /// Facts of one batch that may be in flight at once.
 const IN_FLIGHT_MAX: usize = 512;
-/// What a fact takes of memory, at most, for each byte of its line: an array of the shortest
-/// strings that are told apart has four bytes for each of them, which take 32 as they are kept.
+/// The memory that a fact takes, at most, for each byte of its line: an array of the shortest
+/// distinct strings has four bytes for each of them, which take 32 when decoded.
 const BYTES_PER_LINE_BYTE: usize = 8;
-/// How often, and how many times, a batch that is not admitted tries again.
+/// How long, and how many times, a batch that is not admitted waits.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES_MAX: u32 = 100;
 
-/// A batch on its way.
+/// A batch that is being applied.
 pub struct FactBatch<'a> {
     engine: &'a Arc<Engine>,
     actor: Arc<Actor>,
@@ -37,25 +37,25 @@ pub struct FactBatch<'a> {
     summary: Summary,
     /// Facts in flight.
     tasks: JoinSet<(Label, CommandResult)>,
-    /// The resources in flight, and by the number of the fact which one it is.
+    /// The resources in flight, and which one each fact in flight belongs to.
     busy: HashSet<Digest>,
     numbers: HashMap<u64, Digest>,
     position: u64,
-    /// The first answer that ends the batch.
-    trouble: Option<CommandResult>,
+    /// The first result that ends the batch.
+    ended_by: Option<CommandResult>,
 }
 
 /// Why a batch ended early.
 #[derive(Debug)]
 pub struct Ended {
-    /// The first reply that ended it.
+    /// The result that ended it.
     pub reply: CommandResult,
-    /// How many facts were applied before. They stay so, and sending the batch again is safe.
+    /// How many facts were applied before. They remain, and sending the batch again is safe.
     pub applied: u64,
 }
 
 impl<'a> FactBatch<'a> {
-    /// A batch that `actor` puts in place.
+    /// A batch that `actor` applies.
     #[must_use]
     pub fn new(engine: &'a Arc<Engine>, actor: Arc<Actor>) -> Self {
         Self {
@@ -67,11 +67,11 @@ impl<'a> FactBatch<'a> {
             busy: HashSet::new(),
             numbers: HashMap::new(),
             position: engine.durable(),
-            trouble: None,
+            ended_by: None,
         }
     }
 
-    /// The same, whose lines are charged to the budget while they are in flight.
+    /// The same, with its lines charged to the budget while they are in flight.
     #[must_use]
     pub fn charged_to(self, budget: &Arc<Admission>) -> Self {
         Self {
@@ -80,14 +80,14 @@ impl<'a> FactBatch<'a> {
         }
     }
 
-    /// Takes one fact in; waits when many are in flight, or one of the same resource, or when there
+    /// Applies one fact; waits when many are in flight, or one of the same resource, or when there
     /// is no room for it.
     pub async fn take(&mut self, incoming: Incoming) {
         self.take_charged(incoming, None).await;
     }
 
-    /// Reads a line and takes its fact in, as [`FactBatch::take`] does. What the fact takes of memory is
-    /// charged before it is read: who waits for room holds no more than it is charged.
+    /// Parses a line and applies its fact, as [`FactBatch::take`] does. Its memory is charged
+    /// before it is parsed: a batch that waits for room holds no more than it is charged for.
     pub async fn take_line(&mut self, line: &Line<'_>) {
         let share = match self.budget.clone() {
             None => None,
@@ -109,7 +109,7 @@ impl<'a> FactBatch<'a> {
             Ok(command) => command,
             Err(faults) => return self.summary.count(label, FactResult::Invalid, faults),
         };
-        if self.trouble.is_some() {
+        if self.ended_by.is_some() {
             return;
         }
         let kind = label.kind.as_deref().unwrap_or_default();
@@ -117,8 +117,8 @@ impl<'a> FactBatch<'a> {
         let resource = Digest::of(0, &[kind, id]);
         while self.tasks.len() >= IN_FLIGHT_MAX || self.busy.contains(&resource) {
             self.finish_one().await;
-            // The resource of a fact that panicked stays busy: nothing more is taken.
-            if self.trouble.is_some() {
+            // The resource of a fact that panicked stays busy: nothing more is accepted.
+            if self.ended_by.is_some() {
                 return;
             }
         }
@@ -149,9 +149,9 @@ impl<'a> FactBatch<'a> {
                 pauses += 1;
                 tokio::time::sleep(PAUSE).await;
             } else {
-                self.trouble = Some(CommandResult::Overloaded);
+                self.ended_by = Some(CommandResult::Overloaded);
             }
-            if self.trouble.is_some() {
+            if self.ended_by.is_some() {
                 return None;
             }
         }
@@ -162,7 +162,7 @@ impl<'a> FactBatch<'a> {
             return;
         };
         let Ok((label, reply)) = finished else {
-            self.trouble = Some(CommandResult::Fault);
+            self.ended_by = Some(CommandResult::Fault);
             return;
         };
         if let Some(resource) = self.numbers.remove(&label.index) {
@@ -174,9 +174,10 @@ impl<'a> FactBatch<'a> {
                 let result = serde_json::from_slice(&body).unwrap_or(FactResult::Unchanged);
                 self.summary.count(label, result, Vec::new());
             }
-            // Whoever may not act any more is told that, and nothing more of its batch is taken.
+            // An actor that may no longer act gets that as its response, and nothing more of its
+            // batch is applied.
             CommandResult::Refused { ref rejection, .. } if rejection.class == Class::Forbidden => {
-                self.trouble.get_or_insert(reply);
+                self.ended_by.get_or_insert(reply);
             }
             CommandResult::Refused {
                 rejection,
@@ -187,15 +188,15 @@ impl<'a> FactBatch<'a> {
                     .count(label, FactResult::of_refusal(&rejection), Vec::new());
             }
             other => {
-                self.trouble.get_or_insert(other);
+                self.ended_by.get_or_insert(other);
             }
         }
     }
 
-    /// Whether something went wrong that ends the batch.
+    /// Whether an error has ended the batch.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.trouble.is_some()
+        self.ended_by.is_some()
     }
 
     /// Waits until nothing is in flight.
@@ -205,18 +206,18 @@ impl<'a> FactBatch<'a> {
         }
     }
 
-    /// Ends the batch with this reply, unless it has ended already.
+    /// Ends the batch with this result, unless it has ended already.
     pub fn end(&mut self, reply: CommandResult) {
-        self.trouble.get_or_insert(reply);
+        self.ended_by.get_or_insert(reply);
     }
 
-    /// Waits for what is in flight; what came of the batch, and the position it rests on.
+    /// Waits for what is in flight; the summary, and the position that it depends on.
     ///
     /// # Errors
     /// When the batch ended early.
     pub async fn finish(mut self) -> Result<(Summary, u64), Ended> {
         self.settle().await;
-        match self.trouble {
+        match self.ended_by {
             Some(reply) => Err(Ended {
                 reply,
                 applied: self.summary.applied,

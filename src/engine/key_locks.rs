@@ -1,5 +1,6 @@
-//! Key locks: a command holds those of its idempotency key and of the unique keys that it takes
-//! while it is decided. Whoever wants one that is held waits, and then reads again what is committed.
+//! Key locks: while a command is decided, it holds the locks of its idempotency key and of the
+//! unique keys that it may take. A command that wants a locked key waits, and then reads again what
+//! is committed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,15 +19,15 @@ pub struct KeyLocks {
     shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
 }
 
-/// One lock, held until this is dropped. It belongs to the command, not to whoever waits for its
-/// answer: a client that leaves must not let its key go while the command is still on its way.
+/// One lock, held until this is dropped. It belongs to the command, not to the client: a client
+/// that disconnects must not release it while the command is in progress.
 pub struct KeyLock {
     locks: Arc<KeyLocks>,
     key: Digest,
 }
 
 impl KeyLocks {
-    /// Nothing is held.
+    /// No key is locked.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -34,7 +35,7 @@ impl KeyLocks {
         }
     }
 
-    /// Holds `key`, once nobody else does.
+    /// Locks `key`, once nobody else holds it.
     pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
         loop {
             let given_back = {
@@ -59,7 +60,7 @@ impl KeyLocks {
         }
     }
 
-    /// What is held just now.
+    /// The keys that are locked at present.
     #[must_use]
     pub fn held(&self) -> Vec<Digest> {
         let shards = self.shards.iter();
@@ -68,8 +69,8 @@ impl KeyLocks {
             .collect()
     }
 
-    /// Holds the locks of all of `keys`, in one order for everybody, so that no two commands wait for
-    /// each other.
+    /// Locks all of `keys`, in the same order for everybody, so that no two commands wait for each
+    /// other.
     pub async fn hold_all(self: &Arc<Self>, mut keys: Vec<Digest>) -> Vec<KeyLock> {
         keys.sort_unstable();
         keys.dedup();
@@ -93,7 +94,7 @@ impl Drop for KeyLock {
             .lock()
             .remove(&self.key);
         for waiter in waiters.into_iter().flatten() {
-            // Whoever waited and left needs no word.
+            // A waiter that has left needs no notification.
             let _ = waiter.send(());
         }
     }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_claim_is_held_by_one_at_a_time_and_everybody_gets_it_in_the_end() {
+    async fn a_lock_is_held_by_one_at_a_time_and_everybody_gets_it_in_the_end() {
         let locks = Arc::new(KeyLocks::new());
         let inside = Arc::new(AtomicU32::new(0));
         let tasks: Vec<_> = (0..50)
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_that_want_the_same_claims_do_not_wait_for_each_other() {
+    async fn two_that_want_the_same_locks_do_not_wait_for_each_other() {
         let locks = Arc::new(KeyLocks::new());
         let tasks: Vec<_> = (0_u8..40)
             .map(|n| {

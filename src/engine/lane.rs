@@ -1,9 +1,9 @@
-//! Lanes: one for each runtime. A lane's gate lets answers out once what they rest on is durable,
-//! and tells the log's thread when the lane has appended what it had at hand.
+//! Lanes: one for each runtime. A lane's gate holds each response until everything that it depends
+//! on is durable. A lane also tells the log's thread when all its ready tasks have appended.
 //!
 //! The log's thread wakes a lane once for a batch; the lane then wakes its own tasks, which costs
-//! no system call. The other way round a lane wakes the log's thread once for all commands that
-//! it could carry out in one go, so that they share a write and a sync.
+//! no system call. In the other direction, a lane wakes the log's thread once for all commands that
+//! were ready, so that they share a write and a sync.
 
 use std::cell::Cell;
 use std::collections::BinaryHeap;
@@ -19,7 +19,7 @@ thread_local! {
     static LANE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The lane of the present thread, of `count` lanes; the first for a thread that is none.
+/// The lane of the present thread, of `count` lanes; the first one for a thread that is not a lane.
 #[must_use]
 pub fn here(count: usize) -> usize {
     LANE.get().unwrap_or(0).min(count.saturating_sub(1))
@@ -56,12 +56,12 @@ pub struct Lanes {
 #[derive(Default)]
 struct Lane {
     news: Notify,
-    /// Something was appended that the log's thread may not know of.
+    /// Something was appended that the log's thread may not have been told of.
     appended: AtomicBool,
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
-/// Somebody who waits for a position; the lowest comes first.
+/// Someone who waits for a position; the lowest comes first.
 struct Waiting {
     position: u64,
     release: oneshot::Sender<()>,
@@ -105,20 +105,22 @@ impl Lanes {
         self.lanes.len()
     }
 
-    /// This is the log that lanes append to. Said once.
+    /// The log that lanes append to. To be called once.
     pub fn append_to(&self, log: &Arc<Appender>) {
         // There is one log for as long as there are lanes.
         let _ = self.log.set(Arc::downgrade(log));
     }
 
-    /// Lets others append. On a lane, the log's thread hears of it when what is ready here has
-    /// had its turn; elsewhere at once.
-    pub fn end(&self, sequence: Sequence<'_>) {
+    /// Releases the sequencer, and calls `given_back` as soon as it is. On a lane, the log's thread is
+    /// woken when all ready tasks have had their turn; elsewhere at once.
+    pub fn end(&self, sequence: Sequence<'_>, given_back: impl FnOnce()) {
         let own = LANE.get().and_then(|lane| self.lanes.get(lane));
         let Some(own) = own.filter(|_| self.log.get().is_some()) else {
-            return drop(sequence);
+            drop(sequence);
+            return given_back();
         };
         sequence.end_quietly();
+        given_back();
         if !own.appended.swap(true, Ordering::Relaxed) {
             own.news.notify_one();
         }
@@ -128,7 +130,7 @@ impl Lanes {
     pub fn durable(&self, position: u64) {
         self.durable.store(position, Ordering::Release);
         for lane in &self.lanes {
-            // Whoever comes after this look finds the position by itself.
+            // Whoever comes after this sees the new position itself.
             let first = lane.waiting.lock().peek().map(|first| first.position);
             if first.is_some_and(|first| first <= position) {
                 lane.news.notify_one();
@@ -150,9 +152,8 @@ impl Lanes {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Makes the present thread lane number `lane`, and is that lane's gate from here on. Runs for
-    /// ever: it is a task of the lane's runtime, whose tasks have their turns in the order in
-    /// which they were woken.
+    /// Makes the present thread lane number `lane`, and runs that lane's gate. Never returns: it is
+    /// a task of the lane's runtime, which runs tasks in the order in which they were woken.
     pub async fn run(self: Arc<Self>, lane: usize) {
         let _here = Here::is(lane);
         let own = &self.lanes[lane];
@@ -176,7 +177,7 @@ impl Lanes {
                 break;
             }
             if let Some(first) = waiting.pop() {
-                // Whoever waited and left needs no word.
+                // A waiter that has left needs no notification.
                 let _ = first.release.send(());
             }
         }
@@ -196,7 +197,8 @@ impl Lanes {
             position,
             release: sender,
         });
-        // What became durable, or failed, before the line above would go unheard.
+        // Otherwise a position that became durable, or a failure, before the line above would be
+        // missed.
         if self.durable.load(Ordering::Acquire) >= position || self.has_failed() {
             self.let_out(lane);
         }
@@ -251,6 +253,7 @@ mod tests {
         let events = crate::engine::JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::new(crate::engine::admission::Admission::new(1)),
+            feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
             on_fatal: None,
         };
         let log = log.start(Box::new(events)).unwrap();
@@ -258,7 +261,7 @@ mod tests {
         let append = |lanes: Arc<Lanes>, log: Arc<Appender>| {
             let mut sequence = log.sequence();
             let position = sequence.push(b"record").unwrap();
-            lanes.end(sequence);
+            lanes.end(sequence, || ());
             async move { lanes.wait(position).await }
         };
         // Not a lane yet: the log hears of it at once. The gate is needed to be let out.

@@ -1,4 +1,4 @@
-//! Whether an actor may act: asked before anything is done for it, and again after each wait.
+//! Whether an actor may act: checked before anything is done for it, and again after each wait.
 
 use super::core::{CommandResult, MayAct, Shared};
 use crate::base::digest::Digest;
@@ -8,8 +8,8 @@ use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _};
 
 impl Shared {
-    /// Whether the actor with this subject may act. The fact that lets somebody act again is
-    /// durable before anything follows on it.
+    /// Whether the actor with this subject may act. The fact that permits it is durable before
+    /// anything is based on it.
     pub(super) async fn may_act(&self, subject: &str) -> Result<MayAct, CommandResult> {
         let fact = Fact::<ActorFact>::KIND.key(&[subject]);
         let since = match self.lifecycle(fact) {
@@ -19,9 +19,9 @@ impl Shared {
         self.may_still_act(MayAct { fact, since }).await
     }
 
-    /// Whether the actor may still act, asked after each wait: once its withdrawal is acknowledged
-    /// nothing more is told or done for it, whatever was in flight. Between this and what is told
-    /// there is no further wait.
+    /// Whether the actor may still act, checked after each wait: once its withdrawal is
+    /// acknowledged nothing more is sent or done for it, whatever was in flight. There is no
+    /// further wait between this and the response.
     pub(super) async fn may_still_act(&self, known: MayAct) -> Result<MayAct, CommandResult> {
         let MayAct { fact, mut since } = known;
         loop {
@@ -38,9 +38,8 @@ impl Shared {
         }
     }
 
-    /// The position of the fact that lets the actor act, 0 when nothing is known of the actor,
-    /// which can only have been so before, too; or its refusal, and the position on which that
-    /// rests.
+    /// The position of the fact that permits the actor to act, 0 when there is no fact about the
+    /// actor (then there never was one); or its rejection, and the position that it depends on.
     pub(super) fn lifecycle(&self, fact: Digest) -> Result<u64, Box<(Rejection, u64)>> {
         let durable_before = self.journal.durable();
         let view = ReadView::new(&self.tables);
@@ -55,7 +54,7 @@ impl Shared {
         Err(Box::new((rejection, durable_before.max(since))))
     }
 
-    /// Reads into `view` that the actor may act, or is refused.
+    /// Adds to the view's read set that the actor may act, or rejects.
     pub(super) fn read_lifecycle(
         &self,
         known: Option<MayAct>,
@@ -64,7 +63,7 @@ impl Shared {
         let Some(MayAct { fact, since }) = known else {
             return Ok(());
         };
-        // As long as the fact stands where it stood it says what it said.
+        // As long as the fact is at the same position it says the same.
         if self.tables.position(fact) == since {
             view.note(fact, since);
         } else {
@@ -73,7 +72,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The position since which the actor may act, where somebody asks at all.
+    /// The position since which the actor may act, if the operation needs an actor.
     pub(super) async fn unless_gone(&self, may_act: Option<MayAct>) -> Result<u64, CommandResult> {
         match may_act {
             Some(may_act) => self.may_still_act(may_act).await.map(|still| still.since),

@@ -1,21 +1,20 @@
-//! The engine: from a command to a durable commit and its answer.
+//! The engine: from a command to a durable commit and its response.
 //!
 //! ```text
-//! execute ──▶ lifecycle ──▶ key ──▶ names ──▶ directory ──▶ actor ──▶ sequencer ──▶ gate ──▶ answer
-//!             may the       held    held      finds or      decides   orders,      waits until
-//!             actor act?    or      or        wakes the               publishes    it is durable
-//!                           replay  waits     actor
+//! execute ──▶ lifecycle ──▶ key ────▶ unique ──▶ directory ──▶ actor ──▶ sequencer ──▶ gate ──▶ response
+//!             may the       locked    keys       finds or      decides   orders,      waits until
+//!             actor act?    or        locked     starts the              publishes    it is durable
+//!                           replayed             actor
 //! ```
 //!
 //! *Order.* The log's sequencer is one short critical section: there a commit gets its position,
-//! and its changes become visible. Before that, under the same lock, all that the decision has
-//! read is checked to stand still; if not, the command is decided anew. So every commit is what
-//! its command comes to on the state at its position: the log is a serial history.
+//! and its changes become visible. Before that, in the same section, the decision's read set is
+//! validated; if anything in it has changed, the command is decided again. So every commit is the
+//! result of its command on the state at its position: the log is a serial history.
 //!
-//! *Positions.* An answer says on which position it rests. For a commit that is its own. For what
-//! changed nothing it is the higher of what was durable before it read and of the last commits
-//! that it saw: the state it speaks of is the state at that position. Both wait in their lane's
-//! gate until that position is durable.
+//! *Positions.* A response names the position that it depends on. For a commit that is its own.
+//! Otherwise it is the higher of two: the position that was durable before reading, and the last
+//! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
 pub mod admission;
 pub mod checkpointer;
@@ -23,6 +22,7 @@ pub mod clock;
 mod core;
 mod deliveries;
 pub mod directory;
+pub mod feed;
 mod id_source;
 mod idempotency;
 pub mod intake;
@@ -56,6 +56,7 @@ use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
 use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
+use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
 
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
@@ -64,6 +65,7 @@ use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
+use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
@@ -78,16 +80,18 @@ pub struct Engine {
 /// Called once when the log has failed: the process has to end.
 pub type OnFatal = Box<dyn FnOnce(&str) + Send>;
 
-/// What the log's thread tells the engine.
+/// The engine's side of the events of the log's thread.
 struct JournalEvents {
     lanes: Arc<Lanes>,
     admission: Arc<Admission>,
+    feed: Arc<Feed>,
     on_fatal: Option<OnFatal>,
 }
 
 impl wal::Events for JournalEvents {
     fn durable(&mut self, position: u64) {
         self.lanes.durable(position);
+        self.feed.durable(position);
     }
 
     fn failed(&mut self, error: &wal::Error) {
@@ -103,8 +107,8 @@ impl wal::Events for JournalEvents {
 }
 
 impl Engine {
-    /// Starts the engine on an open log and what its records made, with as many lanes as there
-    /// are runtimes.
+    /// Starts the engine on an open log and the tables that were recovered from it, with one lane
+    /// for each runtime.
     ///
     /// # Errors
     /// When the log's threads cannot be started.
@@ -118,16 +122,18 @@ impl Engine {
     ) -> Result<Self, wal::Error> {
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
+        let feed = Arc::new(Feed::new(recovered.births.log_id()));
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::clone(&admission),
+            feed: Arc::clone(&feed),
             on_fatal: Some(on_fatal),
         };
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
-        // Ages that are ahead of the clock were counted by it when it was wrong, by a version that
-        // still did so: they are counted from here on.
+        // A version that measured ages by the clock may have stored ages ahead of it when the clock
+        // was wrong: they continue from here.
         let now = clock.now();
         if recovered.counters.marks.reached(now) > now {
             recovered.counters.marks = Marks::default();
@@ -144,6 +150,7 @@ impl Engine {
         );
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
+            feed,
             checkpointer: Checkpointer::new(
                 &recovered,
                 journal.first(),
@@ -157,7 +164,7 @@ impl Engine {
             directory: Directory::new(lanes.count()),
             lanes,
             keys: Arc::new(KeyLocks::new()),
-            names: Arc::new(KeyLocks::new()),
+            unique_keys: Arc::new(KeyLocks::new()),
             admission,
             facts: Arc::new(Admission::new(limits.commands_max.div_ceil(2))),
             ids: EngineIdSource::new(recovered.counters.outbox_number),
@@ -171,11 +178,11 @@ impl Engine {
             on_sequenced: OnceLock::new(),
         });
         shared.look_for_room();
-        shared.tell_if_ahead();
+        shared.warn_if_ahead();
         Ok(Self { shared })
     }
 
-    /// The present by the system's clock, which rules and tokens are judged by.
+    /// The present time by the system's clock, for rules and tokens.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.shared.clock.now()
@@ -194,8 +201,8 @@ impl Engine {
             || self.shared.admission.is_full()
     }
 
-    /// A permit for one more command; `None` when as many as may be are in flight, or too much
-    /// waits for the disk.
+    /// A permit for one more command; `None` when too many are in flight, or too much waits for the
+    /// disk.
     #[must_use]
     pub fn admit(&self) -> Option<Permit> {
         if self.is_full() {
@@ -204,14 +211,14 @@ impl Engine {
         Admission::admit(&self.shared.admission, 1)
     }
 
-    /// From here on, `told` hears how long each commit has held the log's sequencer, which is how
-    /// long all others may have waited for it. For measuring; said once.
-    pub fn on_sequenced(&self, told: OnSequenced) {
-        // Whoever came first goes on being told.
-        let _ = self.shared.on_sequenced.set(told);
+    /// From here on, `listener` is notified of how long each commit holds the log's sequencer,
+    /// which is how long all others may have to wait for it. For measurements; to be called once.
+    pub fn on_sequenced(&self, listener: OnSequenced) {
+        // The first listener stays.
+        let _ = self.shared.on_sequenced.set(listener);
     }
 
-    /// Whether commands are taken: the log works and the disk has room.
+    /// Whether commands are accepted: the log works and the disk has room.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.shared.ended.load(Ordering::Acquire)
@@ -242,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// From here on, how snapshots are taken, for whoever asks for one.
+    /// Sets how snapshots are taken from here on.
     pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
         // What goes to an archive is not removed before it is there.
         let may_remove = policy.archive.is_none();
@@ -250,7 +257,7 @@ impl Engine {
         self.shared.checkpointer.set_policy(policy);
     }
 
-    /// Starts the thread that takes snapshots when they are due, and when one is asked for.
+    /// Starts the thread that takes snapshots when they are due, and when one is requested.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -258,22 +265,22 @@ impl Engine {
         self.shared.start_checkpointer()
     }
 
-    /// Asks the thread for a snapshot, and does not wait for it.
+    /// Requests a snapshot, and does not wait for it.
     pub fn request_snapshot(&self) {
         self.shared.checkpointer.request();
     }
 
-    /// Takes a snapshot at once, as fast as it can be, and has the log let go of what the older
-    /// one covers; `None` when there is no record yet. Blocks; `progress` is told how far it is.
+    /// Takes a snapshot at once, at full speed, and removes from the log what the older one covers;
+    /// `None` when there is no record yet. Blocks; `progress` is called meanwhile.
     ///
     /// # Errors
-    /// [`wal::Error::Stopped`] when the log has failed or the service ends. Everything else, a
-    /// disk without room for example, harms nothing.
+    /// [`wal::Error::Stopped`] when the log has failed or the service is stopping. Every other
+    /// error, a disk without room for example, does no harm.
     pub fn snapshot_now(&self, progress: OnProgress<'_>) -> Result<Option<Checkpoint>, wal::Error> {
         self.shared.checkpoint(false, progress)
     }
 
-    /// Has the log let go of what the older snapshot covers.
+    /// Removes from the log what the older snapshot covers.
     ///
     /// # Errors
     /// As [`Engine::snapshot_now`].
@@ -294,27 +301,27 @@ impl Engine {
         self.shared.journal.snapshots()
     }
 
-    /// 256 bits that tell committed state and keys from any other.
+    /// A 256-bit digest of committed state and idempotency keys.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.shared.tables.digest()
     }
 
-    /// From here on, what is to happen in other systems waits for this directory, and a message
-    /// that it does not take is sent again after growing pauses, the first one of about
-    /// `first_pause`. Said once, before the first command.
+    /// From here on, side effects in other systems wait for this directory; a message that it does
+    /// not accept is sent again after growing pauses, the first one of about `first_pause`. To be
+    /// called once, before the first command.
     pub fn deliver_to(&self, directory: Arc<dyn ExternalDirectory>, first_pause: Duration) {
         self.shared.relay.deliver_to(directory, first_pause);
     }
 
-    /// Goes on with what was not delivered when the log was last closed. Called once, on a lane.
+    /// Continues what was not delivered when the log was last closed. To be called once, on a lane.
     pub fn resume_deliveries(&self) {
         self.shared.resume_deliveries();
     }
 
-    /// Carries a command out. The permit is held until the answer is there.
-    pub async fn execute(&self, call: CommandRequest, permit: Permit) -> CommandResult {
-        let answer = self.shared.execute(call, Some(permit));
+    /// Carries a command out. The permit is held until there is a response.
+    pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
+        let answer = self.shared.execute(request, Some(permit));
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
@@ -323,14 +330,14 @@ impl Engine {
     /// Whether the actor may act at all.
     ///
     /// # Errors
-    /// The refusal of an inactive or withdrawn actor.
+    /// The rejection of an inactive or withdrawn actor.
     pub async fn may_act(&self, actor: &Actor) -> Result<(), CommandResult> {
         let judged = unless_its_future_panics(pin!(self.shared.may_act(&actor.subject))).await;
         judged.unwrap_or(Err(CommandResult::Fault)).map(drop)
     }
 
-    /// A permit for one more fact, as [`Engine::admit`] gives for a command. Of all that may be in
-    /// flight facts take half at most: a load of facts must not shed the commands beside it.
+    /// A permit for one more fact, as [`Engine::admit`] gives for a command. Facts may use half of
+    /// the commands in flight at most: loading facts must not crowd out commands.
     #[must_use]
     pub fn admit_fact(&self) -> Option<FactPermit> {
         Some(FactPermit {
@@ -339,26 +346,26 @@ impl Engine {
         })
     }
 
-    /// Puts a reference fact in place.
+    /// Applies a reference fact.
     pub async fn put_fact(
         &self,
         actor: Arc<Actor>,
         command: Box<dyn AnyCommand>,
         permit: FactPermit,
     ) -> CommandResult {
-        let call = CommandRequest {
+        let request = CommandRequest {
             row: None,
             actor,
             command,
             header_key: None,
         };
-        let answer = self.shared.execute(call, Some(permit.command));
+        let answer = self.shared.execute(request, Some(permit.command));
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
     }
 
-    /// The lanes, for the runtimes that are to be them.
+    /// The lanes, for the runtimes that run them.
     #[must_use]
     pub fn lanes(&self) -> Arc<Lanes> {
         Arc::clone(&self.shared.lanes)
@@ -381,12 +388,47 @@ impl Engine {
         found.unwrap_or(Err(CommandResult::Fault))
     }
 
-    /// Takes no more commands, makes durable what was committed, closes the log.
+    /// At most `limit` of the events after `after` that are wanted, as far as they are durable.
+    ///
+    /// # Errors
+    /// Why there are none to give.
+    pub async fn events(
+        &self,
+        after: EventId,
+        filter: &Arc<EventFilter>,
+        limit: usize,
+    ) -> Result<Page, NoPage> {
+        self.shared.events(after, filter, limit).await
+    }
+
+    /// Before the earliest event that may be kept.
+    #[must_use]
+    pub fn before_first_event(&self) -> EventId {
+        let first = self.shared.journal.first();
+        EventId {
+            position: first.saturating_sub(1),
+            number: 0,
+        }
+    }
+
+    /// What waits for events, and who follows them.
+    #[must_use]
+    pub fn feed(&self) -> &Arc<Feed> {
+        &self.shared.feed
+    }
+
+    /// Whoever follows events is told that no more will come: the service is about to end.
+    pub fn end_feed(&self) {
+        self.shared.feed.end();
+    }
+
+    /// Accepts no more commands, makes durable what was committed, closes the log.
     ///
     /// # Errors
     /// When the log had failed.
     pub fn shut_down(&self) -> Result<(), wal::Error> {
         self.shared.ended.store(true, Ordering::Release);
+        self.shared.feed.end();
         self.shared.checkpointer.stop();
         self.shared.journal.shutdown()
     }
@@ -399,7 +441,7 @@ pub struct FactPermit {
     command: Permit,
 }
 
-/// What the engine holds.
+/// The engine's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Resources.
@@ -408,7 +450,7 @@ pub struct Figures {
     pub keys: usize,
     /// The highest durable position.
     pub durable: u64,
-    /// Resources whose actor is awake.
+    /// Resources with an actor.
     pub live_actors: usize,
     /// Commands in flight.
     pub commands_in_flight: usize,
@@ -416,15 +458,15 @@ pub struct Figures {
     pub queued_bytes: usize,
     /// Batches of records that were written and synced.
     pub log_batches: u64,
-    /// How long that took, in all.
+    /// How long that took in total.
     pub log_batch_time: Duration,
-    /// Branches whose creation is not completed in other systems.
+    /// Branches with pending messages to the directory.
     pub branches_in_repair: usize,
-    /// Messages that the external directory has taken.
+    /// Messages that the external directory has accepted.
     pub relay_deliveries: u64,
     /// Attempts at which it has not.
     pub relay_failures: u64,
-    /// What the checkpointer has done.
+    /// The checkpointer's figures.
     pub checkpoints: CheckpointFigures,
     /// Whether the log has room for commands.
     pub has_room: bool,
@@ -445,6 +487,7 @@ mod tests {
         let events = JournalEvents {
             lanes: Arc::new(Lanes::new(1)),
             admission: Arc::clone(&admission),
+            feed: Arc::new(Feed::new([0; 16])),
             on_fatal: None,
         };
         assert_eq!(events.in_flight(), 0);

@@ -1,4 +1,5 @@
-//! A command's way: lifecycle, key, names, actor, and the wait until its answer is durable.
+//! The way of a command: lifecycle, idempotency key, unique keys, actor, and the wait until its
+//! response is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,7 @@ use super::core::{
     ActorMessage, ActorResult, CachedState, CommandRequest, CommandResult, MayAct, PendingCommand,
     Shared,
 };
-use super::id_source::MintAt;
+use super::id_source::IdSourceAt;
 use super::idempotency::key_of;
 use crate::base::time::Instant;
 use crate::catalogue::Row;
@@ -23,122 +24,122 @@ use crate::journal::record::key_digest;
 impl Shared {
     pub(super) async fn execute(
         self: &Arc<Self>,
-        call: CommandRequest,
+        request: CommandRequest,
         permit: Option<Permit>,
     ) -> CommandResult {
         if self.ended.load(Ordering::Acquire) {
             return CommandResult::Unavailable;
         }
-        // Facts are put in place by an actor, too.
-        let may_act = if call.row.is_none_or(|row| row.bearer) {
-            match self.may_act(&call.actor.subject).await {
+        // Facts are applied by an actor, too.
+        let may_act = if request.row.is_none_or(|row| row.bearer) {
+            match self.may_act(&request.actor.subject).await {
                 Ok(may_act) => Some(may_act),
                 Err(reply) => return reply,
             }
         } else {
             None
         };
-        let mut order = PendingCommand {
+        let mut pending = PendingCommand {
             key: Box::default(),
-            scope: call.actor.subject.clone(),
+            scope: request.actor.subject.clone(),
             key_digest: None,
-            fingerprint: call.command.fingerprint(),
+            fingerprint: request.command.fingerprint(),
             born: self.ids.id(self.clock.now()),
             key_lock: None,
             permit,
             instead_of: None,
             may_act,
-            call,
+            request,
         };
-        if let Some((key, scope, reused)) = key_of(&order.call) {
-            let row = order.call.row;
+        if let Some((key, scope, reused)) = key_of(&pending.request) {
+            let row = pending.request.row;
             let digest = key_digest(row.map_or(0, |row| row.tag), &scope, &key);
             // While this is held, nobody else carries out a command with this key.
             let held = self.keys.hold(digest).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
-                let replay = self.replay(row, first, Some(order.fingerprint), may_act);
+                let replay = self.replay(row, first, Some(pending.fingerprint), may_act);
                 return match replay.await {
                     Some(reply) => reply,
-                    None => self.key_reused(&order, first, reused).await,
+                    None => self.key_reused(&pending, first, reused).await,
                 };
             }
-            order = PendingCommand {
+            pending = PendingCommand {
                 key,
                 scope,
                 key_digest: Some(digest),
                 key_lock: Some(held),
-                ..order
+                ..pending
             };
         }
-        self.decide(order).await
+        self.decide(pending).await
     }
 
     /// Has the command decided by its resource's actor.
-    pub(super) async fn decide(self: &Arc<Self>, mut order: PendingCommand) -> CommandResult {
-        let (row, may_act) = (order.call.row, order.may_act);
+    pub(super) async fn decide(self: &Arc<Self>, mut pending: PendingCommand) -> CommandResult {
+        let (row, may_act) = (pending.request.row, pending.may_act);
         loop {
-            let (target, looked_up, names) = {
+            let (target, looked_up, unique_keys) = {
                 let now = self.clock.now();
                 let ids = self.ids.at(now);
-                let context = self.context(&order, now, self.commit_times.at(now), &ids);
-                let target = order.call.command.target(&context);
+                let context = self.context(&pending, now, self.commit_times.at(now), &ids);
+                let target = pending.request.command.target(&context);
                 (
                     target,
                     context.view.has_read(),
-                    order.call.command.unique_keys(&context),
+                    pending.request.command.unique_keys(&context),
                 )
             };
-            // Held until the commit has taken them, or until it is clear that none will.
-            let locks = names.iter().map(|name| name.0).collect();
-            let index_locks = self.names.hold_all(locks).await;
+            // Held until the commit has taken the keys, or until it is clear that it takes none.
+            let locks = unique_keys.iter().map(|key| key.0).collect();
+            let index_locks = self.unique_keys.hold_all(locks).await;
             let (sender, receiver) = oneshot::channel();
-            let job = Box::new(ActorMessage {
-                order,
+            let message = Box::new(ActorMessage {
+                pending,
                 target,
                 looked_up,
-                names,
+                unique_keys,
                 index_locks,
                 reply: sender,
                 shared: Arc::clone(self),
             });
             match target {
                 Some(target) => {
-                    if let Err(error) = self.directory.dispatch(target, job).await {
-                        tracing::error!(%error, "an actor cannot be woken");
+                    if let Err(error) = self.directory.dispatch(target, message).await {
+                        tracing::error!(%error, "an actor cannot be started");
                         return CommandResult::Unavailable;
                     }
                 }
-                // Without a resource there is nothing to change: decided here, to refuse.
-                None => job.run(&mut CachedState::default()).await,
+                // Without a resource there is nothing to change: it is decided here, and rejected.
+                None => message.run(&mut CachedState::default()).await,
             }
             match receiver.await {
-                Ok((ActorResult::Moved(back), _)) => order = *back,
-                // The permit is held until the answer can leave.
-                Ok((verdict, _permit)) => return self.answer(verdict, row, may_act).await,
-                // The job is gone, and what became of it nobody knows: with the process that ends,
-                // or with an actor that did.
+                Ok((ActorResult::Moved(back), _)) => pending = *back,
+                // The permit is held until the response can leave.
+                Ok((result, _permit)) => return self.answer(result, row, may_act).await,
+                // The message is gone with its actor, or with the process that ends; its outcome is
+                // unknown.
                 Err(_) if self.is_ending() => return CommandResult::OutcomeUnknown,
                 Err(_) => return CommandResult::Fault,
             }
         }
     }
 
-    /// What surrounds a decision of `order` at `now`, which is recorded as made at `at`.
+    /// The context of a decision of `pending` at `now`, which is recorded with the time `at`.
     pub(crate) fn context<'a>(
         &'a self,
-        order: &'a PendingCommand,
+        pending: &'a PendingCommand,
         now: Instant,
         at: Instant,
-        ids: &'a MintAt<'a>,
+        ids: &'a IdSourceAt<'a>,
     ) -> Context<'a> {
         Context {
-            actor: &order.call.actor,
+            actor: &pending.request.actor,
             now,
             at,
-            key: &order.key,
-            fingerprint: order.fingerprint,
-            born: order.born,
+            key: &pending.key,
+            fingerprint: pending.fingerprint,
+            born: pending.born,
             external_directory: self.relay.is_external(),
             ids,
             view: ReadView::new(&self.tables),
@@ -148,11 +149,11 @@ impl Shared {
 
     pub(super) async fn answer(
         &self,
-        verdict: ActorResult,
+        result: ActorResult,
         row: Option<&'static Row>,
         may_act: Option<MayAct>,
     ) -> CommandResult {
-        match verdict {
+        match result {
             ActorResult::Committed {
                 position, stored, ..
             } => {
@@ -166,7 +167,7 @@ impl Shared {
                     position,
                 }
             }
-            // The task that has it ends without a word when the process ends.
+            // The task that has it is dropped when the process ends.
             ActorResult::Delivering(answer) => {
                 answer.await.unwrap_or(CommandResult::OutcomeUnknown)
             }
@@ -187,7 +188,7 @@ impl Shared {
                         position,
                     },
                     Some(other) => other,
-                    // Whatever facts are there are the ones asked for.
+                    // Whatever content is stored there is the one asked for.
                     None => CommandResult::Fault,
                 }
             }
@@ -224,7 +225,7 @@ impl Shared {
         }
     }
 
-    /// Refuses, or tells whoever may not act any more that.
+    /// Rejects; or says that the actor may no longer act.
     pub(super) async fn refuse_unless_gone(
         &self,
         rejection: Rejection,

@@ -1,9 +1,8 @@
-//! Binding lanes to processors.
+//! Pinning lanes to processors.
 //!
-//! A busy lane and the log's thread share few processors. Left to itself, the kernel at times has
-//! two lanes take turns of some milliseconds on one processor while another one is idle between
-//! short pieces of work; bound, each lane has its own, and the other threads go where there is
-//! time.
+//! A busy lane and the log's thread share few processors. The kernel alone at times has two lanes
+//! take turns of some milliseconds on one processor while another one is idle between short pieces
+//! of work; pinned, each lane has its own, and the other threads run where there is time.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -14,8 +13,8 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// What the present thread may use, when that is one processor for each of `lanes` lanes:
-    /// with more of them the kernel does better, with fewer there is nothing to bind to.
+    /// The processors of the present thread, if there is exactly one for each of `lanes` lanes:
+    /// with more of them the kernel does better, with fewer there is nothing to pin to.
     #[must_use]
     pub fn one_each(lanes: usize) -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
@@ -23,7 +22,7 @@ impl Processors {
         (count == lanes).then_some(Self { allowed })
     }
 
-    /// Has the present thread run on the processor of lane number `lane` alone.
+    /// Pins the present thread to the processor of lane number `lane`.
     pub fn bind(&self, lane: usize) {
         let mut all = (0..CpuSet::MAX_CPU).filter(|processor| self.allowed.is_set(*processor));
         let Some(own) = all.nth(lane) else {
@@ -32,14 +31,14 @@ impl Processors {
         let mut only = CpuSet::new();
         only.set(own);
         if let Err(error) = sched_setaffinity(None, &only) {
-            tracing::debug!(lane, %error, "a lane is not bound to a processor");
+            tracing::debug!(lane, %error, "a lane is not pinned to a processor");
         }
     }
 
-    /// Has the present thread, which a bound one has started, run anywhere again.
+    /// Lets the present thread, which a pinned one has started, run anywhere again.
     pub fn unbind(&self) {
         if let Err(error) = sched_setaffinity(None, &self.allowed) {
-            tracing::debug!(%error, "a thread stays bound to a processor");
+            tracing::debug!(%error, "a thread stays pinned to a processor");
         }
     }
 }

@@ -1,22 +1,24 @@
-//! What a decision or a read rests on, and whether that still stands.
+//! The read set of a decision or a read, and its validation.
 
 use super::core::Shared;
 use crate::base::digest::Digest;
 use crate::domain::operation::Change;
 use crate::domain::resource::{IndexKey, ReadView, Source as _};
 
-/// What a decision has read, and the position on which it rests.
+/// What a decision has read, and what was durable before.
 pub(crate) struct ReadSet {
     pub(super) durable_before: u64,
     pub(super) seen: Vec<(Digest, u64)>,
-    pub(super) names: Vec<(IndexKey, Option<Digest>)>,
-    pub(super) lists: Vec<(IndexKey, u64)>,
+    pub(super) unique: Vec<(IndexKey, Option<Digest>)>,
+    pub(super) secondary: Vec<(IndexKey, u64)>,
+    /// How many resources were read through these secondary keys.
+    pub(super) in_secondary: usize,
 }
 
 impl ReadSet {
-    /// It rests on where each resource stands that is to be changed, too, also of those that were
-    /// not read: what comes into being with the commit is not there yet.
-    pub(super) fn also_of(&mut self, changes: &[Change], view: &ReadView<'_>) {
+    /// Adds the resources that are to be changed, also those that were not read: a resource that
+    /// the commit creates must not exist yet.
+    pub(super) fn add_changed(&mut self, changes: &[Change], view: &ReadView<'_>) {
         for change in changes {
             if !self.seen.iter().any(|(key, _)| *key == change.key) {
                 self.seen.push((change.key, view.position(change.key)));
@@ -31,49 +33,50 @@ impl Shared {
         ReadSet {
             durable_before,
             seen: view.seen(),
-            names: view.unique_seen(),
-            lists: view.secondary_seen(),
+            unique: view.unique_seen(),
+            secondary: view.secondary_seen(),
+            in_secondary: view.read_in_secondary(),
         }
     }
 
-    /// Whether all that was read stood so at one instant since, as a whole: what an answer that
-    /// changes nothing needs. A commit asks [`Shared::stands`] under the sequencer.
-    pub(crate) fn stood(&self, read_set: &ReadSet) -> bool {
-        let stands = self.tables.try_at_one_instant(|| self.stands(read_set));
-        stands.unwrap_or_else(|| {
-            // So many commits came in between that it has to keep the next ones out.
+    /// Whether at one instant since then nothing that was read had changed. For responses that
+    /// change nothing; a commit validates with [`Shared::is_valid`] under the sequencer.
+    pub(crate) fn is_valid_at_one_instant(&self, read_set: &ReadSet) -> bool {
+        let is_valid = self.tables.try_at_one_instant(|| self.is_valid(read_set));
+        is_valid.unwrap_or_else(|| {
+            // So many commits came in between that the next ones have to be kept out.
             let _alone = self.journal.sequence();
-            self.stands(read_set)
+            self.is_valid(read_set)
         })
     }
 
-    /// Whether all that was read still stands so.
-    pub(crate) fn stands(&self, read_set: &ReadSet) -> bool {
+    /// Whether nothing that was read has changed.
+    pub(crate) fn is_valid(&self, read_set: &ReadSet) -> bool {
         let tables = &self.tables;
         read_set
             .seen
             .iter()
             .all(|(key, position)| tables.position(*key) == *position)
             && read_set
-                .names
+                .unique
                 .iter()
                 .all(|(name, holder)| tables.holder(*name) == *holder)
             && read_set
-                .lists
+                .secondary
                 .iter()
                 .all(|(list, touched)| tables.secondary_touched(*list) == *touched)
     }
 
-    /// The position on which an answer rests that changes nothing.
-    pub(crate) fn rests_on(&self, read_set: &ReadSet) -> u64 {
+    /// The position that a response without a change depends on.
+    pub(crate) fn position_of(&self, read_set: &ReadSet) -> u64 {
         let seen = read_set.seen.iter().map(|(_, position)| *position);
-        let holders = read_set.names.iter().filter_map(|(_, holder)| *holder);
+        let holders = read_set.unique.iter().filter_map(|(_, holder)| *holder);
         let holders = holders.map(|holder| self.tables.position(holder));
-        let lists = read_set.lists.iter().map(|(_, touched)| *touched);
-        let positions = seen.chain(holders).chain(lists);
+        let secondary = read_set.secondary.iter().map(|(_, touched)| *touched);
+        let positions = seen.chain(holders).chain(secondary);
         let highest = positions.fold(read_set.durable_before, u64::max);
-        // That nobody holds a name any more has no position of its own.
-        if read_set.names.iter().any(|(_, holder)| holder.is_none()) {
+        // The absence of a unique key has no position of its own.
+        if read_set.unique.iter().any(|(_, holder)| holder.is_none()) {
             return highest.max(self.journal.appended());
         }
         highest

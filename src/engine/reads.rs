@@ -1,4 +1,4 @@
-//! Reads: what stands at one instant, told once that is durable.
+//! Reads: the state of one instant, sent once that is durable.
 
 use super::core::{CommandResult, MayAct, Shared};
 use super::repeats::Repeats;
@@ -28,7 +28,7 @@ impl Shared {
             })
     }
 
-    /// Reads what stands at one instant.
+    /// Reads at one instant.
     pub(super) async fn read_now(
         &self,
         read: Read,
@@ -49,8 +49,9 @@ impl Shared {
                         now: self.clock.now(),
                     });
                     let read_set = Self::read_set(durable_before, &view);
-                    let position = self.rests_on(&read_set);
-                    self.stood(&read_set).then_some((found, position))
+                    let position = self.position_of(&read_set);
+                    self.is_valid_at_one_instant(&read_set)
+                        .then_some((found, position))
                 })
             };
             match read {

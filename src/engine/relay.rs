@@ -1,24 +1,24 @@
-//! The relay: tells an external directory of the side effects of a branch's creation, until it
-//! has taken each of them.
+//! The relay: tells an external directory of the side effects of a branch's creation, until it has
+//! accepted each of them.
 //!
 //! ```text
 //! commit: branch, side effects pending ──durable──▶ first attempt, 2 s in all
-//!     all taken in time ──▶ commit: completed, the key's final answer ──▶ 201
-//!     otherwise         ──▶ commit of what was taken, if anything     ──▶ 202
-//!                           and on: pause, try again, commit … until nothing is pending
+//!     all accepted in time ──▶ commit: completed, the final response      ──▶ 201
+//!     otherwise            ──▶ commit of what was accepted, if anything   ──▶ 202
+//!                              then: pause, try again, commit … until nothing is pending
 //! ```
 //!
-//! Nothing leaves before the commit that it rests on is durable, so the directory never hears of
-//! a branch that a crash takes away. It may hear of one twice: after a crash, or when its answer
-//! was late; the message's number, with the log in which it was born, tells it. A branch's messages are delivered in their order, the
-//! next one once the one before was taken.
+//! A message is sent only once the commit that causes it is durable, so the directory never hears
+//! of a branch that a crash takes away. It may hear of one twice: after a crash, or when its
+//! response was late; the message's number, with the log in which it was created, identifies it. A
+//! branch's messages are delivered in their order, each after the one before was accepted.
 //!
-//! The key of the command is held until its answer is settled. A crash before that leaves the
-//! first commit's answer, in which all is pending, under the key: nobody was told another.
+//! The command's key stays locked until its response is final. A crash before that leaves the first
+//! commit's response, in which all is pending, under the key: no other response was sent.
 //!
-//! What is to be delivered is a list in the tables, which commits and recovery keep. A directory
-//! alone completes it: in a process that knows none outside, what an earlier one has left pending
-//! stays so.
+//! What is to be delivered is a secondary index in the tables, which commits and recovery maintain.
+//! Only an external directory completes it: in a process without one, what an earlier process has
+//! left pending stays so.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,26 +38,26 @@ use crate::domain::resource::Source as _;
 use crate::journal::births::Births;
 use crate::journal::tables::Tables;
 
-/// Later attempts that may be on their way at once.
+/// Later attempts that may be in flight at once.
 const ATTEMPTS_AT_ONCE: usize = 32;
 
 /// The outcome of an attempt at delivering.
 pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// A directory outside.
+/// An external directory.
 pub trait ExternalDirectory: Send + Sync {
-    /// Delivers the message. It may have been delivered before: `id` tells, which is
-    /// `{log id}-{number}` with the log in which the message was born.
+    /// Delivers the message. It may have been delivered before: `id` identifies it, `{log
+    /// id}-{number}` with the log in which the message was created.
     ///
     /// # Errors
-    /// When the directory has not taken it, or nobody knows; why.
+    /// When the directory has not accepted it, or that is unknown; why.
     fn deliver<'a>(&'a self, id: String, message: &'a DirectoryMessage) -> Delivery<'a>;
 }
 
-/// What the relay delivers to, and counts.
+/// What the relay delivers to, and its counters.
 pub(crate) struct Relay {
     /// The deliveries that recovery found with something pending. Those of branches created since
-    /// have a task of their own: a second one beside it would settle what the first one answers.
+    /// have a task of their own.
     pub(super) left_over: Mutex<Vec<Digest>>,
     pub(super) outside: OnceLock<Outside>,
     pub(super) births: Births,
@@ -90,11 +90,11 @@ impl Relay {
             first_pause,
         };
         if self.outside.set(outside).is_err() {
-            tracing::error!("the directory was chosen before: that one stays");
+            tracing::error!("a directory was set before: that one stays");
         }
     }
 
-    /// Whether there is a directory outside.
+    /// Whether there is an external directory.
     pub(crate) fn is_external(&self) -> bool {
         self.outside.get().is_some()
     }
@@ -107,8 +107,8 @@ impl Relay {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// One attempt; whether the directory has taken the message. Where there is none, nobody takes
-    /// it.
+    /// One attempt; whether the directory has accepted the message. Without a directory, it has
+    /// not.
     pub(super) async fn deliver(&self, message: &DirectoryMessage) -> bool {
         let Some(outside) = self.outside.get() else {
             return false;
@@ -136,7 +136,7 @@ impl Relay {
         tracing::warn!(
             message = message.number,
             error,
-            "the directory has not taken a message, which stays pending"
+            "the directory has not accepted a message, which stays pending"
         );
     }
 }

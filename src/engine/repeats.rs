@@ -1,8 +1,8 @@
-//! The pauses of what is begun anew because what it had read has changed.
+//! The pauses before a command or a read is repeated because its read set has changed.
 
 use std::time::Duration;
 
-/// How often a decision or a read is begun anew at once, with only a turn for others in between.
+/// How often it is repeated at once, with only a turn for others in between.
 const REPEATS_AT_ONCE: u32 = 8;
 
 /// The first pause after those; each is twice the one before.
@@ -11,14 +11,14 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// How often one is begun anew at the most: within some five seconds.
+/// How often it is repeated at most: within some five seconds.
 const REPEATS_MAX: u32 = 100;
 
-/// The pauses of a decision or a read that found its facts changed, time and again.
+/// The pauses of a decision or a read whose read set has changed, time and again.
 #[derive(Default)]
 pub(crate) struct Repeats(u32);
 
-/// It was begun anew so often that it is given up.
+/// It was repeated so often that it is abandoned.
 pub(crate) struct GivenUp;
 
 impl Repeats {
@@ -31,7 +31,9 @@ impl Repeats {
         match self.0.checked_sub(REPEATS_AT_ONCE) {
             None | Some(0) => tokio::task::yield_now().await,
             Some(_) if self.0 >= REPEATS_MAX => {
-                tracing::warn!("what was read has changed {REPEATS_MAX} times: it is given up");
+                tracing::warn!(
+                    "the read set has changed {REPEATS_MAX} times: the command or read is abandoned"
+                );
                 return Err(GivenUp);
             }
             Some(pauses) => {

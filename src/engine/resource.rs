@@ -1,4 +1,4 @@
-//! What a resource's actor does with one command: decide, write, publish, take the next.
+//! What a resource's actor does with one command: decide, write, publish.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,24 +17,29 @@ use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::BranchDeliveries;
-use crate::domain::operation::{AnyDecision, Decided, Disposition};
+use crate::domain::operation::{AnyDecision, Change, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
 use crate::journal::record::{
-    NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA, key_digest,
+    NewChange, NewRecord, Record, RecordActor, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
 use crate::journal::tables::Ready;
 
-/// What one attempt at a command came to.
+/// The result of one attempt at a command.
 enum Attempted {
     Final(ActorResult),
-    /// What it had read has changed: once more.
+    /// Its read set has changed: once more.
     Again,
     /// It concerns another resource by now.
     Moved,
 }
 
-// In a box, since it is handed on from hand to hand.
+/// A decision that has read so many resources through secondary keys, or a record of so many bytes,
+/// has left little else in the processor's caches.
+const MUCH_READ: usize = 1_000;
+const MUCH_WRITTEN: usize = 64 << 10;
+
+// In a box, since it is handed on several times.
 impl Work for Box<ActorMessage> {
     type Kept = CachedState;
     type Home = Shared;
@@ -51,50 +56,50 @@ impl Work for Box<ActorMessage> {
         &home.directory
     }
 
-    fn run(self, slot: &mut CachedState) -> impl Future<Output = ()> + Send {
-        ActorMessage::run(self, slot)
+    fn run(self, cached: &mut CachedState) -> impl Future<Output = ()> + Send {
+        ActorMessage::run(self, cached)
     }
 }
 
 impl ActorMessage {
     /// Decides the command and, when it commits, writes and publishes it.
-    pub(crate) async fn run(self: Box<Self>, slot: &mut CachedState) {
+    pub(crate) async fn run(self: Box<Self>, cached: &mut CachedState) {
         let mut repeats = Repeats::default();
-        let verdict = loop {
-            // A panic in here is this command's fault and nobody else's: before its record has a
-            // place in the log nothing was done, and from there on until all of it is published
-            // the process would end.
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(slot)));
+        let result = loop {
+            // A panic in here ends this command only: before its record has a place in the log
+            // nothing was done, and from there on until all of it is published the process would
+            // end.
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(cached)));
             match attempt {
-                Ok(Attempted::Final(verdict)) => break Some(verdict),
+                Ok(Attempted::Final(result)) => break Some(result),
                 Ok(Attempted::Moved) => break None,
                 Ok(Attempted::Again) => {}
                 Err(_) => {
-                    // The state at hand may be half changed: the next command reads it anew.
-                    *slot = CachedState::default();
+                    // The decoded state may be half changed: the next command decodes it again.
+                    *cached = CachedState::default();
                     break Some(ActorResult::Fault);
                 }
             }
-            // The state at hand may be what has changed: it is read anew.
-            *slot = CachedState::default();
+            // The decoded state may be what has changed.
+            *cached = CachedState::default();
             if repeats.rest().await.is_err() {
                 break Some(ActorResult::Unavailable);
             }
         };
-        if verdict.is_none() {
-            *slot = CachedState::default();
+        if result.is_none() {
+            *cached = CachedState::default();
         }
         let Self {
-            mut order,
+            mut pending,
             index_locks,
             reply,
             shared,
             ..
         } = *self;
-        // From here on the names and the key are what the tables say.
+        // From here on the tables have the unique keys and the idempotency key.
         drop(index_locks);
-        let answer = match verdict {
-            // The key is held on: its answer is not settled yet.
+        let answer = match result {
+            // The key stays locked: its response is not final yet.
             Some(ActorResult::Committed {
                 position,
                 stored,
@@ -103,33 +108,33 @@ impl ActorMessage {
                 let (answer, receiver) = oneshot::channel();
                 let created = Created {
                     deliveries,
-                    order,
+                    pending,
                     position,
                     stored,
                     answer,
                 };
-                deliveries::tell(shared, created);
+                deliveries::start(shared, created);
                 (ActorResult::Delivering(receiver), None)
             }
-            Some(verdict) => {
-                order.key_lock = None;
-                (verdict, order.permit.take())
+            Some(result) => {
+                pending.key_lock = None;
+                (result, pending.permit.take())
             }
-            None => (ActorResult::Moved(Box::new(order)), None),
+            None => (ActorResult::Moved(Box::new(pending)), None),
         };
-        // Whoever asked and left still has the commit under its key.
+        // A client that has disconnected can send the command again.
         let _ = reply.send(answer);
     }
 
-    fn attempt(&self, slot: &mut CachedState) -> Attempted {
+    fn attempt(&self, cached: &mut CachedState) -> Attempted {
         let shared = &*self.shared;
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
         let at = shared.commit_times.at(now);
         let ids = shared.ids.at(now);
-        let context = shared.context(&self.order, now, at, &ids);
-        let command = &self.order.call.command;
-        if let Err(refused) = shared.read_lifecycle(self.order.may_act, &context.view) {
+        let context = shared.context(&self.pending, now, at, &ids);
+        let command = &self.pending.request.command;
+        if let Err(refused) = shared.read_lifecycle(self.pending.may_act, &context.view) {
             let (rejection, position) = *refused;
             return Attempted::Final(ActorResult::Refused {
                 rejection,
@@ -139,22 +144,22 @@ impl ActorMessage {
         if self.looked_up && command.target(&context) != self.target {
             return Attempted::Moved;
         }
-        if slot.state.is_some()
+        if cached.state.is_some()
             && let Some(target) = self.target
         {
-            context.view.note(target, slot.position);
+            context.view.note(target, cached.position);
         }
-        let outcome = command.decide(self.target, &mut slot.state, &context);
-        if let (Some(target), 0) = (self.target, slot.position) {
-            slot.position = context.view.position(target);
+        let outcome = command.decide(self.target, &mut cached.state, &context);
+        if let (Some(target), 0) = (self.target, cached.position) {
+            cached.position = context.view.position(target);
         }
         let mut read_set = Shared::read_set(durable_before, &context.view);
         match outcome {
             Ok(AnyDecision::Commit(decided)) => {
                 self.check_unique_keys(&decided, &context.view);
-                read_set.also_of(&decided.changes, &context.view);
+                read_set.add_changed(&decided.changes, &context.view);
                 match self.record(at, &decided, &context.view) {
-                    Ok(record) => self.commit(slot, &read_set, at, record, *decided),
+                    Ok(record) => self.commit(cached, &read_set, at, record, *decided),
                     Err(TooLarge { bytes }) => {
                         self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
                     }
@@ -171,19 +176,19 @@ impl ActorMessage {
         }
     }
 
-    /// A decision takes only names that nobody has, and that were held for it; or that it has
-    /// looked up itself, when what the names are made of was changed after they were held: then
-    /// its commit stands only while they are free.
+    /// A decision takes only unique keys that are free, and that were locked for it; or that it has
+    /// looked up itself, when what the keys are made of was changed after they were locked: then
+    /// its commit is valid only while they are free.
     fn check_unique_keys(&self, decided: &Decided, view: &ReadView<'_>) {
         let looked_up = view.unique_seen();
         for change in &decided.changes {
             for name in &change.unique_taken {
                 let holder = self.shared.tables.holder(*name);
-                assert!(holder.is_none(), "a name that is taken was free");
+                assert!(holder.is_none(), "a unique key that is taken was free");
                 let own = Some(change.key) == self.target;
                 assert!(
-                    !own || self.names.contains(name) || looked_up.contains(&(*name, None)),
-                    "a name that is taken was held or looked up"
+                    !own || self.unique_keys.contains(name) || looked_up.contains(&(*name, None)),
+                    "a unique key that is taken was locked or looked up"
                 );
             }
         }
@@ -192,20 +197,20 @@ impl ActorMessage {
     fn unless_changed(
         &self,
         read_set: &ReadSet,
-        verdict: impl FnOnce(u64) -> ActorResult,
+        result: impl FnOnce(u64) -> ActorResult,
     ) -> Attempted {
-        let position = self.shared.rests_on(read_set);
-        if !self.shared.stood(read_set) {
+        let position = self.shared.position_of(read_set);
+        if !self.shared.is_valid_at_one_instant(read_set) {
             return Attempted::Again;
         }
-        Attempted::Final(verdict(position))
+        Attempted::Final(result(position))
     }
 
-    /// The record of the commit. Each change holds where the one before it is: as the decision
-    /// has read it, which the commit's read set makes sure of under the log's sequencer.
+    /// The record of the commit. Each change has the position of the one before it, as the decision
+    /// has read it; validation under the log's sequencer makes sure that it is still that one.
     ///
     /// # Errors
-    /// When the log's medium takes none of that size.
+    /// When the log does not accept a record of that size.
     fn record(
         &self,
         at: Instant,
@@ -215,11 +220,15 @@ impl ActorMessage {
         let record = NewRecord {
             schema: SCHEMA,
             at,
-            operation: self.order.call.row.map_or(0, |row| row.tag),
-            subject: &self.order.scope,
-            key: self.order.key_digest.map(|_| RecordKey {
-                key: &*self.order.key,
-                fingerprint: self.order.fingerprint,
+            operation: self.pending.request.row.map_or(0, |row| row.tag),
+            subject: &self.pending.scope,
+            actor: self.pending.may_act.map(|_| RecordActor {
+                kind: self.pending.request.actor.kind,
+                profile_id: self.pending.request.actor.profile_id(),
+            }),
+            key: self.pending.key_digest.map(|_| RecordKey {
+                key: &*self.pending.key,
+                fingerprint: self.pending.fingerprint,
             }),
             changes: decided
                 .changes
@@ -229,11 +238,14 @@ impl ActorMessage {
                     version: change.version,
                     key: change.key,
                     before: view.position(change.key),
+                    revision: change.revision,
+                    advances: change.advances,
+                    path: &change.path,
                     event: Blob(change.event.as_slice()),
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match (self.order.key_digest, self.order.instead_of) {
+            outcome: match (self.pending.key_digest, self.pending.instead_of) {
                 (Some(_), None) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
@@ -249,10 +261,10 @@ impl ActorMessage {
         record.encode_within(self.shared.limits.record_bytes_max)
     }
 
-    /// Refuses a command whose record would have so many bytes: it is the command that asks for so
+    /// Rejects a command whose record would have so many bytes: the request itself asks for so
     /// much, and sending it again would change nothing.
     fn too_large(bytes: usize, position: u64) -> ActorResult {
-        tracing::warn!(bytes, "a command is refused: its record is too large");
+        tracing::warn!(bytes, "a command is rejected: its record is too large");
         ActorResult::Refused {
             rejection: Rejection::invalid_at("", FaultCode::TooLong),
             position,
@@ -260,9 +272,9 @@ impl ActorMessage {
     }
 
     /// The deliveries of the branch that the commit creates, when an external directory has to be
-    /// told. What the relay completes is no such commit: it has no key, or an answer in the place of another.
+    /// told. A commit of the relay is not one: it has no key, or a response that replaces another.
     fn to_deliver(&self, decided: &Decided) -> Option<Digest> {
-        let is_first = self.order.key_digest.is_some() && self.order.instead_of.is_none();
+        let is_first = self.pending.key_digest.is_some() && self.pending.instead_of.is_none();
         if !is_first || decided.disposition == Disposition::Done {
             return None;
         }
@@ -274,10 +286,10 @@ impl ActorMessage {
     /// Gives the commit its place in the log and makes it visible, both in one step.
     fn commit(
         &self,
-        slot: &mut CachedState,
+        cached: &mut CachedState,
         read_set: &ReadSet,
         at: Instant,
-        record: Vec<u8>,
+        mut record: Vec<u8>,
         decided: Decided,
     ) -> Attempted {
         let shared = &*self.shared;
@@ -293,52 +305,54 @@ impl ActorMessage {
             ..
         } = decided;
         let stored = Stored {
-            fingerprint: self.order.fingerprint,
+            fingerprint: self.pending.fingerprint,
             body: Bytes::from(answer),
             disposition,
         };
-        // What takes the longer the more there is of it is done before and after.
-        let mut changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
+            return Attempted::Again;
+        };
         let mut sequence = shared.journal.sequence();
-        shared.tell_sequenced(Sequenced::Taken);
-        if !shared.stands(read_set) || !shared.commit_times.can_be_next(at) {
+        shared.report_sequenced(Sequenced::Taken);
+        if !shared.is_valid(read_set) || !shared.commit_times.can_be_next(at) {
             return Attempted::Again;
         }
         if self
-            .order
+            .pending
             .key_digest
-            .is_some_and(|key| shared.tables.key(key) != self.order.instead_of)
+            .is_some_and(|key| shared.tables.key(key) != self.pending.instead_of)
         {
-            tracing::error!("a key was taken while it was held");
+            tracing::error!("an idempotency key was used while it was locked");
             return Attempted::Final(ActorResult::Fault);
         }
-        let position = match sequence.push_owned(record) {
+        let position = match sequence.push_taking(&mut record) {
             Ok(position) => position,
             Err(wal::Refused::TooLarge { bytes }) => {
                 drop(sequence);
                 return self.unless_changed(read_set, |position| Self::too_large(bytes, position));
             }
             Err(error) => {
-                tracing::error!(%error, "a record was not taken");
+                tracing::error!(%error, "the log has not accepted a record");
                 return Attempted::Final(ActorResult::Unavailable);
             }
         };
-        // From here on the commit is in the log's hands: half of it must not stay alive here.
+        // From here on the log has the commit: if the rest of it cannot be published, the process
+        // must end.
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
         let published = shared.tables.begin();
         for change in &mut changes {
             shared.tables.publish_ready(position, change);
         }
-        if let Some(key) = self.order.key_digest {
+        if let Some(key) = self.pending.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        shared.lanes.end(sequence);
-        shared.tell_sequenced(Sequenced::GivenBack);
-        slot.state = Some(next);
-        slot.position = position;
-        if self.order.key_digest.is_some() {
+        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
+        shared.lanes.end(sequence, given_back);
+        cached.state = Some(next);
+        cached.position = position;
+        if self.pending.key_digest.is_some() {
             shared.recent.insert(position, stored.clone());
         }
         std::mem::forget(whole);
@@ -349,18 +363,38 @@ impl ActorMessage {
         })
     }
 
-    /// Takes the present key for the answer that was given under `first_key`.
+    /// Work that grows with the size of a state, and memory that a commit needs, belong before or
+    /// after the critical section: these are changes for which all of that is done. `None` when what
+    /// was read has changed.
+    fn made_ready(
+        &self,
+        changes: Vec<Change>,
+        read_set: &ReadSet,
+        record_bytes: usize,
+    ) -> Option<Vec<Ready>> {
+        let changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        // Validation inside the critical section would find nothing in the caches: once before.
+        let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
+        if is_much && !self.shared.is_valid(read_set) {
+            return None;
+        }
+        let tables = &self.shared.tables;
+        tables.reserve(&changes, self.pending.key_digest);
+        Some(changes)
+    }
+
+    /// Uses the present idempotency key for the response that is stored under `first_key`.
     fn second_key(&self, read_set: &ReadSet, at: Instant, first_key: &str) -> Attempted {
         let shared = &*self.shared;
-        let tag = self.order.call.row.map_or(0, |row| row.tag);
-        let first_digest = key_digest(tag, &self.order.scope, first_key);
-        let (first, key) = match (shared.tables.key(first_digest), self.order.key_digest) {
+        let tag = self.pending.request.row.map_or(0, |row| row.tag);
+        let first_digest = key_digest(tag, &self.pending.scope, first_key);
+        let (first, key) = match (shared.tables.key(first_digest), self.pending.key_digest) {
             (Some(first), Some(key)) => (first, key),
             (None, Some(_)) if shared.tables.forgotten() > 0 => {
                 return Attempted::Final(self.first_answer_forgotten());
             }
             _ => {
-                tracing::error!("the first answer of a replay is not known");
+                tracing::error!("the stored response of a replay is not known");
                 return Attempted::Final(ActorResult::Fault);
             }
         };
@@ -368,7 +402,7 @@ impl ActorMessage {
             Ok(true) => {}
             Ok(false) => return Attempted::Final(self.first_answer_forgotten()),
             Err(error) => {
-                tracing::error!(position = first, error, "a stored answer cannot be read");
+                tracing::error!(position = first, error, "a stored response cannot be read");
                 return Attempted::Final(ActorResult::Unavailable);
             }
         }
@@ -379,18 +413,20 @@ impl ActorMessage {
             schema: SCHEMA,
             at,
             operation: tag,
-            subject: &self.order.scope,
+            subject: &self.pending.scope,
+            actor: None,
             key: Some(RecordKey {
-                key: &*self.order.key,
-                fingerprint: self.order.fingerprint,
+                key: &*self.pending.key,
+                fingerprint: self.pending.fingerprint,
             }),
             changes: Vec::new(),
             outbox: &[],
             outcome: RecordOutcome::SameAs(first),
         }
         .encode();
+        shared.tables.reserve(&[], Some(key));
         let mut sequence = shared.journal.sequence();
-        if !shared.stands(read_set)
+        if !shared.is_valid(read_set)
             || !shared.commit_times.can_be_next(at)
             || shared.tables.key(first_digest) != Some(first)
         {
@@ -403,44 +439,44 @@ impl ActorMessage {
         shared.commit_times.next_is(at);
         shared.tables.take_key(key, position);
         shared.tables.note_first(first, position);
-        shared.lanes.end(sequence);
+        shared.lanes.end(sequence, || ());
         std::mem::forget(whole);
         Attempted::Final(ActorResult::ReplayOf { first, position })
     }
 
-    /// The command was carried out, and what it was answered is forgotten with its key.
+    /// The command was carried out before, and its stored response is forgotten with its key.
     fn first_answer_forgotten(&self) -> ActorResult {
         ActorResult::Refused {
             rejection: Rejection::new(
                 Class::Conflict,
                 "first_answer_forgotten",
-                "This was done before, under a key that is forgotten by now: read what stands.",
+                "This was done before, under an idempotency key that is forgotten by now: read the resource.",
             ),
             position: self.shared.journal.appended(),
         }
     }
 
-    /// Whether the commit at `first` was of a command with the present one's facts. Once keys are
-    /// forgotten, the key of the first answer may have been taken by another command.
+    /// Whether the commit at `first` was of a command with the same content. Once keys are
+    /// forgotten, the key of the first response may have been used by another command.
     fn has_these_facts(&self, first: u64) -> Result<bool, String> {
         let shared = &*self.shared;
         if shared.tables.forgotten() == 0 {
             return Ok(true);
         }
         if let Some(stored) = shared.recent.get(&first) {
-            return Ok(stored.fingerprint == self.order.fingerprint);
+            return Ok(stored.fingerprint == self.pending.fingerprint);
         }
         let bytes = shared.journal.read(first);
         let bytes = bytes.map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or("it is not in the log")?;
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = record.key.ok_or("it has no key")?;
-        Ok(key.fingerprint == self.order.fingerprint)
+        Ok(key.fingerprint == self.pending.fingerprint)
     }
 }
 
-/// Ends the process when it is dropped: by a panic between a record's place in the log and the
-/// publishing of all that it changes.
+/// Ends the process when it is dropped: by a panic between the moment at which a record has its
+/// place in the log and the publishing of all that it changes.
 struct EndUnlessWhole;
 
 impl Drop for EndUnlessWhole {

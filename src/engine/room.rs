@@ -1,5 +1,5 @@
-//! Says when there is no room for commands, and when there is again: each in one line of the
-//! service's log, at once, and once a minute while it lasts.
+//! Logs when there is no room for commands, and when there is again: at once, and once a minute
+//! while it lasts.
 
 use std::time::{Duration, Instant as Tick};
 
@@ -9,29 +9,28 @@ use wal::Lack;
 /// How long after a line the next one comes.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is said.
+/// A line in the service's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// There is no room; commands will be refused.
+    /// There is no room; commands will be rejected.
     NoRoom,
-    /// Commands are refused.
+    /// Commands are rejected.
     Refused,
     /// There is room again.
     Room,
 }
 
-/// What was said so far of one lack of room, from its beginning to its end.
+/// What was logged so far during one lack of room.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spell {
     said: Option<Tick>,
-    /// Whether it was said that commands are refused.
+    /// Whether it was logged that commands are rejected.
     refused: bool,
 }
 
 impl Spell {
-    /// What there is to say, now that it is known whether there is no room, and whether a command
-    /// was refused for it.
-    fn hear(&mut self, is_lacking: bool, is_refused: bool, now: Tick) -> Option<Line> {
+    /// The line to log, given whether room is lacking, and whether a command was rejected for it.
+    fn next_line(&mut self, is_lacking: bool, is_refused: bool, now: Tick) -> Option<Line> {
         if !is_lacking {
             let spell = std::mem::take(self);
             return spell.said.map(|_| Line::Room);
@@ -52,33 +51,36 @@ impl Spell {
     }
 }
 
-/// Knows what was said.
+/// Remembers what was logged.
 #[derive(Default)]
 pub(crate) struct RoomWatch(Mutex<Spell>);
 
 impl RoomWatch {
-    /// Hears of the room that the log has: why it has none, where it has none.
+    /// Takes note of the log's room: why it has none, if it has none.
     pub(crate) fn look(&self, lack: Option<&Lack>) {
-        self.hear(lack, false);
+        self.note(lack, false);
     }
 
-    /// Hears that a command was refused.
+    /// Takes note that a command was rejected.
     pub(crate) fn refused(&self, lack: Option<&Lack>) {
-        self.hear(lack, true);
+        self.note(lack, true);
     }
 
-    fn hear(&self, lack: Option<&Lack>, is_refused: bool) {
-        let line = self.0.lock().hear(lack.is_some(), is_refused, Tick::now());
+    fn note(&self, lack: Option<&Lack>, is_refused: bool) {
+        let line = self
+            .0
+            .lock()
+            .next_line(lack.is_some(), is_refused, Tick::now());
         let why = lack.map(ToString::to_string).unwrap_or_default();
         match line {
             None => {}
             Some(Line::NoRoom) => {
-                tracing::warn!("there is no room for commands, which will be refused: {why}");
+                tracing::warn!("there is no room for commands, which will be rejected: {why}");
             }
             Some(Line::Refused) => {
-                tracing::warn!("commands are refused (503) for want of room: {why}");
+                tracing::warn!("commands are rejected (503) for lack of room: {why}");
             }
-            Some(Line::Room) => tracing::info!("there is room again: commands are carried out"),
+            Some(Line::Room) => tracing::info!("there is room again: commands are accepted"),
         }
     }
 }
@@ -92,7 +94,7 @@ mod tests {
         let mut spell = Spell::default();
         let begun = Tick::now();
         let mut hear = |seconds, is_lacking, is_refused| {
-            spell.hear(is_lacking, is_refused, begun + Duration::from_secs(seconds))
+            spell.next_line(is_lacking, is_refused, begun + Duration::from_secs(seconds))
         };
         for _ in 0..2 {
             // Nothing is said of a log that has room.

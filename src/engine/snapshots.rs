@@ -1,5 +1,5 @@
-//! What the checkpointer's thread does: snapshots while commands go on, keys forgotten, the log
-//! compacted.
+//! What the checkpointer's thread does: it takes snapshots while commands go on, forgets old
+//! idempotency keys, and compacts the log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -19,9 +19,9 @@ use crate::journal::counters::{Counters, Marks};
 use crate::journal::record::{NewRecord, Record};
 use crate::journal::snapshot::{StateEntry, Summary, keep};
 
-/// What the thread does.
+/// The thread's loop.
 fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
-    // Whoever may not ask for this has the pauses, which are enough.
+    // Without the permission to lower the priority, the pauses are enough.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
     let mut schedule = Schedule {
         last: Tick::now(),
@@ -60,7 +60,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
             continue;
         }
-        // A fault of ours in here costs a snapshot, not all those to come.
+        // A panic in here costs a snapshot, not all later ones.
         let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
         let failed = match attempt {
             Ok(Ok(None)) => false,
@@ -87,7 +87,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
     }
 }
 
-/// Rests in proportion to the work that was done, while commands are in flight.
+/// Pauses in proportion to the work that was done, while commands are in flight.
 struct Pace<'a> {
     shared: &'a Shared,
     is_background: bool,
@@ -103,7 +103,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Called after each little piece of work.
+    /// Called after each small piece of work.
     fn throttle(&mut self) -> Result<(), wal::Error> {
         self.shared.unless_stopped()?;
         let now = Tick::now();
@@ -123,8 +123,8 @@ impl<'a> Pace<'a> {
         self.shared.unless_stopped()
     }
 
-    /// Bytes that may be written beside the log, so that no command is refused for a snapshot's
-    /// sake. Whoever waits for one, with nobody else there, leaves the reserve alone.
+    /// Bytes that may be written beside the log, so that no command is rejected for a snapshot's
+    /// sake. A snapshot that somebody waits for, without a server, may not use the reserve.
     fn spare(&self) -> Result<u64, wal::Error> {
         let space = self.shared.journal.space()?;
         Ok(match self.is_background {
@@ -133,7 +133,7 @@ impl<'a> Pace<'a> {
         })
     }
 
-    /// Whether there is still something to spare.
+    /// Fails if there is no more disk space to spare.
     fn must_have_room(&self) -> Result<(), wal::Error> {
         match self.spare()? {
             0 => Err(no_room("it would take what the log needs".to_owned())),
@@ -142,7 +142,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// A few states, encoded while their shard was held, written afterwards.
+/// A few states, copied while their shard was locked, written afterwards.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -181,7 +181,7 @@ fn no_room(why: String) -> wal::Error {
     }
 }
 
-/// Whether it was for want of room on the disk.
+/// Whether it was for lack of disk space.
 fn is_no_room(error: &wal::Error) -> bool {
     matches!(error, wal::Error::Io { source, .. }
         if source.kind() == std::io::ErrorKind::StorageFull)
@@ -194,13 +194,13 @@ fn stopped() -> wal::Error {
 }
 
 impl Shared {
-    /// The present, beside the position that was given last.
+    /// Records the present time with the last position.
     fn note_time(&self) {
-        self.tell_if_ahead();
+        self.warn_if_ahead();
         self.note_age(&mut self.checkpointer.known.lock().marks);
     }
 
-    /// What was committed so far was so when the service had run for as long as it has now.
+    /// Records that everything committed so far has reached the present age of the service.
     pub(super) fn note_age(&self, marks: &mut Marks) {
         let position = self.journal.appended();
         marks.note(position, self.running_time.now(&*self.clock));
@@ -216,20 +216,20 @@ impl Shared {
         })
     }
 
-    /// Up to which position keys are old enough to be forgotten, when more are than before.
+    /// The position up to which keys are old enough to be forgotten, if it is higher than before.
     fn forgets(&self, policy: &CheckpointPolicy, marks: &Marks) -> Option<u64> {
         let retention = i64::try_from(policy.retention?.as_millis()).unwrap_or(i64::MAX);
         let ran = self.running_time.now(&*self.clock);
         let cutoff = ran.millis().saturating_sub(retention);
         let old = marks.through(Instant::from_millis(cutoff));
-        // A command whose answer is not settled holds its key, and will look for it.
+        // A command whose response is not final holds its key's lock, and will look for the key.
         let held = self.keys.held();
         let unsettled = held.iter().filter_map(|key| self.tables.key(*key)).min();
         let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
         (through > self.tables.forgotten()).then_some(through)
     }
 
-    /// Whether a work can go on: the service does not end.
+    /// Fails if the service is stopping.
     pub(super) fn unless_stopped(&self) -> Result<(), wal::Error> {
         match self.checkpointer.wake_up.stops() || self.lanes.has_failed() {
             true => Err(stopped()),
@@ -237,8 +237,7 @@ impl Shared {
         }
     }
 
-    /// Whether a snapshot can begin: it fits, by an estimate that is not too small, beside what the
-    /// log needs.
+    /// Fails if a snapshot does not fit, by an upper estimate, beside what the log needs.
     fn must_fit(&self, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
         self.unless_stopped()?;
         let estimate = self.estimate(pace)?;
@@ -253,12 +252,12 @@ impl Shared {
         )))
     }
 
-    /// The most bytes that a snapshot taken now is expected to have: the states as they stand, what
-    /// the last one keeps of records, and all of those since.
+    /// An upper estimate of a snapshot's bytes: the present states, what the last one keeps of
+    /// records, and all records since.
     fn estimate(&self, pace: &mut Pace<'_>) -> Result<u64, wal::Error> {
-        /// Of a state beside its bytes: kind, key, position, two lengths.
+        /// For each state beside its bytes: kind, key, position, two lengths.
         const STATE: usize = 40;
-        /// For what is said of the whole, and of each block.
+        /// For the header, and for each block.
         const ROUGHLY: u64 = 32 << 10;
         let mut states = 0_u64;
         self.tables.copy_states(
@@ -274,8 +273,8 @@ impl Shared {
     /// background, it leaves the processors and the disk to commands.
     ///
     /// # Errors
-    /// [`wal::Error::Stopped`] when the log has failed or the service ends; everything else
-    /// harms nothing and passes.
+    /// [`wal::Error::Stopped`] when the log has failed or the service is stopping; every other
+    /// error does no harm and is temporary.
     pub(crate) fn checkpoint(
         &self,
         is_background: bool,
@@ -317,8 +316,8 @@ impl Shared {
         }
         match self.must_fit(pace) {
             Err(error) if is_no_room(&error) => {
-                // What is to be removed already may be the room that is missing, and else what is
-                // kept for its age.
+                // Segments that can be removed already may be the space that is missing, or else
+                // what is kept for its age.
                 self.compact(policy, &self.keep(policy, &known.marks))?;
                 let estimate = self.checkpointer.figures.lock().estimate;
                 self.give_up_log(policy, estimate.saturating_sub(pace.spare()?))?;
@@ -329,7 +328,7 @@ impl Shared {
         self.forget(policy, &mut known.marks, pace)?;
         let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
-        // A compaction that fails is tried again; the snapshot stands.
+        // A compaction that fails is tried again; the snapshot is kept.
         let keep = self.keep(policy, &known.marks);
         let compacted = self.compact(policy, &keep).or_else(|error| match error {
             wal::Error::Stopped { .. } => Err(error),
@@ -371,14 +370,14 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(1));
         }
         let swept = self.tables.sweep(|| pace.throttle())?;
-        // Of what the log keeps, it is asked how old it is.
-        marks.let_go(through.min(self.journal.first() - 1));
+        // The ages of what the log keeps are still needed.
+        marks.drop_before(through.min(self.journal.first() - 1));
         self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
         tracing::info!(through, keys = swept, "forgot idempotency keys");
         Ok(())
     }
 
-    /// Takes a snapshot; what is counted over the records that it covers.
+    /// Takes a snapshot; the counters over the records that it covers.
     fn snapshot(
         &self,
         known: &Known,
@@ -386,8 +385,8 @@ impl Shared {
         progress: OnProgress<'_>,
     ) -> Result<(SnapshotInfo, Counters), wal::Error> {
         let covers = self.journal.durable();
-        // A commit may be durable before it is published: that is done under the sequencer, so
-        // whoever had it has published by the time it is had here.
+        // A commit may be durable before it is published: both happen under the sequencer, so once
+        // it is taken here, all of those are published.
         drop(self.journal.sequence());
         let mut snapshot = self.journal.begin_snapshot(covers)?;
         let mut covered = known.covered.clone();

@@ -1,34 +1,34 @@
-//! When work beside the commands rests: in proportion to what it has done, while there are commands.
+//! The pauses of background work: in proportion to what it has done, while there are commands.
 
 use std::time::{Duration, Instant as Tick};
 
-/// How long it works before it rests, while commands are in flight: no longer than a command may
-/// be late.
+/// How long it works before it pauses, while commands are in flight: no longer than a command may
+/// be delayed.
 const WORK: Duration = Duration::from_micros(250);
-/// How many times as long as it has worked it rests then: about an eighth of a processor.
+/// How many times as long as it has worked it then pauses: about an eighth of a processor.
 const REST: u32 = 7;
-/// How long it rests at most: what took long was a wait for the disk, which cost no processor.
+/// How long it pauses at most: long work was a wait for the disk, which cost no processor.
 const REST_MAX: Duration = Duration::from_millis(50);
 /// How long after the last command the service counts as busy.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How long it rests after so much work.
+/// How long it pauses after so much work.
 fn rest_after(worked: Duration) -> Duration {
     worked.saturating_mul(REST).min(REST_MAX)
 }
 
-/// Turns of work and rest.
+/// Turns of work and pauses.
 pub(super) struct Turns {
     /// Since when it works.
     pub(super) since: Tick,
-    /// The last position, when it was looked at last.
+    /// The last position at the last check.
     appended: u64,
-    /// When commands were seen last.
+    /// When commands were last seen.
     busy: Option<Tick>,
 }
 
 impl Turns {
-    /// Work begins now; this is the last position.
+    /// Work begins now; `appended` is the last position.
     pub(super) fn new(appended: u64, now: Tick) -> Self {
         Self {
             since: now,
@@ -37,14 +37,14 @@ impl Turns {
         }
     }
 
-    /// How long it has worked, when that is long enough to look about.
+    /// How long it has worked, if that is long enough to check for commands.
     pub(super) fn worked(&self, now: Tick) -> Option<Duration> {
         let worked = now.duration_since(self.since);
         (worked >= WORK).then_some(worked)
     }
 
-    /// How long it rests after so much work, with so many commands in flight and so many records
-    /// appended by now: commands may all be over between two looks.
+    /// How long it pauses after so much work, with so many commands in flight and so many records
+    /// appended by now: commands may begin and end between two checks.
     pub(super) fn rest(
         &mut self,
         worked: Duration,

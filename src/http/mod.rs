@@ -1,15 +1,18 @@
-//! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
+//! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
+mod answer_body;
 pub mod authority;
 mod body;
 pub mod connections;
 pub mod directory_client;
+pub mod events;
 pub mod facts;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
 pub mod metrics;
 pub mod portions;
+pub mod query;
 pub mod request;
 pub mod response;
 pub mod route;

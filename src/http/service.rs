@@ -1,4 +1,4 @@
-//! One request: route, token, body, command, engine, answer; in the contract's order of checks.
+//! One request: route, token, body, command, engine, response; in the contract's order of checks.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -11,9 +11,10 @@ use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
     IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
 };
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
+use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
@@ -37,14 +38,14 @@ pub struct Service {
     verifier: Arc<TokenVerifier>,
     routes: Routes,
     metrics: Arc<Metrics>,
-    /// Who acts where no token is looked at.
+    /// The actor of operations without a token.
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     bodies: Arc<Admission>,
     forgeries: Arc<Forgeries>,
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 pub struct Caller {
     peer: Peer,
     /// Whether the connection is over TLS.
@@ -52,7 +53,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether the connection is to be closed when what is in flight on it is answered.
+    /// Whether the connection is to be closed when its requests in flight are answered.
     #[must_use]
     pub fn is_to_go(&self) -> bool {
         self.peer.is_to_go()
@@ -64,7 +65,7 @@ impl Caller {
     }
 }
 
-/// What may be kept of answers to requests with a token: nothing, or what is asked for again by
+/// What caches may keep of responses to requests with a token: nothing, or what they revalidate by
 /// its entity tag each time.
 const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -74,14 +75,14 @@ const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
 impl Service {
-    /// The service of `engine`, for actors whose tokens `verifier` accepts: all of it.
+    /// The service of `engine`, for actors whose tokens `verifier` accepts: all routes.
     #[must_use]
     pub fn new(engine: Arc<Engine>, verifier: Arc<TokenVerifier>) -> Self {
         let shared = Shared::new(&engine);
         Self::offering(Offer::All, engine, verifier, shared)
     }
 
-    /// The same in two: what is for everybody, and what is for inside.
+    /// The same in two: the public routes, and the internal ones.
     #[must_use]
     pub fn in_two(engine: &Arc<Engine>, verifier: &Arc<TokenVerifier>) -> (Self, Self) {
         let shared = Shared::new(engine);
@@ -114,7 +115,7 @@ impl Service {
         }
     }
 
-    /// Who has just connected from `address`.
+    /// The client that has just connected from `address`.
     #[must_use]
     pub fn caller(&self, address: IpAddr, is_secure: bool) -> Caller {
         Caller {
@@ -129,7 +130,7 @@ impl Service {
         &self.engine
     }
 
-    /// Answers one request of the caller's.
+    /// Answers one request.
     pub async fn handle<B>(&self, caller: &Caller, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -142,23 +143,23 @@ impl Service {
         let routed = self.routed(
             caller,
             &head.method,
-            head.uri.path(),
+            &head.uri,
             &head.headers,
             &mut body,
             &mut series,
         );
-        // The connection may have other requests on their way.
+        // The connection may have other requests in flight.
         let answer = unless_its_future_panics(pin!(routed)).await;
         let mut answer = answer.unwrap_or_else(|| self.fault(head.uri.path()));
         self.metrics
             .count(series, answer.status(), started.elapsed());
-        // Who waits for 100 (Continue) has not sent the body yet, and need not.
+        // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             drain(&mut body).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         if head.headers.contains_key(AUTHORIZATION) {
-            // A 304 has its 200's tag, and so what is said with it.
+            // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
                 true => ASKED_FOR_AGAIN,
                 false => NOT_KEPT,
@@ -184,7 +185,7 @@ impl Service {
         problems.reply(CommandResult::Fault, Success::Ok)
     }
 
-    /// The caller's own id of the request, or a new one.
+    /// The client's own id of the request, or a new one.
     fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
         let mut values = headers.get_all(REQUEST_ID).iter();
         if let (Some(value), None) = (values.next(), values.next()) {
@@ -199,12 +200,12 @@ impl Service {
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    /// The answer; `series` becomes the one that the request belongs to.
+    /// The response; `series` becomes the one that the request belongs to.
     async fn routed<B>(
         &self,
         caller: &Caller,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         headers: &HeaderMap,
         body: B,
         series: &mut Series,
@@ -213,7 +214,8 @@ impl Service {
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        // Of the server as a whole (RFC 9110 9.3.7).
+        let path = uri.path();
+        // For the server as a whole (RFC 9110 9.3.7).
         if *method == Method::OPTIONS && path == "*" {
             return response::allowing(
                 response::empty(StatusCode::NO_CONTENT),
@@ -224,7 +226,7 @@ impl Service {
             return Problems::PLAIN.problem(
                 StatusCode::NOT_FOUND,
                 "route_not_found",
-                "There is nothing at this path.",
+                "There is no route at this path.",
             );
         };
         if *method == Method::OPTIONS {
@@ -249,6 +251,7 @@ impl Service {
                     .await
             }
             Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
+            Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
@@ -270,6 +273,8 @@ impl Service {
                 json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
             }
             Special::Ready => Problems::PLAIN.unavailable(),
+            // It has a query.
+            Special::Events => self.events(caller, None, headers).await,
             Special::Metrics => {
                 let page = self.metrics.page(&self.engine.figures(), &self.figures());
                 response::metrics(page)
@@ -279,7 +284,10 @@ impl Service {
                     let sender = facts::Sender {
                         engine: &self.engine,
                         actor,
-                        token_is_good: &|| self.verified(headers).is_ok(),
+                        token_is_good: &|| {
+                            let authorization = headers.get(AUTHORIZATION);
+                            is_verified(&self.verifier, authorization, self.engine.now())
+                        },
                         bodies: &self.bodies,
                     };
                     let put =
@@ -288,7 +296,7 @@ impl Service {
                         Problems::PLAIN.problem(
                             StatusCode::INTERNAL_SERVER_ERROR,
                             "internal_error",
-                            "A fault of the service. Facts that were applied before it stay so; \
+                            "An internal error. Facts that were applied before it remain; \
                              sending all again is safe.",
                         )
                     })
@@ -316,7 +324,7 @@ impl Service {
         problems: Problems,
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let refused = |refusal: TokenRefusal| {
-            tracing::debug!(code = refusal.code(), "a token was refused");
+            tracing::debug!(code = refusal.code(), "a token was rejected");
             Box::new(problems.unauthenticated(challenge(true)))
         };
         let token = match token(headers) {
@@ -336,7 +344,7 @@ impl Service {
         let Some(turn) = caller.peer.turn(units).await else {
             return Err(Box::new(shed(problems).await));
         };
-        // Time has passed.
+        // Time has passed while it waited.
         let verified = self.verifier.verify(token, self.engine.now().millis());
         match &verified {
             Ok(_) => turn.was_good(),
@@ -345,11 +353,17 @@ impl Service {
         verified.map_err(refused)
     }
 
-    /// The actor whose token the request carries, who was known when the request began.
-    fn verified(&self, headers: &HeaderMap) -> Result<Arc<Actor>, TokenRefusal> {
-        match token(headers) {
-            Bearer::Token(token) => self.verifier.verify(token, self.engine.now().millis()),
-            Bearer::Missing | Bearer::Malformed => Err(TokenRefusal::NotCompact),
+    async fn events(&self, caller: &Caller, query: Option<&str>, headers: &HeaderMap) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) => {
+                let reader = Reader {
+                    engine: &self.engine,
+                    verifier: &self.verifier,
+                    actor,
+                };
+                events::events(reader, query, headers).await
+            }
+            Err(answer) => *answer,
         }
     }
 
@@ -381,7 +395,7 @@ impl Service {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
-        // The body may have taken its time, and holds no permit meanwhile.
+        // The body may have been slow, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
             return shed(problems).await;
         };
@@ -437,6 +451,18 @@ impl Shared {
             bodies: bodies_budget(),
             forgeries: Forgeries::new(),
         }
+    }
+}
+
+/// Whether the token of a request that was taken when it began is still good.
+pub(super) fn is_verified(
+    verifier: &TokenVerifier,
+    authorization: Option<&HeaderValue>,
+    now: crate::base::time::Instant,
+) -> bool {
+    match bearer(authorization.map(HeaderValue::as_bytes)) {
+        Bearer::Token(token) => verifier.verify(token, now.millis()).is_ok(),
+        Bearer::Missing | Bearer::Malformed => false,
     }
 }
 

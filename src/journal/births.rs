@@ -1,43 +1,44 @@
-//! In which log each message to another system was born.
+//! The log in which each message to another system was created.
 //!
-//! A message's number counts within a log. A log that was restored from another one goes on
-//! counting after the messages that it has of it, so it may give a number again that the other one
-//! gave after that point. What a receiver is told is therefore the number with the identity of the
-//! log in which the message was born, which a message keeps in every log that is made of that one.
+//! A message's number counts within a log. A log that was restored from another one continues
+//! counting after the messages that it has from it, so it may use a number again that the other one
+//! used after that point. Receivers are therefore given the number together with the identity of
+//! the log in which the message was created; a message keeps that identity in every log that is
+//! made from that one.
 //!
-//! Each log gives higher numbers than those that it began with. So it is enough to know the highest
-//! number in what each ancestor has handed on, and that is found while records are replayed.
+//! Each log uses higher numbers than those that it began with. So it is enough to know the highest
+//! number that each ancestor has passed on, and that is found while records are replayed.
 
 use crate::base::digest::hex;
 
-/// Which log it is, and which ones it goes on from.
+/// Which log it is, and which ones it continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lineage {
-    /// The log's random name.
+    /// The log's id, which is random.
     pub log_id: [u8; 16],
-    /// The logs that it was made of, the oldest first.
+    /// The logs that it was made from, the oldest first.
     pub ancestors: Vec<Ancestor>,
 }
 
-/// A log that another one was made of.
+/// A log that another one was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ancestor {
-    /// Its random name.
+    /// Its id.
     pub log_id: [u8; 16],
-    /// The last position that was appended under it.
+    /// The last position that was appended under that id.
     pub upto: u64,
 }
 
-/// The logs in which messages were born.
+/// The logs in which messages were created.
 #[derive(Clone, Debug, Default)]
 pub struct Births {
     lineage: Lineage,
-    /// The highest number in what each ancestor has handed on; 0 when there is none.
+    /// The highest number that each ancestor has passed on; 0 when there is none.
     highest: Vec<i64>,
 }
 
 impl Births {
-    /// Of the messages of this log.
+    /// For the messages of this log.
     #[must_use]
     pub fn new(lineage: Lineage) -> Self {
         Self {
@@ -46,10 +47,16 @@ impl Births {
         }
     }
 
-    /// Nothing noted yet, of the same log.
+    /// The same log, with nothing noted yet.
     #[must_use]
     pub fn anew(&self) -> Self {
         Self::new(self.lineage.clone())
+    }
+
+    /// The random name of the log.
+    #[must_use]
+    pub fn log_id(&self) -> [u8; 16] {
+        self.lineage.log_id
     }
 
     /// The record at `position` has a message of this number.
@@ -60,7 +67,7 @@ impl Births {
         }
     }
 
-    /// What a receiver knows the message by: `{log id}-{number}`.
+    /// The identifier that receivers are given: `{log id}-{number}`.
     #[must_use]
     pub fn message_id(&self, number: i64) -> String {
         let born = self.highest.iter().position(|highest| number <= *highest);

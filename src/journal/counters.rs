@@ -1,8 +1,8 @@
-//! What is counted over all records of a log, whether or not they are still in it, and which
-//! position is how old.
+//! Counters over all records of a log, also of those that it no longer has, and the ages of
+//! positions.
 //!
-//! How old something is goes by the time that servers have run with the log, which is counted, and
-//! not by the times of commits: those go by a clock that may be set to anything.
+//! An age is the time that servers have run with the log, which is counted. It does not come from
+//! the times of commits, since those come from a clock that may be set to anything.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::record::{Record, RecordOutcome};
 use crate::base::time::Instant;
 
-/// How many marks are kept at most.
+/// The most marks that are kept.
 const MARKS_MAX: usize = 4_096;
-/// Milliseconds between two marks, at first.
+/// Milliseconds between two marks, initially.
 const FIRST_STRIDE: i64 = 1_000;
 
-/// Counts over the records up to a position.
+/// Counters over the records up to a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// The last position that is counted.
@@ -29,7 +29,7 @@ pub struct Counters {
     pub outbox_messages: u64,
     /// The time of the last commit.
     pub last_at: Option<Instant>,
-    /// How old positions are, as far as a snapshot has it.
+    /// The ages of positions, as far as a snapshot has recorded them.
     pub marks: Marks,
 }
 
@@ -51,24 +51,23 @@ impl Counters {
             .last_at
             .map_or(record.at, |before| before.max(record.at));
         self.last_at = Some(at);
-        // How long servers ran since the last snapshot is not in the log: that it was at all is
-        // not counted.
+        // The log does not say how long servers have run since the last snapshot: that time is not
+        // counted.
         let reached = self.marks.reached(at);
         self.marks.note(position, reached);
     }
 }
 
 /// Some positions, each with a time before which everything up to it was committed, all on one
-/// scale: how long servers have run, from some beginning. They are
-/// thinned as they grow many, so an age is found a little too late, never too early: by the stride
-/// at most.
+/// scale: how long servers have run since some beginning. They are thinned out as they grow many,
+/// so an age is found a little too late, never too early: by the stride at most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    /// Milliseconds that one mark stands for.
+    /// Milliseconds between two marks.
     stride: i64,
-    /// Both rise.
+    /// Both ascend.
     marks: Vec<(u64, Instant)>,
-    /// The last position noted: a mark when the next one is far enough behind it.
+    /// The last position noted: it becomes a mark when the next one is far enough after it.
     last: Option<(u64, Instant)>,
 }
 
@@ -87,7 +86,7 @@ impl Marks {
         }
     }
 
-    /// Everything up to `position` was committed at `at` or before. Times rise with positions.
+    /// Everything up to `position` was committed at `at` or before. Times ascend with positions.
     pub fn note(&mut self, position: u64, at: Instant) {
         if let Some(last) = self.last {
             if position <= last.0 {
@@ -116,8 +115,8 @@ impl Marks {
         }
     }
 
-    /// A position up to which everything was committed at `at` or before, as high as is known; 0
-    /// when none is.
+    /// A position up to which everything was committed at `at` or before, as high as is known; 0 if
+    /// there is none.
     #[must_use]
     pub fn through(&self, at: Instant) -> u64 {
         if let Some((position, last)) = self.last
@@ -129,15 +128,15 @@ impl Marks {
         behind.checked_sub(1).map_or(0, |index| self.marks[index].0)
     }
 
-    /// The time up to which something is noted; `otherwise` when nothing is.
+    /// The latest time noted; `otherwise` if there is none.
     #[must_use]
     pub fn reached(&self, otherwise: Instant) -> Instant {
         self.last.map_or(otherwise, |(_, at)| at)
     }
 
-    /// These marks as far as they tell of positions up to `position`, which was committed by now,
-    /// and that it is now: what comes after that position may not be there any more after a crash,
-    /// and other commits in its place.
+    /// These marks up to `position`, which was committed by now, together with the present time
+    /// `now`. Marks after that position are left out: after a crash there may be other commits in
+    /// their place.
     #[must_use]
     pub fn upto(&self, position: u64, now: Instant) -> Self {
         let mut upto = self.clone();
@@ -150,8 +149,8 @@ impl Marks {
         upto
     }
 
-    /// Nobody will ask again how old what is before `position` is.
-    pub fn let_go(&mut self, position: u64) {
+    /// The ages of positions before `position` are no longer needed.
+    pub fn drop_before(&mut self, position: u64) {
         self.marks.retain(|(marked, _)| *marked >= position);
     }
 }
@@ -188,7 +187,7 @@ mod tests {
         marks.note(100_003, at(90_000));
         assert_eq!(marks.through(at(89_999)), 100_002);
         assert_eq!(marks.through(at(90_000)), 100_003);
-        marks.let_go(50_000);
+        marks.drop_before(50_000);
         assert_eq!(marks.through(at(4_000)), 0);
         assert!(marks.through(at(9_000)) > 80_000);
     }

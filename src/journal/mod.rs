@@ -1,9 +1,10 @@
-//! What a commit looks like in the log, and what replaying the log makes of it.
+//! The form of a commit in the log, and replay.
 //!
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
 pub mod births;
 pub mod counters;
+pub mod events;
 pub mod record;
 pub mod replay;
 pub mod replay_error;

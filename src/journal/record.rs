@@ -1,29 +1,34 @@
-//! The record: one commit, whole. Events of every resource that it touches, its key with the
-//! outcome, its outbox messages, its time.
+//! The record: one whole commit. Events of every resource that it changes, its idempotency key with
+//! the response, its outbox messages, its time.
 //!
 //! | Part | Content |
 //! |---|---|
-//! | schema | 2 |
+//! | schema | 3 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
-//! | subject | who asked: the token's subject |
-//! | key | the key of idempotency and the fingerprint of the facts |
-//! | changes | kind, version, key, position of the commit before, and event of each resource, the deciding one's first |
+//! | subject | who sent the command: the token's subject |
+//! | actor | the kind and the profile of who sent it; none for operations without a token |
+//! | key | the idempotency key and the fingerprint of the request content |
+//! | changes | kind, version, key, position of the previous commit, revision, path and event of
+//! each resource, the one that decided first |
 //! | outbox | messages to other systems |
-//! | outcome | none, the answer, the position of the commit whose answer it is, an answer in the place of an earlier one, or up to where keys are forgotten |
+//! | outcome | none, the response, the position of the commit with the same response, a response
+//! that replaces an earlier one, or the position up to which keys are forgotten |
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::ActorKind;
 use crate::base::codec::{self, Blob, DecodeError, TooLarge};
 use crate::base::digest::{Digest, Fingerprint};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::operation::{Disposition, OutboxMessage};
 use crate::domain::stored::Versioned;
 
-/// The version of this layout. A record of another version is refused.
-pub const SCHEMA: u8 = 2;
+/// The version of this layout. A record of an unknown version is rejected.
+pub const SCHEMA: u8 = 3;
 
-/// A commit as it is read from the log: its text and bytes are still those of what was read.
+/// A commit as it is read from the log; its text and bytes are borrowed from there.
 #[derive(Debug, PartialEq, Deserialize)]
 pub struct Record<'a> {
     /// The version of the layout.
@@ -32,9 +37,12 @@ pub struct Record<'a> {
     pub at: Instant,
     /// The operation's number; 0 for a reference fact.
     pub operation: u16,
-    /// Who asked.
+    /// Who sent the command.
     pub subject: &'a str,
-    /// The key that it takes.
+    /// The kind and the profile of who sent it.
+    #[serde(borrow)]
+    pub actor: Option<RecordActor<&'a str>>,
+    /// The idempotency key that it uses.
     #[serde(borrow)]
     pub key: Option<RecordKey<&'a str>>,
     /// What changed.
@@ -42,18 +50,27 @@ pub struct Record<'a> {
     pub changes: Vec<RecordChange<'a>>,
     /// Messages to other systems.
     pub outbox: Vec<OutboxMessage>,
-    /// What was answered.
+    /// The stored response.
     #[serde(borrow)]
     pub outcome: RecordOutcome<&'a [u8]>,
 }
 
-/// A key of idempotency.
+/// An idempotency key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordKey<S> {
     /// The key, as sent.
     pub key: S,
-    /// The fingerprint of the command's facts.
+    /// The fingerprint of the request content.
     pub fingerprint: Fingerprint,
+}
+
+/// Who sent the command, for other systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordActor<S> {
+    /// The kind.
+    pub kind: ActorKind,
+    /// The profile.
+    pub profile_id: S,
 }
 
 /// One resource's change.
@@ -61,19 +78,26 @@ pub struct RecordKey<S> {
 pub struct RecordChange<'a> {
     /// The resource's kind.
     pub kind: u16,
-    /// The version of the form in which that kind was stored.
+    /// The version of that kind's stored form.
     pub version: u16,
     /// Its key.
     pub key: Digest,
-    /// The position of the commit before that changed the resource; 0 when there is none.
+    /// The position of the previous commit that changed the resource; 0 if there is none.
     pub before: u64,
+    /// The resource's revision after it, as its readers know it.
+    pub revision: Revision,
+    /// Whether the resource's own revision has advanced.
+    pub advances: bool,
+    /// The parameters of the path at which the resource is read.
+    #[serde(borrow)]
+    pub path: Vec<&'a str>,
     /// The event's bytes.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
 }
 
 impl RecordChange<'_> {
-    /// The event, in the version that it was stored in.
+    /// The event, in the version in which it was stored.
     #[must_use]
     pub fn stored(&self) -> Versioned<'_> {
         Versioned {
@@ -82,61 +106,61 @@ impl RecordChange<'_> {
         }
     }
 
-    /// The change follows on the commit at this position, 0 when there is none.
+    /// Checks that the previous change is at this position, 0 if there is none.
     ///
     /// # Errors
-    /// A sentence that says on which one it would follow.
+    /// A sentence that says where the change expects it.
     pub fn follows_on(&self, position: u64) -> Result<(), String> {
         follows(self.before, position)
     }
 }
 
-/// A change says that the one before it is at `told`; it is at `position`.
-pub(super) fn follows(told: u64, position: u64) -> Result<(), String> {
+/// Checks the position `expected` of the previous change against the actual `position`.
+pub(super) fn follows(expected: u64, position: u64) -> Result<(), String> {
     let commit = |position: u64| match position {
         0 => "none".to_owned(),
         position => format!("the one at position {position}"),
     };
-    if told == position {
+    if expected == position {
         return Ok(());
     }
     Err(format!(
         "the change says that the commit before it is {}, and that is {}",
-        commit(told),
+        commit(expected),
         commit(position)
     ))
 }
 
-/// What was answered.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "B: AsRef<[u8]>",
     deserialize = "Blob<B>: Deserialize<'de>"
 ))]
 pub enum RecordOutcome<B> {
-    /// Nothing that a key would bring back.
+    /// None: no idempotency key leads to it.
     None,
-    /// This body; whether a side effect was still on its way.
+    /// This response.
     Answer {
-        /// Whether a side effect was still on its way.
+        /// Whether a side effect was still pending.
         accepted: bool,
         /// The body.
         body: Blob<B>,
     },
-    /// The answer of the commit at this position.
+    /// The response of the commit at this position.
     SameAs(u64),
-    /// This body in the place of the answer that the commit at `of` gave under the same key,
-    /// which nobody had been told yet: from here on the key leads here.
+    /// This response, which replaces the one of the commit at `of` under the same key, which was
+    /// never sent: from here on the key leads here.
     Instead {
-        /// The position of the commit whose answer this takes the place of.
+        /// The position of the commit whose response this replaces.
         of: u64,
-        /// Whether a side effect was still on its way.
+        /// Whether a side effect was still pending.
         accepted: bool,
         /// The body.
         body: Blob<B>,
     },
-    /// No commit: the keys that were taken at this position or before are forgotten, and can be
-    /// taken again.
+    /// Not a commit: idempotency keys used at this position or before are forgotten, and can be
+    /// used again.
     Forgotten {
         /// The highest position whose key is forgotten.
         through: u64,
@@ -152,15 +176,17 @@ pub struct NewRecord<'a> {
     pub at: Instant,
     /// The operation's number.
     pub operation: u16,
-    /// Who asked.
+    /// Who sent the command.
     pub subject: &'a str,
-    /// The key that it takes.
+    /// The kind and the profile of who sent it.
+    pub actor: Option<RecordActor<&'a str>>,
+    /// The idempotency key that it uses.
     pub key: Option<RecordKey<&'a str>>,
     /// What changed.
     pub changes: Vec<NewChange<'a>>,
     /// Messages to other systems.
     pub outbox: &'a [OutboxMessage],
-    /// What was answered.
+    /// The stored response.
     pub outcome: RecordOutcome<&'a [u8]>,
 }
 
@@ -169,18 +195,24 @@ pub struct NewRecord<'a> {
 pub struct NewChange<'a> {
     /// The resource's kind.
     pub kind: u16,
-    /// The version of the form in which that kind is stored.
+    /// The version of that kind's stored form.
     pub version: u16,
     /// Its key.
     pub key: Digest,
-    /// The position of the commit before that changed the resource; 0 when there is none.
+    /// The position of the previous commit that changed the resource; 0 if there is none.
     pub before: u64,
+    /// The resource's revision after it, as its readers know it.
+    pub revision: Revision,
+    /// Whether the resource's own revision has advanced.
+    pub advances: bool,
+    /// The parameters of the path at which the resource is read.
+    pub path: &'a [String],
     /// The event's bytes.
     pub event: Blob<&'a [u8]>,
 }
 
 impl NewRecord<'_> {
-    /// The control record by which the keys are forgotten that were taken at `through` or before.
+    /// The control record that forgets the keys used at `through` or before.
     #[must_use]
     pub fn forgotten(through: u64, at: Instant) -> Self {
         Self {
@@ -188,6 +220,7 @@ impl NewRecord<'_> {
             at,
             operation: 0,
             subject: "",
+            actor: None,
             key: None,
             changes: Vec::new(),
             outbox: &[],
@@ -214,13 +247,14 @@ impl NewRecord<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a record.
+    /// Decodes a record, of this layout or the one before.
     ///
     /// # Errors
-    /// When the bytes are no record, or one of a version that this program does not know.
+    /// When the bytes are not a record, or one of a version that this program does not know.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
+            Some(&before::SCHEMA) => before::decode(bytes),
             Some(other) => {
                 let (found, known) = (u16::from(*other), u16::from(SCHEMA));
                 Err(DecodeError::other_version("a record", found, known))
@@ -229,7 +263,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The digest of the scope and text of the record's key.
+    /// The digest of the record's idempotency key in its scope.
     #[must_use]
     pub fn key_digest(&self) -> Option<Digest> {
         let key = self.key.as_ref()?;
@@ -238,31 +272,96 @@ impl<'a> Record<'a> {
 }
 
 impl Disposition {
-    /// Whether a side effect was still on its way.
+    /// Whether a side effect was still pending.
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self == Self::Accepted
     }
 
-    /// The disposition that a record tells.
+    /// The disposition that a record stores.
     #[must_use]
     pub fn from_accepted(accepted: bool) -> Self {
         if accepted { Self::Accepted } else { Self::Done }
     }
 }
 
-/// The digest of a key of idempotency in its scope: operation and subject.
+/// The digest of an idempotency key in its scope: operation and subject.
 #[must_use]
 pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
-    /// Keeps digests of keys apart from those of resources and names.
+    /// Distinguishes digests of idempotency keys from those of resources and index keys.
     const KEYS: u16 = 0x4000;
     Digest::of(KEYS | operation, &[subject, key])
+}
+
+/// The previous layout: a change had neither revision nor path, and a record not who sent the
+/// command. What it changed is read; no events are made from it.
+mod before {
+    use serde::Deserialize;
+
+    use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordChange};
+    use super::{RecordKey, RecordOutcome, Revision, codec};
+
+    pub(super) const SCHEMA: u8 = 2;
+
+    #[derive(Deserialize)]
+    struct Before<'a> {
+        schema: u8,
+        at: Instant,
+        operation: u16,
+        subject: &'a str,
+        #[serde(borrow)]
+        key: Option<RecordKey<&'a str>>,
+        #[serde(borrow)]
+        changes: Vec<ChangeBefore<'a>>,
+        outbox: Vec<OutboxMessage>,
+        #[serde(borrow)]
+        outcome: RecordOutcome<&'a [u8]>,
+    }
+
+    #[derive(Deserialize)]
+    struct ChangeBefore<'a> {
+        kind: u16,
+        version: u16,
+        key: Digest,
+        before: u64,
+        #[serde(borrow)]
+        event: Blob<&'a [u8]>,
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+        let record: Before<'_> = codec::decode_borrowed(bytes)?;
+        let changes = record.changes.into_iter().map(|change| RecordChange {
+            kind: change.kind,
+            version: change.version,
+            key: change.key,
+            before: change.before,
+            revision: Revision::NONE,
+            advances: false,
+            path: Vec::new(),
+            event: change.event,
+        });
+        Ok(Record {
+            schema: record.schema,
+            at: record.at,
+            operation: record.operation,
+            subject: record.subject,
+            actor: None,
+            key: record.key,
+            changes: changes.collect(),
+            outbox: record.outbox,
+            outcome: record.outcome,
+        })
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static PATH: LazyLock<Vec<String>> = LazyLock::new(|| vec!["s-1".to_owned()]);
 
     fn sample<'a>(outbox: &'a [OutboxMessage], event: &'a [u8]) -> NewRecord<'a> {
         NewRecord {
@@ -270,6 +369,10 @@ mod tests {
             at: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             operation: 9,
             subject: "hq-1",
+            actor: Some(RecordActor {
+                kind: ActorKind::SystemWorkflow,
+                profile_id: "hq-1",
+            }),
             key: Some(RecordKey {
                 key: "key-1",
                 fingerprint: Fingerprint::of(b"facts"),
@@ -279,6 +382,9 @@ mod tests {
                 version: 3,
                 key: Digest::of(100, &["s-1"]),
                 before: 7,
+                revision: Revision::FIRST,
+                advances: true,
+                path: &PATH,
                 event: Blob(event),
             }],
             outbox,
@@ -323,7 +429,7 @@ mod tests {
         let error = Record::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a record of version 3, and this carebook knows version 2: it was written by a newer \
+            "a record of version 4, and this carebook knows version 3: it was written by a newer \
              carebook, run that one"
         );
         bytes[0] = 1;
@@ -337,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_2_never_changes() {
+    fn the_layout_of_version_3_never_changes() {
         let bytes = sample(&[], b"event").encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
@@ -374,7 +480,7 @@ mod tests {
         let bytes = NewRecord::forgotten(300, at).encode();
         assert_eq!(
             crate::base::digest::hex(&bytes),
-            "02fd00d4a7f143030000000000000004fb2c01",
+            "03fd00d4a7f14303000000000000000004fb2c01",
         );
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
@@ -389,9 +495,33 @@ mod tests {
     }
 
     const GOLDEN: &str = "
+        03 fd00d4a7f143030000 09 0468712d31
+        01 06 0468712d31
+        01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
+        01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 02 01 0103732d31 056576656e74
+        00
+        01 00 027b7d";
+
+    const GOLDEN_OF_VERSION_2: &str = "
         02 fd00d4a7f143030000 09 0468712d31
         01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
         01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 056576656e74
         00
         01 00 027b7d";
+
+    #[test]
+    fn a_record_of_version_2_is_read_without_what_it_does_not_say() {
+        let present = sample(&[], b"event").encode();
+        let text = GOLDEN_OF_VERSION_2.replace(char::is_whitespace, "");
+        let bytes: Vec<u8> = (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect();
+        let mut expected = Record::decode(&present).unwrap();
+        (expected.schema, expected.actor) = (2, None);
+        let change = &mut expected.changes[0];
+        (change.revision, change.advances) = (Revision::NONE, false);
+        change.path.clear();
+        assert_eq!(Record::decode(&bytes).unwrap(), expected);
+    }
 }

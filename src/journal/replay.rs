@@ -1,12 +1,12 @@
 //! From records to tables: recovery, and the check of a whole log.
 //!
-//! The thread that reads decodes records and takes keys; what becomes of resources is done by
-//! workers, each of which has some shards. Names and lists are what the states say, so they are
-//! found once, at the end.
+//! The reading thread decodes records and enters idempotency keys; changes of resources are applied
+//! by workers, each of which has some shards. The unique and secondary indexes are functions of the
+//! states, so they are built once, at the end.
 //!
-//! A snapshot may come first. It holds every commit up to the position that it *covers*, and some
-//! of those after it: it was copied while commands went on. So a change that its resource has
-//! already is passed over, as far as the snapshot can have it, and is an error beyond that.
+//! A snapshot may come first. It has every commit up to the position that it *covers*, and some of
+//! those after it: it was copied while commands went on. So a change that its resource has already
+//! is skipped, as far as the snapshot may contain it, and is an error beyond that.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::base::codec::DecodeError;
 use crate::catalogue;
 use crate::domain::registered::{Kinds, known};
 
-/// What a log and its snapshot made.
+/// What was recovered from a log and its snapshot.
 #[derive(Default)]
 pub struct Recovered {
     /// Committed state.
     pub tables: Tables,
-    /// What was counted over all records.
+    /// Counters over all records.
     pub counters: Counters,
-    /// What was counted over those that the snapshot covers.
+    /// Counters over those that the snapshot covers.
     pub covered: Counters,
-    /// In which log each message was born.
+    /// The log in which each message was created.
     pub births: Births,
 }
 
@@ -68,7 +68,7 @@ impl Replay {
         Self::of(catalogue::resource)
     }
 
-    /// As [`Replay::new`], of resources of these kinds.
+    /// As [`Replay::new`], for resources of these kinds.
     #[must_use]
     pub fn of(kinds: Kinds) -> Self {
         Self::with(kinds, None)
@@ -93,7 +93,7 @@ impl Replay {
         self.births = Births::new(lineage);
     }
 
-    /// Begins anew, with nothing of the same log.
+    /// Begins again, for the same log.
     pub fn reset(&mut self) {
         *self = Self {
             births: self.births.anew(),
@@ -101,9 +101,8 @@ impl Replay {
         };
     }
 
-    /// Begins anew, with a snapshot that holds every commit up to `covers`, and of later ones
-    /// none after `upto`. Its kept records come first, then its entries, then the log's records
-    /// after `covers`.
+    /// Begins again, with a snapshot that has every commit up to `covers`, and none after `upto`.
+    /// Its kept records come first, then its entries, then the log's records after `covers`.
     pub fn snapshot(&mut self, covers: u64, upto: u64) {
         let loading = Loading {
             covers,
@@ -117,16 +116,16 @@ impl Replay {
         };
     }
 
-    /// Takes what the snapshot keeps of the record at `position`.
+    /// Replays the snapshot's part of the record at `position`.
     ///
     /// # Errors
-    /// When the bytes are no such record. After an error nothing more can be replayed.
+    /// When the bytes are not such a record. After an error nothing more can be replayed.
     pub fn kept(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
         let done = self.try_kept(position, payload);
         self.unless_failed(done)
     }
 
-    /// Takes an entry of the snapshot.
+    /// Replays an entry of the snapshot.
     ///
     /// # Errors
     /// As [`Replay::kept`].
@@ -138,18 +137,18 @@ impl Replay {
     /// Replays the record at `position`.
     ///
     /// # Errors
-    /// When the bytes are no record, name a kind of resource that this program does not know, or
-    /// an event that cannot follow. Workers lag behind, so the error may be about a record
-    /// before: it says which. After an error nothing more can be replayed.
+    /// When the bytes are not a record, name a kind of resource that this program does not know, or
+    /// an event that does not fit the state. Workers lag behind, so the error may be about an
+    /// earlier record: it says which. After an error nothing more can be replayed.
     pub fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), ReplayError> {
         let done = self.try_record(position, payload);
         self.unless_failed(done)
     }
 
-    /// What the records made.
+    /// The tables that the records made.
     ///
     /// # Errors
-    /// As [`Replay::record`]; and when two resources hold one name.
+    /// As [`Replay::record`]; and when two resources have the same unique key.
     pub fn finish(mut self) -> Result<Recovered, ReplayError> {
         let complete = match &self.snapshot {
             Some(loading) if !loading.has_summary => {
@@ -170,7 +169,7 @@ impl Replay {
         })
     }
 
-    /// After an error, the one that comes first in the log: a worker's, perhaps.
+    /// Returns the error that comes first in the log, which may be a worker's.
     fn unless_failed(&mut self, done: Result<(), Stop>) -> Result<(), ReplayError> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -204,10 +203,10 @@ impl Replay {
             return Err(at("it changes something".to_owned()).into());
         }
         let taking = self.take_key(position, &record, |taken| match (taken, &record.outcome) {
-            // What an answer took the place of may have been forgotten.
+            // The response that it replaced may be forgotten.
             (None, _) => Ok(()),
             (Some(taken), RecordOutcome::Instead { of, .. }) if *of == taken => Ok(()),
-            (Some(taken), _) => Err(format!("its key was taken at position {taken}")),
+            (Some(taken), _) => Err(format!("its key was used at position {taken}")),
         });
         taking.map_err(at)?;
         self.note_births(position, &record);
@@ -232,7 +231,7 @@ impl Replay {
             let covers = loading.covers;
             let summary = Summary::decode(entry).map_err(unread)?;
             if summary.forgotten > covers || summary.counters.position > covers {
-                return Err(of_snapshot("it tells of what it does not cover".to_owned()).into());
+                return Err(of_snapshot("it counts what it does not cover".to_owned()).into());
             }
             self.tables.forget(summary.forgotten);
             self.covered = summary.counters.clone();
@@ -272,12 +271,12 @@ impl Replay {
                  key"
             )),
             (_, RecordOutcome::Instead { .. }) | (None, _) => Ok(()),
-            (Some(taken), _) => Err(format!("its key was taken at position {taken}")),
+            (Some(taken), _) => Err(format!("its key was used at position {taken}")),
         });
         taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
-            // Else its second change would be passed over, as one that is there already.
+            // Otherwise its second change would be skipped, as one that is there already.
             if record.changes[..index]
                 .iter()
                 .any(|other| other.key == change.key)
@@ -291,7 +290,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes the record's key, where it has one, if it may be, by who has it already.
+    /// Enters the record's idempotency key, if it has one and the key is free.
     fn take_key(
         &self,
         position: u64,
@@ -300,7 +299,9 @@ impl Replay {
     ) -> Result<(), String> {
         if let RecordOutcome::SameAs(first) = record.outcome {
             if first >= position {
-                return Err(format!("its answer is that of the later position {first}"));
+                return Err(format!(
+                    "its response is that of the later position {first}"
+                ));
             }
             self.tables.note_first(first, position);
         }
@@ -311,10 +312,10 @@ impl Replay {
     }
 }
 
-/// Why replaying stops.
+/// Why the replay stops.
 enum Stop {
     Own(ReplayError),
-    /// A worker says why.
+    /// A worker failed, and says why.
     Worker,
 }
 
@@ -361,6 +362,7 @@ mod tests {
             at: Instant::default(),
             operation: 3,
             subject: "hq-1",
+            actor: None,
             key: Some(RecordKey {
                 key,
                 fingerprint: Fingerprint::of(b"facts"),
@@ -403,6 +405,9 @@ mod tests {
                 version: change.version,
                 key: change.key,
                 before: last.insert(change.key, position).unwrap_or_default(),
+                revision: Revision::FIRST,
+                advances: true,
+                path: &[],
                 event: Blob(change.event.0),
             });
             NewRecord {
@@ -411,6 +416,7 @@ mod tests {
                 at: record.at,
                 operation: record.operation,
                 subject: record.subject,
+                actor: record.actor,
                 key: record.key.clone(),
                 outbox: &record.outbox,
                 outcome: record.outcome.clone(),
@@ -451,7 +457,7 @@ mod tests {
         let error = refused(&[instead(1)]);
         assert!(error.contains("takes the place of"), "{error}");
         let error = refused(&[answer(), answer()]);
-        assert_eq!(error, "position 2: its key was taken at position 1");
+        assert_eq!(error, "position 2: its key was used at position 1");
         for other in [0, 2] {
             let error = refused(&[answer(), instead(other)]);
             assert!(error.contains("takes the place of"), "{error}");
@@ -465,7 +471,7 @@ mod tests {
         assert_eq!(recovered.tables.key(key), Some(3));
         assert_eq!(recovered.counters.operations, [(3, 2)].into());
         let error = refused(&[forgotten(0), answer(), answer()]);
-        assert!(error.contains("taken at position 2"), "{error}");
+        assert!(error.contains("used at position 2"), "{error}");
         let error = refused(&[answer(), forgotten(2)]);
         assert!(error.contains("cannot forget"), "{error}");
         let recovered = replayed(&[answer(), forgotten(1)]).unwrap();
@@ -503,6 +509,9 @@ mod tests {
             version: 1,
             key: *key,
             before: 0,
+            revision: Revision::FIRST,
+            advances: true,
+            path: &[],
             event: Blob(event.as_slice()),
         });
         NewRecord {
@@ -510,6 +519,7 @@ mod tests {
             at: Instant::default(),
             operation: 0,
             subject: "hq-1",
+            actor: None,
             key: None,
             changes: changes.collect(),
             outbox: &[],
@@ -754,7 +764,7 @@ mod tests {
         // One in the place of another than it is kept with is none.
         let mut other = SnapshotParts::of(&records, 2, 3);
         other.kept[1].1 = instead(7);
-        assert!(other.refused().contains("was taken"), "{}", other.refused());
+        assert!(other.refused().contains("was used"), "{}", other.refused());
     }
 
     #[test]
@@ -782,7 +792,7 @@ mod tests {
         let (position, bytes) = doubled.kept[5].clone();
         doubled.kept[6] = (position + 1, bytes);
         assert!(
-            doubled.refused().contains("was taken"),
+            doubled.refused().contains("was used"),
             "{}",
             doubled.refused()
         );

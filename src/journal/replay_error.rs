@@ -2,7 +2,7 @@
 
 use crate::base::codec::DecodeError;
 
-/// Why a record cannot follow on those before it.
+/// Why a record cannot be replayed after those before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayError {
     position: Option<u64>,
@@ -20,8 +20,8 @@ impl ReplayError {
         }
     }
 
-    /// Of bytes that cannot be read: those of the record at this position, or of a snapshot; `of`
-    /// says which.
+    /// For bytes that cannot be decoded: those of the record at this position, or of a snapshot;
+    /// `of` says which.
     pub(super) fn unread(position: Option<u64>, of: &str, error: &DecodeError) -> Self {
         Self {
             position,
@@ -30,7 +30,7 @@ impl ReplayError {
         }
     }
 
-    /// Whether nothing is wrong with the log but that another version of this program wrote it.
+    /// Whether the log is sound, but was written by another version of this program.
     #[must_use]
     pub fn is_of_other_version(&self) -> bool {
         self.is_of_other_version

@@ -1,38 +1,39 @@
-//! What a snapshot holds: what is kept of records, then entries.
+//! The content of a snapshot: kept records, then entries.
 //!
-//! The log's snapshot is a list of kept records and a list of entries, all bytes; here is what
-//! they mean.
+//! The log's snapshot is a list of kept records and a list of entries, all bytes; their meaning is
+//! defined here.
 //!
-//! A *kept record* has the layout of a record, without its changes: what they made is in the
-//! states. It is kept as long as something can ask for it: the key that it takes, a second key
-//! whose answer it gave first, its messages to other systems. Of what nothing can ask for, an
-//! answer in whose place another came, or one whose key is forgotten, nothing is kept.
+//! A *kept record* has the layout of a record, without its changes: their result is in the states.
+//! It is kept as long as it may be needed: for its idempotency key, for a second key that leads to
+//! its response, for its messages to other systems. Nothing is kept of a response that was
+//! replaced, or whose key is forgotten.
 //!
 //! | Entry | Content |
 //! |---|---|
-//! | first | the version of this layout, up to where keys are forgotten, what was counted ([`Counters`]) |
+//! | first | the version of this layout, the position up to which keys are forgotten, [`Counters`]
+//! |
 //! | each other | a resource: kind, version, key, position of its last commit, state |
 //!
-//! Names and lists are not in it: they are what the states say.
+//! The unique and secondary indexes are not in it: they are functions of the states.
 
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::record::{NewRecord, Record, RecordOutcome};
-use super::tables::{Standing, Tables};
+use super::tables::{StoredState, Tables};
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::domain::stored::Versioned;
 
-/// The version of this layout. A snapshot of another version is refused.
+/// The version of this layout. A snapshot of another version is rejected.
 pub const SCHEMA: u8 = 2;
 
-/// What a snapshot says of the whole log.
+/// What a snapshot says about the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Keys taken at this position or before are forgotten.
+    /// Idempotency keys used at this position or before are forgotten.
     pub forgotten: u64,
-    /// What was counted up to the position that the snapshot covers.
+    /// Counters up to the position that the snapshot covers.
     pub counters: Counters,
 }
 
@@ -43,10 +44,10 @@ impl Summary {
         codec::encode(&(SCHEMA, self))
     }
 
-    /// Reads the first entry.
+    /// Decodes the first entry.
     ///
     /// # Errors
-    /// When the bytes are no such entry, or one of a version that this program does not know.
+    /// When the bytes are not such an entry, or one of a version that this program does not know.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode(bytes).map(|(_, summary): (u8, Self)| summary),
@@ -64,7 +65,7 @@ impl Summary {
 pub struct StateEntry<'a> {
     /// Its kind.
     pub kind: u16,
-    /// The version of the form in which that kind was stored.
+    /// The version of that kind's stored form.
     pub version: u16,
     /// Its key.
     pub key: Digest,
@@ -76,18 +77,17 @@ pub struct StateEntry<'a> {
 }
 
 impl<'a> StateEntry<'a> {
-    /// Reads an entry.
+    /// Decodes an entry.
     ///
     /// # Errors
-    /// When the bytes are no such entry.
+    /// When the bytes are not such an entry.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         codec::decode_borrowed(bytes)
     }
 
-    /// The entry of a resource as it stands in the tables, where the form of its kind has this
-    /// version.
+    /// The entry of a resource in the tables, where the form of its kind has this version.
     #[must_use]
-    pub fn new(standing: Standing<'a>, version: u16) -> Self {
+    pub fn new(standing: StoredState<'a>, version: u16) -> Self {
         Self {
             kind: standing.kind,
             version,
@@ -97,7 +97,7 @@ impl<'a> StateEntry<'a> {
         }
     }
 
-    /// The state, in the version that it was stored in.
+    /// The state, in the version in which it was stored.
     #[must_use]
     pub fn stored(&self) -> Versioned<'a> {
         Versioned {
@@ -107,8 +107,8 @@ impl<'a> StateEntry<'a> {
     }
 }
 
-/// What a snapshot that covers everything up to `covers` keeps of the record at `position`, put
-/// into `kept`; whether it keeps anything.
+/// Appends to `kept` what a snapshot that covers everything up to `covers` keeps of the record at
+/// `position`; whether it keeps anything.
 pub fn keep(
     tables: &Tables,
     covers: u64,
@@ -117,8 +117,8 @@ pub fn keep(
     kept: &mut Vec<u8>,
 ) -> bool {
     let is_current = match record.key_digest() {
-        // A key leads elsewhere when another answer took this one's place. While the log after
-        // the snapshot has that one, it has to find this one.
+        // A key leads elsewhere when another response has replaced this one. While the log after
+        // the snapshot has that one, its record has to find this one.
         Some(key) => match tables.key(key) {
             Some(holder) => holder == position || holder > covers,
             None => false,
@@ -137,10 +137,11 @@ pub fn keep(
         _ => RecordOutcome::None,
     };
     let stripped = NewRecord {
-        schema: record.schema,
+        schema: super::record::SCHEMA,
         at: record.at,
         operation: record.operation,
         subject: record.subject,
+        actor: record.actor,
         key,
         changes: Vec::new(),
         outbox: &record.outbox,
@@ -156,6 +157,7 @@ mod tests {
     use super::super::record::{NewChange, RecordKey, SCHEMA as RECORD_SCHEMA};
     use super::*;
     use crate::base::digest::{Fingerprint, hex};
+    use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::OutboxMessage;
 
@@ -213,6 +215,7 @@ mod tests {
             at: at(),
             operation: 3,
             subject: "hq-1",
+            actor: None,
             key: Some(RecordKey {
                 key,
                 fingerprint: Fingerprint::of(b"facts"),
@@ -222,6 +225,9 @@ mod tests {
                 version: 1,
                 key: Digest([1; 16]),
                 before: 0,
+                revision: Revision::FIRST,
+                advances: true,
+                path: &[],
                 event: Blob(b"event"),
             }],
             outbox,

@@ -1,9 +1,9 @@
-//! The list of all stored types, `docs/stored-types.txt`: what was stored in which form, in every
-//! version that there ever was.
+//! The list of all stored types, `docs/stored-types.txt`: every stored form, in every version that
+//! there ever was.
 //!
-//! The codec writes no names: a member that moves, or a word in the middle of an enumeration, makes
-//! old data unreadable, and nothing else would notice. So the list is compared here with the types
-//! as they are, and of a version that is in it nothing can change any more.
+//! The codec writes no names: a field that moves, or a value in the middle of an enumeration, makes
+//! old data unreadable, and nothing else would notice. So a test compares the list with the present
+//! types, and a version in the list can never change.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ struct Stored {
     place: u16,
     name: String,
     version: u16,
-    /// The versions before this one that were never written by any release.
+    /// The earlier versions that no release has written.
     unreleased: u16,
     lines: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Stored {
     }
 }
 
-/// What is stored by now.
+/// The present stored types.
 fn present() -> Vec<Stored> {
     let mut all = Vec::new();
     for resource in RESOURCES {
@@ -117,7 +117,7 @@ fn types(lines: &[String]) -> BTreeMap<String, Vec<&str>> {
     types
 }
 
-/// Which types are not the same, and how.
+/// Which types differ, and how.
 fn differences(before: &[String], after: &[String]) -> String {
     let (before, after) = (types(before), types(after));
     let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
@@ -152,7 +152,7 @@ fn differences(before: &[String], after: &[String]) -> String {
     told
 }
 
-/// What is wrong with the list, by what is stored by now; and the list with what may be added.
+/// What is wrong with the list, given the present types; and the list with what may be added.
 fn compare(list: &str, present: &[Stored]) -> (Vec<String>, String) {
     let mut complaints = Vec::new();
     let mut known = blocks(list);
@@ -196,7 +196,7 @@ fn compare(list: &str, present: &[Stored]) -> (Vec<String>, String) {
     }
     for (title, _) in known {
         complaints.push(format!(
-            "{title}: nothing reads this any more, and there may be data of it"
+            "{title}: no code reads this any more, and there may be data of it"
         ));
     }
     (complaints, written)
@@ -300,7 +300,7 @@ mod tests {
         );
         let (complaints, _) = compare(&list, &[]);
         assert!(
-            complaints[0].contains("nothing reads this any more"),
+            complaints[0].contains("no code reads this any more"),
             "{complaints:?}"
         );
     }

@@ -1,5 +1,6 @@
-//! What is stored in one version of a resource's form is read by a program that has a later one,
-//! and the other way round refused by its number: one kind of resource, as two programs have it.
+//! Data of one version of a resource's form is read by a program with a later version; the other
+//! way round it is rejected by its number. Tested with one kind of resource, as two programs have
+//! it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,10 +9,11 @@ use super::record::{NewChange, NewRecord, RecordOutcome, SCHEMA};
 use super::replay::{Recovered, Replay};
 use super::replay_error::ReplayError;
 use super::snapshot::{StateEntry, Summary};
-use super::tables::Standing;
+use super::tables::StoredState;
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
+use crate::domain::event::{Changed, EventType, PublicEvents, Told};
 use crate::domain::registered::{AnyResource, Kinds, Registered, version};
 use crate::domain::resource::{Kind, Resource};
 use crate::domain::stored::{Older, Versioned};
@@ -22,7 +24,7 @@ const KIND: Kind = Kind {
 };
 
 crate::wire_enum! {
-    /// Words of the first program.
+    /// Enumeration of the first program.
     enum Size {
         /// s
         Small = "small",
@@ -71,8 +73,17 @@ impl Resource for Parcel {
     }
 }
 
+impl PublicEvents for Parcel {
+    const READ_AT: &'static str = "parcels/{}";
+    const TYPES: &'static [EventType] = &[];
+
+    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+        Vec::new()
+    }
+}
+
 crate::wire_enum! {
-    /// Words of the second program: one was added.
+    /// Enumeration of the second program: one value was added.
     enum SizeNow {
         /// s
         Small = "small",
@@ -81,7 +92,7 @@ crate::wire_enum! {
     }
 }
 
-/// As the second program has it: with one more member, in front.
+/// As the second program has it: with one more field, in front.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ParcelNow {
     stops: u64,
@@ -90,8 +101,8 @@ struct ParcelNow {
     revision: Revision,
 }
 
-/// Two events more. What there was stays as it was: it makes the same of a state that is replayed
-/// from the log as of one that a snapshot has.
+/// Two more events. The old ones are unchanged: they have the same effect on a state replayed from
+/// the log as on one from a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum ParcelEventNow {
     Sent { id: String, size: SizeNow },
@@ -100,7 +111,7 @@ enum ParcelEventNow {
     Stopped,
 }
 
-/// Brings a state of version 1 up: how often it stopped was not counted then.
+/// Converts a state of version 1: the number of stops was not counted then.
 fn parcel_of_version_1(bytes: &[u8]) -> Result<ParcelNow, DecodeError> {
     #[derive(Deserialize)]
     struct Parcel {
@@ -161,6 +172,15 @@ impl Resource for ParcelNow {
     }
 }
 
+impl PublicEvents for ParcelNow {
+    const READ_AT: &'static str = "parcels/{}";
+    const TYPES: &'static [EventType] = &[];
+
+    fn tell(_: &Self::Event, _: &Changed<'_>) -> Vec<Told> {
+        Vec::new()
+    }
+}
+
 fn first_program(tag: u16) -> Option<&'static dyn AnyResource> {
     (tag == KIND.tag).then_some(&Registered::<Parcel>::NEW as &dyn AnyResource)
 }
@@ -169,7 +189,7 @@ fn second_program(tag: u16) -> Option<&'static dyn AnyResource> {
     (tag == KIND.tag).then_some(&Registered::<ParcelNow>::NEW as &dyn AnyResource)
 }
 
-/// A record of one change of the parcel called so.
+/// A record with one change of this parcel.
 fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
     let event = codec::encode(event);
     let change = NewChange {
@@ -177,6 +197,9 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
         version: version::<R>(),
         key: KIND.key(&[id]),
         before,
+        revision: Revision::FIRST,
+        advances: true,
+        path: &[],
         event: Blob(event.as_slice()),
     };
     NewRecord {
@@ -184,6 +207,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
         at: Instant::default(),
         operation: 0,
         subject: "somebody",
+        actor: None,
         key: None,
         changes: vec![change],
         outbox: &[],
@@ -192,7 +216,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
     .encode()
 }
 
-/// What the first program writes.
+/// The records of the first program.
 fn of_the_first() -> Vec<Vec<u8>> {
     let sent = |id: &str| ParcelEvent::Sent {
         id: id.to_owned(),
@@ -205,7 +229,7 @@ fn of_the_first() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What the second program writes behind it.
+/// The records that the second program appends.
 fn of_the_second() -> Vec<Vec<u8>> {
     let repacked = ParcelEventNow::Repacked {
         size: SizeNow::Large,
@@ -216,7 +240,7 @@ fn of_the_second() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The entries of a snapshot that a program takes of all that it has.
+/// The entries of a snapshot that a program takes of everything that it has.
 fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     let summary = Summary {
         forgotten: 0,
@@ -224,7 +248,7 @@ fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     };
     let mut entries = vec![summary.encode()];
     recovered.tables.each(|kind, key, position, bytes| {
-        let standing = Standing {
+        let standing = StoredState {
             kind,
             key,
             position,
@@ -236,7 +260,7 @@ fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
     entries
 }
 
-/// What a program makes of a snapshot that covers so much, if there is one, and of the log.
+/// What a program recovers from a snapshot that covers so much, if there is one, and from the log.
 fn opened(
     kinds: Kinds,
     snapshot: Option<(&[Vec<u8>], u64)>,
@@ -257,7 +281,7 @@ fn opened(
     replay.finish()
 }
 
-/// Each resource by its identifier: where it was changed last, and its state.
+/// Each resource by its identifier: the position of its last change, and its state.
 fn states(recovered: &Recovered, kinds: Kinds) -> Value {
     let mut all = serde_json::Map::new();
     recovered.tables.each(|kind, _, position, bytes| {
@@ -351,7 +375,7 @@ fn a_change_that_follows_on_another_commit_than_it_says_is_damage() {
         let error = opened(first_program, None, &log(before)).err().unwrap();
         assert_eq!(error.to_string(), told);
         assert!(!error.is_of_other_version());
-        // Behind a snapshot that has the state before it, and not the change.
+        // After a snapshot that has the state before it, and not the change.
         let earlier = opened(first_program, None, &log(1)[..2]).unwrap();
         let entries = snapshot(&earlier, first_program);
         let error = opened(first_program, Some((&entries, 2)), &log(before))

@@ -1,8 +1,8 @@
-//! The threads that replay changes, each the resources of some shards.
+//! The threads that replay changes, each those of the resources of some shards.
 //!
-//! One thread reads the log and hands what is to be done with a resource to the worker that has
-//! its shard, in order, in chunks. A chunk's memory goes back and forth. Little work gets no
-//! threads: it is done by whoever finishes.
+//! One thread reads the log and hands each change to the worker that has its resource's shard, in
+//! order, in chunks. The memory of chunks is reused. A small replay starts no threads:
+//! [`Workers::finish`] does the work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::snapshot::StateEntry;
-use super::tables::{SHARDS, Standing, Tables};
+use super::tables::{SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::domain::registered::{AnyResource, Kinds};
@@ -23,14 +23,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Chunks that may wait for a worker.
 const CHUNKS_MAX: usize = 4;
 
-/// What is to be done with one resource; its bytes are in the chunk, in order.
+/// Work on one resource; its bytes are in the chunk, in order.
 struct Task {
     resource: &'static dyn AnyResource,
-    /// The version of the form that the bytes have.
+    /// The version of the bytes' form.
     version: u16,
     key: Digest,
     position: u64,
-    /// Where the change says that the one before it is.
+    /// The position of the previous change, according to this one.
     before: u64,
     at: Instant,
     bytes: usize,
@@ -43,7 +43,7 @@ struct Chunk {
     bytes: Vec<u8>,
 }
 
-/// What a worker does its work with.
+/// What a worker works with.
 struct Worker {
     tables: Arc<Tables>,
     /// The position up to which a resource may have a change already.
@@ -111,7 +111,7 @@ impl Workers {
         self.add(task, event)
     }
 
-    /// Has the state put in place.
+    /// Has the state stored.
     ///
     /// # Errors
     /// When a worker has failed.
@@ -156,7 +156,7 @@ impl Workers {
             lane.thread = start(worker, failed);
         }
         let Some(thread) = &lane.thread else {
-            // Without a thread the chunk is kept, and grows, until it is finished here.
+            // Without a thread the chunk is kept, and grows, until [`Workers::finish`].
             return Ok(());
         };
         let empty = thread.empty.try_recv().unwrap_or_default();
@@ -190,7 +190,7 @@ impl Workers {
         for lane in std::mem::take(&mut self.lanes) {
             match lane.thread {
                 Some(thread) => {
-                    // One that has failed takes nothing more, and says why below.
+                    // A worker that has failed accepts nothing more, and says why below.
                     let _ = thread.chunks.send(lane.chunk);
                     drop(thread.chunks);
                     running.push(thread.handle);
@@ -222,7 +222,7 @@ fn start(mut worker: Worker, failed: Arc<AtomicBool>) -> Option<Thread> {
                     ended = worker.work(&chunk);
                 }
                 if ended.is_err() {
-                    // What follows is taken and thrown away, so that nobody waits for this thread.
+                    // What follows is received and dropped, so that nobody waits for this thread.
                     failed.store(true, Ordering::Release);
                 }
                 chunk.tasks.clear();
@@ -285,7 +285,7 @@ impl Worker {
             task.resource.kind().tag,
             task.key,
             |standing| {
-                if let Some(Standing { position, .. }) = standing
+                if let Some(StoredState { position, .. }) = standing
                     && position >= task.position
                 {
                     if position <= upto {
@@ -312,10 +312,10 @@ impl Worker {
     }
 }
 
-/// Finds names and lists in all states.
+/// Builds the unique and secondary indexes from all states.
 ///
 /// # Errors
-/// The state at the lowest position that cannot be, or two resources that hold one name.
+/// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
     let entered = on_all(|shard| {
         tables.each_of_shard(shard, |standing| {

@@ -717,6 +717,9 @@ impl<'a> Checking<'a> {
                     kind: change.kind,
                     version: change.version,
                     key,
+                    revision: change.revision,
+                    advances: change.advances,
+                    path: Vec::new(),
                     event: Vec::new(),
                     state,
                     unique_left: without(&held.0, &holds.names),
@@ -807,13 +810,13 @@ impl<'a> Checking<'a> {
                 let mut rejection = Rejection::new(
                     Class::Conflict,
                     key.reused,
-                    "The key was used before with other facts.",
+                    "The idempotency key was used before with other request content.",
                 );
                 rejection.body = asked.command.key_reused(&asked.actor, &view);
                 let (status, _, body) = whole(problems.rejected(&rejection));
                 return match (status, &body) == found {
                     true => Ok(()),
-                    false => Err("the key was used before with other facts".to_owned()),
+                    false => Err("the key was used before with other request content".to_owned()),
                 };
             }
             if !replayed && first != position {

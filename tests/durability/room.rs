@@ -411,7 +411,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
             (503, &"service_unavailable".into())
         );
         eventually("the first refusal is told", || {
-            lines("commands are refused (503)") == 1
+            lines("commands are rejected (503)") == 1
         });
     }
     assert_eq!(lines("9223372036854775807 are the reserve"), 2);

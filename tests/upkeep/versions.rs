@@ -52,6 +52,9 @@ fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u1
         version,
         key: change.key,
         before: 1,
+        revision: change.revision,
+        advances: true,
+        path: &[],
         event: Blob(change.event.0),
     });
     NewRecord {
@@ -59,6 +62,7 @@ fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u1
         at: record.at,
         operation: record.operation,
         subject: record.subject,
+        actor: record.actor,
         key: None,
         changes: changes.collect(),
         outbox: &[],

@@ -24,7 +24,7 @@
 //! everything before it is durable.
 
 use crate::format::{
-    Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_u64, to_usize,
+    Chain, NUMBER_LIMIT, get_16, get_u32, get_u64, is_zero, short_digest, to_u32, to_usize,
 };
 
 pub(crate) const HEADER: usize = 72;
@@ -137,13 +137,20 @@ impl FrameHeader {
             let head = payload.get(at..at + RECORD_OVERHEAD)?;
             at += RECORD_OVERHEAD + to_usize(u64::from(get_u32(head, 0)));
         }
-        (at == payload.len()).then_some(Records { rest: payload })
+        (at == payload.len()).then_some(Records::of(payload))
     }
 }
 
 /// The records of one frame whose structure has been checked.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Of bytes that are records one after the other, each with its length before it.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
 }
 
 impl<'a> Iterator for Records<'a> {
@@ -170,153 +177,17 @@ pub(crate) struct Place {
     pub(crate) seed: u32,
 }
 
-/// Records one after the other, each with its length before it: what a data frame carries.
-///
-/// They are kept in one piece, so that callers free what they allocated on their own threads, and
-/// the journal thread neither frees nor visits single records. What comes when that piece is full,
-/// and what is large, is kept in further ones, and put to the first by whoever makes batches: taking
-/// a record in never moves those before it.
-#[derive(Default)]
-pub(crate) struct Batched {
-    bytes: Vec<u8>,
-    further: Vec<Vec<u8>>,
-    /// Where each record ends in all of it.
-    ends: Vec<usize>,
-}
-
-/// Up to so many bytes the first piece grows; it keeps what batches have made of it.
-const GROWS_TO: usize = 64 << 10;
-/// Bytes of a further piece.
-const PIECE: usize = 256 << 10;
-/// A record of so many bytes is a piece of its own, and is not copied to be taken in.
-const LARGE: usize = 16 << 10;
-
-impl Batched {
-    pub(crate) fn of(records: &[Vec<u8>]) -> Self {
-        let mut all = Self::default();
-        let bytes = records.iter().map(|record| RECORD_OVERHEAD + record.len());
-        all.bytes.reserve_exact(bytes.sum());
-        for record in records {
-            all.push(record);
-        }
-        all
-    }
-
-    pub(crate) fn push(&mut self, record: &[u8]) {
-        let piece = self.piece(RECORD_OVERHEAD + record.len());
-        piece.extend_from_slice(&to_u32(record.len()).to_le_bytes());
-        piece.extend_from_slice(record);
-        self.note(record.len());
-    }
-
-    /// As [`Batched::push`], of a record that is not needed any more.
-    pub(crate) fn push_owned(&mut self, record: Vec<u8>) {
-        if record.len() < LARGE {
-            return self.push(&record);
-        }
-        let length = record.len();
-        let head = to_u32(length).to_le_bytes();
-        self.piece(RECORD_OVERHEAD).extend_from_slice(&head);
-        self.further.push(record);
-        self.note(length);
-    }
-
-    fn note(&mut self, record: usize) {
-        let begin = self.ends.last().copied().unwrap_or(0);
-        self.ends.push(begin + RECORD_OVERHEAD + record);
-    }
-
-    /// A piece with room for so many bytes.
-    fn piece(&mut self, needed: usize) -> &mut Vec<u8> {
-        let has_room = match self.further.last() {
-            None => self.bytes.len() + needed <= self.bytes.capacity().max(GROWS_TO),
-            Some(last) => last.capacity() - last.len() >= needed,
-        };
-        if !has_room {
-            self.further.push(Vec::with_capacity(PIECE.max(needed)));
-        }
-        self.further.last_mut().unwrap_or(&mut self.bytes)
-    }
-
-    /// Puts all in one piece.
-    fn gather(&mut self) {
-        for piece in self.further.drain(..) {
-            self.bytes.extend_from_slice(&piece);
-        }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// Forgets the records, and the memory beyond `keep_bytes`.
-    pub(crate) fn clear(&mut self, keep_bytes: usize) {
-        self.bytes.clear();
-        self.bytes.shrink_to(keep_bytes);
-        self.further.clear();
-        self.ends.clear();
-    }
-
-    /// The records cut into batches, none with more than `bytes_max` bytes of records unless it is
-    /// one record.
-    pub(crate) fn batches(&mut self, bytes_max: usize) -> impl Iterator<Item = Batch<'_>> {
-        self.gather();
-        let this = &*self;
-        let mut first = 0_usize;
-        std::iter::from_fn(move || {
-            let begin = first.checked_sub(1).map_or(0, |last| this.ends[last]);
-            let rest = this.ends.get(first..).filter(|rest| !rest.is_empty())?;
-            let fitting = rest.partition_point(|end| end - begin <= bytes_max);
-            let count = fitting.max(1);
-            first += count;
-            Some(Batch {
-                bytes: &this.bytes[begin..rest[count - 1]],
-                count,
-            })
-        })
-    }
-}
-
-/// Some records that become durable together.
-#[derive(Clone, Copy)]
-pub struct Batch<'a> {
-    bytes: &'a [u8],
+/// Appends a data frame of so many records to `buffer`, which are one after the other, each with its
+/// length before it; the digest moves on.
+pub(crate) fn push_data(
+    buffer: &mut Vec<u8>,
+    place: Place,
+    chain: &mut Chain,
     count: usize,
-}
-
-impl<'a> Batch<'a> {
-    /// How many records there are, at least one.
-    #[must_use]
-    pub fn count(self) -> usize {
-        self.count
-    }
-
-    /// The records, in order.
-    pub fn records(self) -> impl Iterator<Item = &'a [u8]> {
-        Records { rest: self.bytes }
-    }
-
-    /// The length of the frame.
-    pub(crate) fn frame_bytes(self) -> u64 {
-        to_u64(frame_bytes(self.bytes.len()))
-    }
-
-    /// Bytes of the records, without the lengths before them.
-    #[must_use]
-    pub fn payload_bytes(self) -> usize {
-        self.bytes.len() - self.count * RECORD_OVERHEAD
-    }
-}
-
-/// Appends a data frame to `buffer`; the digest moves on.
-pub(crate) fn push_data(buffer: &mut Vec<u8>, place: Place, chain: &mut Chain, batch: Batch<'_>) {
-    let count = to_u32(batch.count);
-    push(buffer, KIND_DATA, place, chain, count, |buffer| {
-        buffer.extend_from_slice(batch.bytes);
+    records: &[u8],
+) {
+    push(buffer, KIND_DATA, place, chain, to_u32(count), |buffer| {
+        buffer.extend_from_slice(records);
     });
 }
 
@@ -389,6 +260,8 @@ fn crc(seed: u32, bytes: &[u8]) -> u32 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::batched::Batched;
+    use crate::format::to_u64;
 
     const PLACE: Place = Place {
         segment: 2,
@@ -406,46 +279,6 @@ mod tests {
     }
 
     #[test]
-    fn records_of_all_sizes_are_one_piece_in_their_order_when_they_become_batches() {
-        let sizes = [
-            0,
-            7,
-            LARGE - 1,
-            LARGE,
-            3,
-            LARGE + 9,
-            60_000,
-            5,
-            400_000,
-            1,
-            1,
-        ];
-        let records: Vec<Vec<u8>> = (0_u8..).zip(sizes).map(|(n, size)| vec![n; size]).collect();
-        let mut at_once = Batched::of(&records);
-        let mut one_by_one = Batched::default();
-        for round in 0..3 {
-            for record in &records {
-                if round == 1 {
-                    one_by_one.push(record);
-                } else {
-                    one_by_one.push_owned(record.clone());
-                }
-            }
-            let bytes = |batched: &mut Batched, most| -> Vec<(Vec<u8>, usize)> {
-                let batches = batched.batches(most);
-                batches
-                    .map(|batch| (batch.bytes.to_vec(), batch.count))
-                    .collect()
-            };
-            for most in [usize::MAX, 100_000, 1] {
-                assert_eq!(bytes(&mut one_by_one, most), bytes(&mut at_once, most));
-            }
-            one_by_one.clear([0, 1 << 20, 0][round]);
-            assert!(one_by_one.is_empty() && one_by_one.batches(1).next().is_none());
-        }
-    }
-
-    #[test]
     fn a_frame_gives_back_its_records() {
         for records in [vec![vec![]], vec![vec![1, 2, 3], vec![], vec![0; 100]]] {
             let mut buffer = Vec::new();
@@ -456,7 +289,7 @@ mod tests {
                 batch.payload_bytes(),
                 records.iter().map(Vec::len).sum::<usize>()
             );
-            push_data(&mut buffer, PLACE, &mut chain, batch);
+            push_data(&mut buffer, PLACE, &mut chain, batch.count(), batch.bytes());
             assert_eq!(batch.frame_bytes(), to_u64(buffer.len()));
             let header = sound(&buffer);
             assert_eq!(header.bytes(), u64::try_from(buffer.len()).unwrap());
@@ -474,22 +307,6 @@ mod tests {
     }
 
     #[test]
-    fn records_are_cut_into_batches_of_at_most_so_many_bytes_unless_one_has_more() {
-        let mut batched = Batched::of(&[vec![0; 6], vec![0; 6], vec![0; 50], vec![], vec![0; 6]]);
-        let mut counts = |bytes_max| -> Vec<_> {
-            batched
-                .batches(bytes_max)
-                .map(|batch| batch.count)
-                .collect()
-        };
-        assert_eq!(counts(20), [2, 1, 2]);
-        assert_eq!(counts(19), [1, 1, 1, 2]);
-        assert_eq!(counts(0), [1; 5]);
-        assert_eq!(counts(usize::MAX), [5]);
-        assert_eq!(Batched::default().batches(10).count(), 0);
-    }
-
-    #[test]
     fn marks_have_the_length_that_is_set_aside_for_them() {
         let mut buffer = Vec::new();
         push_seal(&mut buffer, PLACE, &mut [0; 16]);
@@ -504,7 +321,13 @@ mod tests {
         let mut buffer = Vec::new();
         let mut batched = Batched::of(&[vec![7; 21], vec![]]);
         let batch = batched.batches(usize::MAX).next().unwrap();
-        push_data(&mut buffer, PLACE, &mut [3; 16], batch);
+        push_data(
+            &mut buffer,
+            PLACE,
+            &mut [3; 16],
+            batch.count(),
+            batch.bytes(),
+        );
         for bit in 0..buffer.len() * 8 {
             let mut flipped = buffer.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -9,11 +9,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::batched::Batched;
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, get_16, get_u32, to_u32, to_u64, to_usize};
-use crate::frame::{
-    self, Batched, FrameHeader, HEADER, HeaderFound, KIND_DATA, Place, frame_bytes,
-};
+use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_DATA, Place, frame_bytes};
 use crate::log::Log;
 use crate::manifest::{self, Manifest};
 use crate::options::Options;
@@ -274,7 +273,7 @@ pub fn frame(input: &[u8]) {
         seed: SEED,
     };
     let (mut again, mut chain) = (Vec::new(), [7; 16]);
-    frame::push_data(&mut again, place, &mut chain, batch);
+    batch.frame(&mut again, place, &mut chain);
     assert_eq!(again[12..56], whole[12..56], "the same header");
     assert_eq!(again[HEADER..], whole[HEADER..], "the same payload");
 }

@@ -53,6 +53,7 @@ mod ancestry;
 mod appender;
 mod archive;
 mod backup;
+mod batched;
 mod error;
 mod files;
 mod format;
@@ -97,9 +98,10 @@ use std::sync::Arc;
 
 pub use appender::{Appender, Batches, Events, OpenLog, Refused, Sequence};
 pub use backup::{Backup, backup};
+pub use batched::Batch;
 pub use error::{BoxError, Error, OtherForm};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
-pub use frame::Batch;
+
 pub use log::Log;
 pub use manifest::{Ancestor, Identity};
 pub use medium::{BatchWriter, Medium, WakeUp};

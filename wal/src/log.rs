@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::ancestry;
 use crate::appender::{Appender, Events, OpenLog};
+use crate::batched::Batched;
 use crate::error::{BoxError, Error, MaintenanceError};
 use crate::files;
 use crate::format::{RECORD_BYTES_MAX, to_u64};
-use crate::frame::Batched;
 use crate::index::Index;
 use crate::lock;
 use crate::manifest::Manifest;

@@ -7,8 +7,8 @@
 
 use std::time::SystemTime;
 
+use crate::batched::Batch;
 use crate::error::{BoxError, Error};
-use crate::frame::Batch;
 use crate::retention::{Keep, Retained};
 use crate::segment::Compacted;
 use crate::snapshot::SnapshotTarget;

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use crate::appender::{Appender, Events, OpenLog};
+use crate::batched::Batch;
 use crate::error::{BoxError, Error};
 use crate::format::to_u64;
-use crate::frame::Batch;
 use crate::manifest::{Identity, Sealed};
 use crate::medium::{BatchWriter, Medium, WakeUp};
 use crate::options::Options;

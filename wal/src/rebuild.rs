@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::ancestry;
+use crate::batched::Batched;
 use crate::error::{BoxError, Error};
 use crate::format::{self, Chain, FIRST_FRAME, LogId, SegmentHeader, to_u64};
-use crate::frame::{self, Batched, Place, RECORD_OVERHEAD};
+use crate::frame::{self, Place, RECORD_OVERHEAD};
 use crate::manifest::{Identity, Manifest, Seal, Segment};
 use crate::snapshot::{SnapshotFile, SnapshotTarget as _};
 use crate::storage::{File, Storage, write_all_at};
@@ -172,7 +173,7 @@ impl Builder {
             if begins {
                 frame::push_start(&mut buffer, place, &mut self.chain);
             }
-            frame::push_data(&mut buffer, place, &mut self.chain, batch);
+            batch.frame(&mut buffer, place, &mut self.chain);
             self.framed += to_u64(batch.count());
             let name = || {
                 self.storage

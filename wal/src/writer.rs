@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::batched::Batch;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, to_u64};
-use crate::frame::{self, Batch, Place, SEAL_BYTES};
+use crate::frame::{self, Place, SEAL_BYTES};
 use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
@@ -122,7 +123,7 @@ impl Writer {
         self.begin();
         let frame_at = self.offset + to_u64(self.buffer.len());
         let place = self.place();
-        frame::push_data(&mut self.buffer, place, &mut self.chain, batch);
+        batch.frame(&mut self.buffer, place, &mut self.chain);
         self.flush()?;
         self.reader.note(self.next, self.segment().number, frame_at);
         self.next += to_u64(batch.count());

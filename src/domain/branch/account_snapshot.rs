@@ -9,6 +9,7 @@ use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::reference::settlement_account::VerificationState;
 use crate::domain::resource::{Kind, Resource};
+use crate::public_events;
 
 /// What a snapshot is taken of, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +94,23 @@ impl Resource for AccountSnapshot {
         }
         Ok(())
     }
+}
+
+public_events! {
+    AccountSnapshot by AccountSnapshotEvent,
+        read at "branch-settlement-account-statement-snapshots/{}", revision none;
+
+    /// A branch's settlement account is recorded as it is, for a statement.
+    Taken(taken) => "taken" {
+        "settlementStatementId": Ident = taken.settlement_statement_id,
+        "branchOfficeProfileId": Ident = taken.branch_office_profile_id,
+        "branchOfficeProfileRevision": Revision = taken.branch_office_profile_revision,
+        "settlementAccountId": Ident = taken.settlement_account_id,
+        "settlementAccountRevision": Revision = taken.settlement_account_revision,
+        "verificationState": VerificationState = taken.verification_state,
+        "effectiveFrom": Date = taken.effective_from,
+        "effectiveUntil": Option<Date> = taken.effective_until,
+    },
 }
 
 /// Whether the actor may settle for the branch: take snapshots of its accounts, and read them.

@@ -13,6 +13,7 @@ use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::operation::Commit;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
+use crate::public_events;
 
 /// The deliveries of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +103,14 @@ impl Resource for BranchDeliveries {
         }
         Ok(())
     }
+}
+
+public_events! {
+    BranchDeliveries by BranchDeliveriesEvent, read at "branch-deliveries/{}", revision none;
+
+    // A part of the branch, which is told of.
+    Due(_) => nothing,
+    Completed { .. } => nothing,
 }
 
 impl BranchDeliveries {

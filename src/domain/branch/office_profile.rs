@@ -9,7 +9,7 @@ use crate::base::time::Instant;
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// Which facts of a branch office a revision is of.
@@ -117,6 +117,18 @@ impl Resource for BranchOfficeProfile {
     }
 }
 
+public_events! {
+    BranchOfficeProfile by BranchOfficeProfileEvent, read at "branch-office-profiles/{}",
+        revision own;
+
+    /// The profile is what its fact says.
+    FactCameIn(came) => fact(&came.id, came.revision) and "changed" {},
+    /// The branch has changed its profile.
+    Updated(updated) => "updated" {
+        "revisionId": Ident = updated.update.revision_id,
+    },
+}
+
 /// A revision of a profile that was made here: its identifier is given once, whatever has become
 /// of the profile since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +168,14 @@ impl Resource for ProfileRevision {
     fn revision(&self) -> Revision {
         Revision::FIRST
     }
+}
+
+public_events! {
+    ProfileRevision by ProfileRevisionEvent, read at "branch-office-profile-revision/{}/{}",
+        revision none;
+
+    // A part of the profile, which is told of.
+    Made(_) => nothing,
 }
 
 impl FactHolder for BranchOfficeProfile {

@@ -7,6 +7,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, Resource};
+use crate::public_events;
 
 /// The identifier of the one there is.
 const ID: &str = "organization";
@@ -78,6 +79,15 @@ impl Resource for Organization {
         }
         Ok(())
     }
+}
+
+public_events! {
+    Organization by OrganizationEvent, read at "organization", revision own;
+
+    /// The organization has one branch more.
+    BranchAdded { branch_id } => "branch-added" {
+        "branchId": Uuid = *branch_id,
+    },
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::example::Example;
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Erased, Operation};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::IndexKey;
@@ -41,26 +42,6 @@ pub(super) fn without(body: &Value, path: &str) -> Value {
 
 fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
-}
-
-/// Each member of `body`, its groups' members too, as a path with dots.
-pub(super) fn members_of(body: &Value) -> Vec<String> {
-    let mut paths = Vec::new();
-    for (name, value) in body.as_object().unwrap() {
-        paths.push(name.clone());
-        if value.is_object() {
-            let inner = members_of(value);
-            paths.extend(inner.into_iter().map(|path| format!("{name}.{path}")));
-        }
-    }
-    paths
-}
-
-/// Places and codes as a scenario tells them.
-pub(super) fn faults<const N: usize>(
-    faults: [(&str, &'static str); N],
-) -> Vec<(String, &'static str)> {
-    faults.map(|(path, code)| (path.to_owned(), code)).into()
 }
 
 /// A refusal's class, code and places.
@@ -211,6 +192,10 @@ macro_rules! elsewhere {
             type Resource = Organization;
             const REJECTIONS: &'static [(Class, &'static str)] = CreateBranch::REJECTIONS;
             const EXAMPLE: Example = CreateBranch::EXAMPLE;
+
+            fn ladder() -> Ladder {
+                CreateBranch::ladder()
+            }
 
             fn target(command: &create::Command, context: &Context<'_>) -> Option<Digest> {
                 CreateBranch::target(command, context)

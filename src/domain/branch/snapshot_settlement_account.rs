@@ -15,6 +15,8 @@ use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::{BodyKey, Ident};
 use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::settlement_account::{SettlementAccountFact, VerificationState};
 use crate::domain::rejection::{Class, Rejection};
@@ -89,6 +91,33 @@ impl Operation for SnapshotSettlementAccount {
         echoed: "snapshot-1",
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        use crate::domain::reference::Fact;
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then_by_engine(Reason::FirstAnswerForgotten)
+            .then(Reason::SettlementAccountConflict, |case| {
+                case.set("/settlementAccountId", "unknown")
+            })
+            .then(Reason::RevisionStale, |case| {
+                case.set("/expectedSettlementAccountRevision", 9)
+            })
+            .then(Reason::SettlementAccountUnverified, |case| {
+                case.alter(
+                    "settlement-account-1",
+                    |account: &mut Fact<SettlementAccountFact>| {
+                        account.facts.verification_state = VerificationState::Pending;
+                    },
+                )
+            })
+            .then(Reason::SnapshotIdConflict, |case| {
+                case.done_before(|before| {
+                    before.set("/settlementStatementId", "statement-2");
+                })
+            })
+    }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(AccountSnapshot::KIND.key(&[&command.snapshot_id]))
@@ -168,13 +197,10 @@ impl Operation for SnapshotSettlementAccount {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::read_account_snapshot::samples::{
-        account, finance_operator, profile, ready, snapshot,
-    };
-    use super::super::samples::{created, faults, headquarters, summary, with, without};
-    use super::*;
-    use crate::base::actor::{Actor, ActorKind};
-    use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
+    use super::super::read_account_snapshot::samples::{account, profile, ready, snapshot};
+    use super::super::samples::{created, headquarters, with, without};
+
+    use crate::domain::scenario::{Scenario, Then, assert_conflict};
 
     const NAME: &str = "snapshot_settlement_account";
 
@@ -239,46 +265,6 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_settle_for_the_branch_is_told_before_anything_else() {
-        let mut of_several = manager("manager-2", "branch-7");
-        of_several.branch_profile_ids.push("branch-1".into());
-        for permitted in [headquarters(), finance_operator(), of_several] {
-            let mut scenario = ready();
-            scenario.acting(permitted);
-            scenario.when(NAME, &[], &snapshot()).committed();
-        }
-        let kinds = ActorKind::ALL.into_iter().filter(|kind| {
-            !matches!(
-                kind,
-                ActorKind::HeadquartersAdministrator
-                    | ActorKind::HeadquartersFinanceOperator
-                    | ActorKind::BranchManager
-            )
-        });
-        let mut others: Vec<_> = kinds
-            .map(|kind| Actor {
-                kind,
-                ..manager("manager-1", "branch-1")
-            })
-            .collect();
-        others.push(manager("manager-1", "branch-2"));
-        others.push(actor(ActorKind::BranchManager, "manager-1"));
-        let mut scenario = ready();
-        scenario.when(NAME, &[], &snapshot()).committed();
-        let unknown = with(&snapshot(), &[("settlementAccountId", json!("account-9"))]);
-        for other in others {
-            scenario.acting(other);
-            for body in [snapshot(), unknown.clone()] {
-                let refusal = scenario.when(NAME, &[], &body).refusal();
-                assert_eq!(
-                    summary(&refusal),
-                    (Class::Forbidden, "permission_denied", vec![])
-                );
-            }
-        }
-    }
-
-    #[test]
     fn an_account_that_is_unknown_or_anothers_is_a_conflict_before_a_stale_revision() {
         for other in ["account-9", "account-2"] {
             let body = with(
@@ -309,24 +295,6 @@ mod tests {
         assert_conflict(then, "settlement_account_conflict", &both[..1]);
         scenario.fact("branch-office-profile", "branch-1", 1, profile());
         scenario.when(NAME, &[], &snapshot()).committed();
-    }
-
-    #[test]
-    fn a_stale_revision_is_told_before_an_account_that_is_not_verified() {
-        let mut scenario = ready();
-        let facts = account("branch-1", "pending");
-        scenario.fact("settlement-account", "account-1", 3, facts);
-        for expected in [2, 4, 0, -1] {
-            let body = with(
-                &snapshot(),
-                &[("expectedSettlementAccountRevision", json!(expected))],
-            );
-            assert_conflict(
-                scenario.when(NAME, &[], &body),
-                "revision_stale",
-                &["expectedSettlementAccountRevision"],
-            );
-        }
     }
 
     #[test]
@@ -388,88 +356,5 @@ mod tests {
                 "{then:?}"
             );
         }
-    }
-
-    #[test]
-    fn faults_of_shape_name_their_place() {
-        let body = snapshot();
-        for member in [
-            "snapshotId",
-            "settlementStatementId",
-            "branchOfficeProfileId",
-            "settlementAccountId",
-            "idempotencyKey",
-        ] {
-            for (value, code) in [
-                (json!(""), "too_short"),
-                (json!("\u{3000}"), "blank"),
-                (json!("k".repeat(513)), "too_long"),
-                (json!(1), "wrong_type"),
-                (Value::Null, "wrong_type"),
-            ] {
-                let then = ask(&with(&body, &[(member, value)]));
-                assert_eq!(then.faults(), faults([(member, code)]));
-            }
-        }
-        for (value, code) in [
-            (json!("2"), "wrong_type"),
-            (json!(2.5), "wrong_type"),
-            (json!(u64::MAX), "out_of_range"),
-        ] {
-            let member = "expectedSettlementAccountRevision";
-            let then = ask(&with(&body, &[(member, value)]));
-            assert_eq!(then.faults(), faults([(member, code)]));
-        }
-        for member in body.as_object().unwrap().keys() {
-            let then = ask(&without(&body, member));
-            assert_eq!(then.faults(), faults([(member, "required")]));
-        }
-        let mut several = with(
-            &without(&body, "idempotencyKey"),
-            &[("snapshotId", json!(""))],
-        );
-        several["purpose"] = json!("settlement");
-        assert_eq!(
-            ask(&several).faults(),
-            faults([
-                ("purpose", "unknown_field"),
-                ("snapshotId", "too_short"),
-                ("idempotencyKey", "required"),
-            ])
-        );
-    }
-
-    #[test]
-    fn the_fingerprint_never_changes_and_does_not_know_the_key() {
-        let scenario = ready();
-        let of = |body: &Value| scenario.fingerprint(NAME, &[], body);
-        let body = snapshot();
-        assert_eq!(
-            of(&body).to_hex(),
-            "54b7ecc21c4a1a4b288628aa5ed7e4eebc195e297a8d691a022b916b7bee28c7"
-        );
-        for member in body.as_object().unwrap().keys() {
-            let other = match member.as_str() {
-                "expectedSettlementAccountRevision" => json!(9),
-                _ => json!("another"),
-            };
-            let same = of(&with(&body, &[(member, other)])) == of(&body);
-            assert_eq!(same, member == "idempotencyKey", "{member}");
-        }
-    }
-
-    #[test]
-    fn the_rejections_stand_in_their_order() {
-        assert_eq!(
-            SnapshotSettlementAccount::REJECTIONS,
-            [
-                (Class::Forbidden, "permission_denied"),
-                (Class::Conflict, "first_answer_forgotten"),
-                (Class::Conflict, "settlement_account_conflict"),
-                (Class::Conflict, "revision_stale"),
-                (Class::Conflict, "settlement_account_unverified"),
-                (Class::Conflict, "snapshot_id_conflict"),
-            ]
-        );
     }
 }

@@ -11,7 +11,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
-use crate::{json_object, wire_enum};
+use crate::{json_object, public_events, wire_enum};
 
 /// The permission to create branches.
 pub const BRANCH_CREATE: &str = "branch:create";
@@ -293,6 +293,24 @@ impl Resource for Branch {
         }
         Ok(())
     }
+}
+
+public_events! {
+    Branch by BranchEvent, read at "admin/branches/{}", revision own;
+
+    /// A branch is founded.
+    Created(founding) => "created" {
+        "branchCode": BranchCode = founding.branch_code,
+        "lifecycleStatus": LifecycleStatus = founding.lifecycle_status,
+        "organizationRevision": Revision = founding.organization_revision,
+        "invitationId": Uuid = founding.invitation_id,
+    },
+    /// The manager who was invited has accepted.
+    ManagerAccepted(activation) => "manager-accepted" {
+        "activationId": Uuid = activation.activation_id,
+        "memberProfileId": Uuid = activation.member_profile_id,
+        "branchMembershipId": Uuid = activation.branch_membership_id,
+    },
 }
 
 impl Branch {

@@ -9,6 +9,7 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, ReadView, Resource};
+use crate::public_events;
 
 /// The scope of reading a summary, the only one there is: no grant allows a review or a rating to
 /// be changed.
@@ -71,6 +72,21 @@ impl Resource for CareHistoryGrant {
     fn validate(&self) -> Result<(), String> {
         self.grant.validate()
     }
+}
+
+public_events! {
+    CareHistoryGrant by CareHistoryGrantEvent,
+        read at "reservation-care-history-access-grants/{}", revision own;
+
+    /// A member of the family may read the history of a reservation's care.
+    Granted(granted) => "granted" {
+        "reservationBookingId": Ident = granted.reservation_booking_id,
+        "familyAccountId": Ident = granted.terms.family_account_id,
+        "granteeMemberId": Ident = granted.grantee_member_id,
+        "motherMemberId": Ident = granted.terms.mother_member_id,
+        "scopes": Vec<Ident> = granted.terms.scopes,
+        "expiresAt": Instant = granted.terms.expires_at,
+    },
 }
 
 /// The book. It names the latest grant alone, however many there were: there is one scope, so a
@@ -145,6 +161,18 @@ impl Resource for CareHistoryAuthority {
         }
         Ok(())
     }
+}
+
+public_events! {
+    CareHistoryAuthority by CareHistoryAuthorityEvent, read at "care-history-authority/{}/{}",
+        revision own;
+
+    /// Another grant counts for this grantee of this reservation.
+    Entered(entered) => "grant-entered" {
+        "reservationBookingId": Ident = entered.reservation_booking_id,
+        "granteeMemberId": Ident = entered.grantee_member_id,
+        "grantId": Uuid = entered.grant_id,
+    },
 }
 
 impl CareHistoryAuthority {

@@ -74,11 +74,3 @@ pub(super) fn with(mut body: Value, name: &str, value: Value) -> Value {
     body[name] = value;
     body
 }
-
-/// `body` without the member `name`.
-pub(super) fn without(mut body: Value, name: &str) -> Value {
-    body.as_object_mut()
-        .and_then(|members| members.remove(name))
-        .expect("the body has the member");
-    body
-}

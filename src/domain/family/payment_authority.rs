@@ -9,6 +9,7 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, ReadView, Resource};
+use crate::public_events;
 
 /// The scope of paying for a reservation, the only one there is.
 pub const RESERVATION_DEPOSIT: &str = "reservation_deposit";
@@ -78,6 +79,22 @@ impl Resource for PaymentDelegation {
         }
         self.grant.validate()
     }
+}
+
+public_events! {
+    PaymentDelegation by PaymentDelegationEvent, read at "family-payment-delegations/{}",
+        revision own;
+
+    /// A member of the family may pay for a reservation, up to an amount.
+    Granted(granted) => "granted" {
+        "reservationBookingId": Ident = granted.reservation_booking_id,
+        "familyAccountId": Ident = granted.terms.family_account_id,
+        "payerMemberId": Ident = granted.payer_member_id,
+        "motherMemberId": Ident = granted.terms.mother_member_id,
+        "scopes": Vec<Ident> = granted.terms.scopes,
+        "maximumAuthorizedAmountKrw": i64 = granted.maximum_authorized_amount_krw,
+        "expiresAt": Instant = granted.terms.expires_at,
+    },
 }
 
 impl PaymentDelegation {
@@ -162,6 +179,17 @@ impl Resource for PaymentAuthority {
         }
         Ok(())
     }
+}
+
+public_events! {
+    PaymentAuthority by PaymentAuthorityEvent, read at "payment-authority/{}/{}", revision own;
+
+    /// Another delegation counts for this payer of this reservation.
+    Entered(entered) => "delegation-entered" {
+        "reservationBookingId": Ident = entered.reservation_booking_id,
+        "payerMemberId": Ident = entered.payer_member_id,
+        "paymentDelegationId": Uuid = entered.payment_delegation_id,
+    },
 }
 
 impl PaymentAuthority {

@@ -15,7 +15,7 @@ use crate::domain::reference::mother_profile::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// Whether a profile has all that a reservation needs.
@@ -200,6 +200,28 @@ impl Resource for MotherProfile {
             return Err("a consent version has two receipts".to_owned());
         }
         Ok(())
+    }
+}
+
+public_events! {
+    MotherProfile by MotherProfileEvent, read at "mother-profiles/{}", revision own;
+
+    /// The profile came into being with its fact, or its fact names other owners.
+    FactCameIn(came) => fact(&came.id, came.revision) and "ownership-changed" {
+        "motherAccountId": ReceiptId = came.fact.mother_account_id,
+    },
+    /// The mother has changed her profile.
+    ProfileUpdated(update) => "updated" {
+        "consentReceiptIds": Vec<Uuid> = update.receipt_ids(),
+    },
+}
+
+impl ProfileUpdated {
+    fn receipt_ids(&self) -> Vec<Uuid> {
+        let accepted = self.accepted.iter();
+        accepted
+            .map(|accepted| accepted.consent_receipt_id)
+            .collect()
     }
 }
 
@@ -689,127 +711,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_without_the_members_that_may_be_absent_is_a_profile_without_them() {
-        let mut facts = fact();
-        for member in [
-            "verifiedEmail",
-            "verifiedPhone",
-            "relationshipReceiptId",
-            "appliedAt",
-        ] {
-            facts.as_object_mut().unwrap().remove(member).unwrap();
+    fn a_profile_s_identifier_has_the_form_of_one() {
+        let put = |id: &str| Scenario::new().put_fact("mother-profile", id, 1, fact());
+        put("a").committed();
+        for id in [" profile", &"a".repeat(256)] {
+            assert_eq!(put(id).faults(), [("id".to_owned(), "pattern")]);
         }
-        facts["ownershipState"] = "pending".into();
-        let mut scenario = Scenario::new();
-        scenario.fact("mother-profile", "profile-1", 1, facts);
-        let (_, read) = scenario
-            .acting(mother())
-            .read("read_mother_profile", &[])
-            .unwrap();
-        assert_eq!(
-            read["verifiedContacts"],
-            json!({"email": null, "phone": null})
-        );
-        assert_eq!(
-            read["ownershipRelationship"],
-            json!({"state": "pending", "relationshipReceiptId": null, "appliedAt": null})
-        );
-    }
-
-    #[test]
-    fn a_fact_is_held_to_the_profile_s_own_limits() {
-        for (pointer, value, path, code) in [
-            (
-                "/ownerSubject",
-                json!(""),
-                "facts.ownerSubject",
-                "too_short",
-            ),
-            (
-                "/motherAccountId",
-                json!(" a"),
-                "facts.motherAccountId",
-                "pattern",
-            ),
-            (
-                "/motherAccountId",
-                json!("a".repeat(256)),
-                "facts.motherAccountId",
-                "too_long",
-            ),
-            (
-                "/accountLifecycle",
-                json!("inactive"),
-                "facts.accountLifecycle",
-                "not_allowed",
-            ),
-            ("/fullName", json!(" "), "facts.fullName", "blank"),
-            (
-                "/birthDate",
-                json!("1990-02-30"),
-                "facts.birthDate",
-                "pattern",
-            ),
-            ("/email", json!("mina"), "facts.email", "pattern"),
-            ("/email", Value::Null, "facts.email", "wrong_type"),
-            (
-                "/primaryPhoneNumber",
-                json!("01012345678"),
-                "facts.primaryPhoneNumber",
-                "pattern",
-            ),
-            (
-                "/address/postalCode",
-                json!("4524"),
-                "facts.address.postalCode",
-                "pattern",
-            ),
-            (
-                "/verifiedEmail/normalizedValue",
-                json!("mina"),
-                "facts.verifiedEmail.normalizedValue",
-                "pattern",
-            ),
-            (
-                "/verifiedEmail/receiptId",
-                json!("a "),
-                "facts.verifiedEmail.receiptId",
-                "pattern",
-            ),
-            (
-                "/verifiedPhone/normalizedValue",
-                json!("mina@example.org"),
-                "facts.verifiedPhone.normalizedValue",
-                "pattern",
-            ),
-            (
-                "/ownershipState",
-                json!("owned"),
-                "facts.ownershipState",
-                "not_allowed",
-            ),
-            (
-                "/appliedAt",
-                json!("2026-01-01"),
-                "facts.appliedAt",
-                "pattern",
-            ),
-            ("/createdAt", Value::Null, "facts.createdAt", "wrong_type"),
-        ] {
-            let then =
-                Scenario::new().put_fact("mother-profile", "profile-1", 1, with(pointer, value));
-            assert_eq!(then.faults(), [(path.to_owned(), code)]);
-        }
-        for (id, faults) in [(" profile", true), ("a", false)] {
-            let then = Scenario::new().put_fact("mother-profile", id, 1, fact());
-            if faults {
-                assert_eq!(then.faults(), [("id".to_owned(), "pattern")]);
-            } else {
-                then.committed();
-            }
-        }
-        let too_long = Scenario::new().put_fact("mother-profile", &"a".repeat(256), 1, fact());
-        assert_eq!(too_long.faults(), [("id".to_owned(), "pattern")]);
     }
 
     #[test]

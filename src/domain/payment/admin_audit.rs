@@ -9,6 +9,7 @@ use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::payment_words::{OperationAction, OperationStatus};
 use crate::domain::resource::{Kind, Resource};
+use crate::public_events;
 
 /// An audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +90,21 @@ impl Resource for AdminAudit {
         }
         Ok(())
     }
+}
+
+public_events! {
+    AdminAudit by AdminAuditEvent, read at "billing-engine-payment-admin-operations/{}",
+        revision none;
+
+    /// An administrator's operation at the payment gateway is recorded.
+    Recorded(audit) => "recorded" {
+        "action": OperationAction = audit.action,
+        "status": OperationStatus = audit.status,
+        "reservationBookingId": Option<Ident> = audit.reservation_booking_id,
+        "paymentId": Option<Ident> = audit.payment_id,
+        "amountKrw": Option<i64> = audit.amount_krw,
+        "recordedAt": Instant = audit.recorded_at,
+    },
 }
 
 /// An audit as its readers see it.

@@ -10,6 +10,7 @@ use crate::base::time::Instant;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Resource};
+use crate::public_events;
 
 /// A gateway payment's fact as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +99,12 @@ impl Resource for PaymentSubject {
         self.operations
     }
 
+    /// The fact's.
+    fn read_revision(&self) -> Revision {
+        let fact = self.fact.as_ref();
+        fact.map_or(Revision::NONE, |fact| fact.revision)
+    }
+
     fn secondary_keys(&self) -> Vec<IndexKey> {
         self.fact
             .as_ref()
@@ -117,6 +124,27 @@ impl Resource for PaymentSubject {
                 Err(format!("a fact at revision {}", fact.revision))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+public_events! {
+    PaymentSubject by PaymentSubjectEvent, read at "reference-facts/gateway_payment/{}",
+        revision own;
+
+    FactCameIn(came) => fact(&came.payment_id, came.fact.revision),
+    /// An administrator's operation on the payment is recorded.
+    Operated(operated) => "operated" {
+        "virtualAccountClosed": bool = operated.change == Some(GatewayChange::VirtualAccountClosed),
+        "chargebackAmountKrw": Option<i64> = operated.chargeback_amount_krw(),
+    },
+}
+
+impl PaymentOperated {
+    fn chargeback_amount_krw(&self) -> Option<i64> {
+        match self.change {
+            Some(GatewayChange::ChargebackRecorded(amount)) => Some(amount),
+            _ => None,
         }
     }
 }
@@ -198,6 +226,13 @@ impl Resource for SearchSubject {
         }
         Ok(())
     }
+}
+
+public_events! {
+    SearchSubject by SearchSubjectEvent, read at "gateway-search/{}", revision none;
+
+    // What was searched for may name a person; the search's audit is told.
+    Searched(_) => nothing,
 }
 
 #[cfg(test)]

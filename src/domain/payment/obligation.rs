@@ -19,6 +19,7 @@ use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
+use crate::public_events;
 
 /// What the provider's fee is for one payment by one method.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -308,6 +309,25 @@ impl Resource for Obligation {
                 registration.validate(&self.payment_id)
             })
     }
+}
+
+public_events! {
+    Obligation by ObligationEvent, read at "reservation-payment-pre-registrations/{}",
+        revision none;
+
+    Put(put) => fact(&put.payment_id, put.revision),
+    /// A confirmed consultation is to be paid.
+    BornOfConsultation(_) => "born-of-consultation"
+        (at "reference-facts/payment_obligation/{}", revision own) {},
+    /// The payment is registered before it is made.
+    PreRegistered(registration) => "pre-registered" {
+        "reservationBookingId": Ident = registration.reservation_booking_id,
+        "paymentMethod": PaymentMethod = registration.payment_method,
+        "paymentPurpose": PaymentPurpose = registration.payment_purpose,
+        "amountKrw": i64 = registration.amount_krw,
+        "branchProfileId": Ident = registration.actor.branch_profile_id,
+        "paymentProductPlanCode": Ident = registration.payment_product_plan_code,
+    },
 }
 
 impl Obligation {

@@ -22,6 +22,8 @@ use crate::base::json::{NonEmpty, Nullable};
 use crate::base::text::Ident;
 use crate::domain::example::Example;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::payment_words::{
     FeeBucket, MethodLabel, ObligationPurpose, PaymentMethod, PreRegistrationStatus,
@@ -124,6 +126,45 @@ impl Operation for PreRegister {
         echoed: "payment-1",
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        const PAYMENT: &str = "payment-1";
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| {
+                case.by(ActorKind::SystemWorkflow)
+            })
+            .then(Reason::ObligationNotFound, |case| {
+                case.set("/paymentId", "unknown")
+            })
+            .then(Reason::NoPaymentAuthority, Case::by_a_stranger)
+            .then(Reason::ObligationNotOpen, |case| {
+                case.alter(PAYMENT, |obligation: &mut Obligation| {
+                    obligation.fact.state = ObligationState::Paid;
+                })
+            })
+            .then(Reason::RegisteredByAnother, |case| {
+                let done: Obligation = case.done(PAYMENT);
+                case.alter(PAYMENT, |obligation: &mut Obligation| {
+                    obligation.pre_registration = done.pre_registration.map(|mut registration| {
+                        registration.actor.actor_user_id = "another".into();
+                        registration
+                    });
+                })
+            })
+            .then(Reason::RegisteredOtherwise, |case| {
+                let done: Obligation = case.done(PAYMENT);
+                case.alter(PAYMENT, |obligation: &mut Obligation| {
+                    obligation.pre_registration = done.pre_registration;
+                })
+                .set("/cashReceiptIssueRequest/purpose", "business_expense_proof")
+            })
+            .then(Reason::NotUnderThePlan, |case| {
+                case.alter(PAYMENT, |obligation: &mut Obligation| {
+                    obligation.fact.payment_product_plan_code = Ident::from_trusted("unknown");
+                })
+            })
+    }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(Obligation::KIND.key(&[&command.payment_id]))
@@ -277,7 +318,6 @@ fn fee(amount_krw: i64, rate: BasisPoints) -> i64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use serde_json::{Value, json};
 
@@ -893,85 +933,5 @@ mod tests {
             assert_eq!(snapshot["acceptedPurpose"], Value::Null, "{member}");
             assert_eq!(snapshot["providerIssueAllowed"], false, "{member}");
         }
-    }
-
-    #[test]
-    fn faults_of_shape_name_their_place() {
-        let long = "가".repeat(513);
-        for (place, value, path, code) in [
-            ("/paymentId", json!(""), "paymentId", "too_short"),
-            ("/paymentId", json!(" "), "paymentId", "blank"),
-            ("/paymentId", json!(long), "paymentId", "too_long"),
-            ("/paymentId", Value::Null, "paymentId", "wrong_type"),
-            (
-                "/cashReceiptIssueRequest",
-                Value::Null,
-                "cashReceiptIssueRequest",
-                "wrong_type",
-            ),
-            (
-                "/cashReceiptIssueRequest/requestState",
-                json!("wanted"),
-                "cashReceiptIssueRequest.requestState",
-                "not_allowed",
-            ),
-            (
-                "/cashReceiptIssueRequest/purpose",
-                json!(""),
-                "cashReceiptIssueRequest.purpose",
-                "too_short",
-            ),
-            (
-                "/cashReceiptIssueRequest/registrationIdentityReference",
-                json!(""),
-                "cashReceiptIssueRequest.registrationIdentityReference",
-                "too_short",
-            ),
-        ] {
-            assert_eq!(
-                wishing(&[(place, value)]).faults(),
-                [(path.to_owned(), code)]
-            );
-        }
-        let faults = ready()
-            .when(
-                NAME,
-                &[],
-                &json!({"cashReceiptIssueRequest": {"extra": 1}, "amountKrw": 1}),
-            )
-            .faults();
-        let faults: BTreeSet<_> = faults.into_iter().collect();
-        let expected = [
-            ("amountKrw", "unknown_field"),
-            ("paymentId", "required"),
-            ("cashReceiptIssueRequest.extra", "unknown_field"),
-            ("cashReceiptIssueRequest.requestState", "required"),
-            ("cashReceiptIssueRequest.purpose", "required"),
-            (
-                "cashReceiptIssueRequest.registrationIdentityReference",
-                "required",
-            ),
-        ];
-        assert_eq!(
-            faults,
-            expected.map(|(path, code)| (path.to_owned(), code)).into()
-        );
-    }
-
-    #[test]
-    fn the_fingerprint_of_a_command_never_changes() {
-        let of = |body: &Value| ready().fingerprint(NAME, &[], body).to_hex();
-        assert_eq!(
-            of(&body()),
-            "2bbcec24aa124d33da65c8548a4538385a3d97316477bb07dec7fac8246a6056"
-        );
-        let other = with(
-            &body(),
-            &[(
-                "/cashReceiptIssueRequest/registrationIdentityReference",
-                Value::Null,
-            )],
-        );
-        assert_ne!(of(&other), of(&body()));
     }
 }

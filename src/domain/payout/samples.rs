@@ -87,13 +87,6 @@ pub(super) fn with(body: &Value, changes: &[(&str, Value)]) -> Value {
     body
 }
 
-/// `body` without a member.
-pub(super) fn without(body: &Value, member: &str) -> Value {
-    let mut body = body.clone();
-    body.as_object_mut().unwrap().remove(member).unwrap();
-    body
-}
-
 /// Places and codes as a scenario tells them.
 pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],

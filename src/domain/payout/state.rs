@@ -7,7 +7,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
 use crate::domain::resource::{Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// What is known of the receipt. Before anything is, it is `unrecorded`, which nobody reads.
@@ -216,6 +216,26 @@ impl Resource for PayoutReceipt {
         }
         Ok(())
     }
+}
+
+public_events! {
+    PayoutReceipt by PayoutReceiptEvent, read at "caregiver-payout-receipt-states/{}/{}/{}",
+        revision own;
+
+    /// The receipt of a caregiver's payout is to be repaired.
+    Repaired(repaired) => "repaired" {
+        "caregiverRole": Ident = repaired.payout.caregiver_role,
+        "handoffOrder": i64 = repaired.payout.handoff_order,
+        "caregiverId": Option<Ident> = repaired.payout.caregiver_id,
+        "occurredAt": Instant = repaired.occurred_at,
+    },
+    /// The branch has acknowledged that the payout is deposited.
+    DepositAcknowledged(acknowledged) => "deposit-acknowledged" {
+        "caregiverRole": Ident = acknowledged.payout.caregiver_role,
+        "handoffOrder": i64 = acknowledged.payout.handoff_order,
+        "caregiverId": Option<Ident> = acknowledged.payout.caregiver_id,
+        "occurredAt": Instant = acknowledged.occurred_at,
+    },
 }
 
 /// A receipt state as its readers see it.

@@ -173,26 +173,4 @@ mod tests {
             facts("2026-01-01T00:00:00Z", true, true),
         );
     }
-
-    #[test]
-    fn all_faults_of_a_fact_are_told_at_once() {
-        let mut scenario = Scenario::new();
-        let then = scenario.put_fact(
-            "consent-version",
-            "privacy",
-            1,
-            json!({"publishedAt": "soon", "required": "yes", "more": 1}),
-        );
-        assert_eq!(
-            then.faults(),
-            [
-                ("id", "pattern"),
-                ("facts.more", "unknown_field"),
-                ("facts.publishedAt", "pattern"),
-                ("facts.required", "wrong_type"),
-                ("facts.current", "required"),
-            ]
-            .map(|(path, code)| (path.to_owned(), code))
-        );
-    }
 }

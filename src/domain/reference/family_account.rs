@@ -55,25 +55,6 @@ mod tests {
     }
 
     #[test]
-    fn an_account_may_have_no_members_and_its_faults_are_told_together() {
-        let mut service = Scenario::new();
-        let facts = json!({"motherMemberId": "mother-1", "memberIds": []});
-        service.fact("family-account", "account-1", 1, facts);
-        let facts = json!({"memberIds": ["father", " ", 3], "name": "Kim"});
-        let then = service.put_fact("family-account", "account-1", 2, facts);
-        assert_eq!(
-            then.faults(),
-            [
-                ("facts.name", "unknown_field"),
-                ("facts.motherMemberId", "required"),
-                ("facts.memberIds[1]", "blank"),
-                ("facts.memberIds[2]", "wrong_type"),
-            ]
-            .map(|(path, code)| (path.to_owned(), code))
-        );
-    }
-
-    #[test]
     fn the_same_revision_with_members_in_another_order_is_a_conflict() {
         let mut service = Scenario::new();
         let members = |ids: [&str; 2]| json!({"motherMemberId": "mother-1", "memberIds": ids});

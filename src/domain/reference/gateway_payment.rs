@@ -82,48 +82,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::reference::schema::{check, faults_with, taken_with};
     use crate::domain::scenario::Scenario;
-
-    #[test]
-    fn the_schema_holds() {
-        check::<GatewayPayment>(&sample(), &["virtualAccountState"]);
-    }
-
-    #[test]
-    fn amounts_have_their_bounds() {
-        for (member, least) in [("amountKrw", 1), ("chargedBackKrw", 0)] {
-            assert!(taken_with::<GatewayPayment>(
-                &sample(),
-                member,
-                json!(least)
-            ));
-            assert_eq!(
-                faults_with::<GatewayPayment>(&sample(), member, json!(least - 1)),
-                [(format!("facts.{member}"), "out_of_range")]
-            );
-        }
-    }
-
-    #[test]
-    fn methods_and_virtual_accounts_have_their_words_and_other_states_are_the_gateways() {
-        for (member, value) in [
-            ("method", "virtual_account"),
-            ("virtualAccountState", "expired"),
-        ] {
-            assert_eq!(
-                faults_with::<GatewayPayment>(&sample(), member, json!(value)),
-                [(format!("facts.{member}"), "not_allowed")]
-            );
-        }
-        for member in ["refundState", "chargebackState"] {
-            assert!(taken_with::<GatewayPayment>(
-                &sample(),
-                member,
-                json!("partially done")
-            ));
-        }
-    }
 
     #[test]
     fn a_payment_stands_once_in_the_list_of_each_of_its_search_keys() {
@@ -142,35 +101,5 @@ mod tests {
         later["searchKeys"] = json!(["order-2", "order-1", "order-2"]);
         scenario.fact("gateway-payment", "payment-1", 2, later);
         assert_eq!(found(&scenario), [2, 1, 1]);
-    }
-
-    #[test]
-    fn a_payment_is_found_by_a_hundred_keys_at_most() {
-        let keys = |count: usize| {
-            let keys: Vec<String> = (0..count).map(|number| format!("key-{number}")).collect();
-            json!(keys)
-        };
-        assert!(taken_with::<GatewayPayment>(
-            &sample(),
-            "searchKeys",
-            keys(100)
-        ));
-        assert_eq!(
-            faults_with::<GatewayPayment>(&sample(), "searchKeys", keys(101)),
-            [("facts.searchKeys".to_owned(), "too_long")]
-        );
-    }
-
-    #[test]
-    fn a_payment_may_be_found_by_nothing() {
-        assert!(taken_with::<GatewayPayment>(
-            &sample(),
-            "searchKeys",
-            json!([])
-        ));
-        assert_eq!(
-            faults_with::<GatewayPayment>(&sample(), "searchKeys", json!(["a", " "])),
-            [("facts.searchKeys[1]".to_owned(), "blank")]
-        );
     }
 }

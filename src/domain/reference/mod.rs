@@ -7,6 +7,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::event::{Changed, EventType, PublicEvents, Told};
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
@@ -37,8 +38,6 @@ pub mod reservation_booking;
 pub mod reservation_draft;
 pub mod reservation_financial_facts;
 pub mod samples;
-#[cfg(test)]
-pub(crate) mod schema;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod schema_tests;
@@ -133,6 +132,16 @@ impl<K: FactKind> Resource for Fact<K> {
 
     fn secondary_keys(&self) -> Vec<IndexKey> {
         self.facts.secondary_keys(&self.id)
+    }
+}
+
+impl<K: FactKind> PublicEvents for Fact<K> {
+    const READ_AT: &'static str = "reference-facts/{}/{}";
+
+    const TYPES: &'static [EventType] = &[EventType::fact_put(K::KIND.name)];
+
+    fn tell(FactEvent::Put(fact): &FactEvent<K>, changed: &Changed<'_>) -> Vec<Told> {
+        vec![Told::fact(K::KIND.name, &fact.id, fact.revision, changed)]
     }
 }
 

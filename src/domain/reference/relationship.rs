@@ -74,7 +74,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::reference::schema::{check, faults_with, taken_with};
     use crate::domain::scenario::Scenario;
 
     const KIND: &str = "relationship";
@@ -88,20 +87,6 @@ mod tests {
     fn applied(scenario: &Scenario) -> usize {
         let list = Relationship::applied("branch/branch-1", "finance_operator", "operator-1");
         scenario.view(|view| view.listed(list)).len()
-    }
-
-    #[test]
-    fn the_schema_holds() {
-        check::<Relationship>(&sample(), &[]);
-        assert!(taken_with::<Relationship>(
-            &sample(),
-            "state",
-            json!("revoked")
-        ));
-        assert_eq!(
-            faults_with::<Relationship>(&sample(), "state", json!("open")),
-            [("facts.state".to_owned(), "not_allowed")]
-        );
     }
 
     #[test]

@@ -43,11 +43,8 @@ mod tests {
 
     use super::*;
     use crate::base::actor::ActorKind;
-    use crate::base::json::{Json, Reader};
-    use crate::base::time::Instant;
+
     use crate::catalogue;
-    use crate::domain::reference::put::read_fact;
-    use crate::domain::scenario::{Scenario, Then};
 
     /// Every kind of fact that comes in.
     const KINDS: [&str; 19] = [
@@ -72,12 +69,6 @@ mod tests {
         "gateway-payment",
     ];
 
-    fn is_known(kind: &str) -> bool {
-        catalogue::FACTS
-            .iter()
-            .any(|known| known.kind().name == kind)
-    }
-
     fn world() -> Vec<Value> {
         lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -94,43 +85,6 @@ mod tests {
         assert_eq!(template().len(), KINDS.len());
         for known in catalogue::FACTS {
             assert!(KINDS.contains(&known.kind().name), "{}", known.kind().name);
-        }
-    }
-
-    #[test]
-    fn every_sample_of_a_known_kind_reads_without_faults() {
-        let mut read = 0;
-        for line in lines() {
-            let json = Json::parse(line.as_bytes()).unwrap();
-            let mut at = Reader::new(Instant::default());
-            let envelope = read_fact(&json, catalogue::FACTS, &mut at);
-            if envelope.kind_name.is_some_and(|kind| is_known(&kind)) {
-                let is_read = envelope.command.is_some();
-                assert!(is_read, "{:?} in {line}", at.into_faults());
-                read += 1;
-            }
-        }
-        assert!(read > 0);
-    }
-
-    #[test]
-    fn samples_are_applied_and_a_second_time_unchanged() {
-        let mut scenario = Scenario::new();
-        for again in [false, true] {
-            for fact in world() {
-                let kind = fact["kind"].as_str().unwrap();
-                if !is_known(kind) {
-                    continue;
-                }
-                let id = fact["id"].as_str().unwrap();
-                let revision = fact["revision"].as_i64().unwrap();
-                let then = scenario.put_fact(kind, id, revision, fact["facts"].clone());
-                match then {
-                    Then::Committed(_) if !again => {}
-                    Then::Answered(_) if again => {}
-                    other => panic!("{kind} {id}: {other:?}"),
-                }
-            }
         }
     }
 

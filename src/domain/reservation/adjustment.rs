@@ -14,7 +14,7 @@ use crate::domain::reference::payment_change_adjustment::{
 };
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{IndexKey, Kind, Rank, ReadView, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// Where an adjustment stands.
@@ -152,6 +152,11 @@ impl Resource for PaymentChangeAdjustment {
         vec![self.id.to_string()]
     }
 
+    /// Of its booking, where the latest adjustment is read.
+    fn path(&self) -> Vec<String> {
+        vec![self.fact.reservation_booking_id.to_string()]
+    }
+
     fn revision(&self) -> Revision {
         self.revision
     }
@@ -174,6 +179,22 @@ impl Resource for PaymentChangeAdjustment {
         }
         Ok(())
     }
+}
+
+public_events! {
+    PaymentChangeAdjustment by PaymentChangeAdjustmentEvent,
+        read at "reservation-payment-change-adjustments/{}", revision none;
+
+    /// The adjustment's fact came in.
+    FactCameIn(came) => fact(&came.id, came.revision) and "changed" {
+        "adjustmentId": Box<str> = came.id,
+    },
+    /// The mother has paid the adjustment.
+    PaymentCaptured(captured) => "payment-captured" {
+        "paymentId": Ident = captured.payment_id,
+        "providerName": Ident = captured.provider_name,
+        "workflowRequestId": Uuid = captured.workflow_request_id,
+    },
 }
 
 impl PaymentChangeAdjustment {

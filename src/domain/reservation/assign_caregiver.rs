@@ -18,6 +18,8 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident};
 use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::Fact;
 use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotFact};
@@ -139,6 +141,56 @@ impl Operation for AssignCaregiver {
         echoed: "roster-decision-1",
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        use super::roster::AssignmentSlot;
+        const BOOKING: &str = "reservation-booking-1";
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::ReservationNotActive, |case| {
+                case.alter(BOOKING, |booking: &mut Fact<ReservationBooking>| {
+                    booking.facts.state = BookingState::Completed;
+                })
+            })
+            .then(Reason::CandidateSnapshotConflict, |case| {
+                case.set("/selectedCandidateSnapshotId", "unknown")
+            })
+            .then(
+                Rejection::from(Reason::RevisionStale).at(&["expectedReservationRevision"]),
+                |case| case.set("/expectedReservationRevision", 9),
+            )
+            .then(Reason::AssignmentSlotTaken, |case| {
+                case.service.given(&AssignmentSlot {
+                    reservation_booking_id: Ident::from_trusted(BOOKING),
+                    assignment_key: Ident::from_trusted("assignment-1"),
+                    revision: Revision::FIRST,
+                    filled_by: Some(Ident::from_trusted("other")),
+                });
+                case
+            })
+            .then(Reason::ReplacementNotFound, |case| {
+                case.set("/replacementOfAssignmentKey", "empty")
+            })
+            .then(Reason::AssignmentDecisionConflict, |case| {
+                let decision: AssignmentDecision = case.done("assignment-decision-1");
+                case.service.given(&decision);
+                case
+            })
+            .then(Reason::RosterDecisionFull, |case| {
+                case.done_before(|before| {
+                    before.set("/targetAssignmentKey", "other");
+                    before.set("/assignmentDecisionId", "other");
+                })
+                .set("/expectedRosterRevision", 1);
+                let id = [BOOKING, "roster-decision-1"];
+                let mut together: RosterDecision = case.service.state(&id).unwrap();
+                let other = together.assignment_decision_ids[0].clone();
+                together.assignment_decision_ids = vec![other; DECISIONS_TOGETHER_MAX];
+                case.service.given(&together);
+                case
+            })
+    }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(CareTeamRoster::KIND.key(&[&command.reservation_booking_id]))
@@ -285,28 +337,14 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::seq::IndexedRandom;
     use rand::{Rng, SeedableRng};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::samples::{
-        ASSIGN, assign, assigning, assignment, booking, replacing, snapshot, with,
+        assign, assigning, assignment, booking, replacing, snapshot, with,
     };
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
-
-    /// The first assignment of a service without any, with these members changed.
-    fn ask(changes: &[(&str, Value)]) -> Then {
-        assign(
-            &mut assigning(),
-            &with(&assignment(1, "slot-1", 0), changes),
-        )
-    }
-
-    fn without(member: &str) -> Value {
-        let mut body = assignment(1, "slot-1", 0);
-        body.as_object_mut().unwrap().remove(member).unwrap();
-        body
-    }
 
     fn revision(service: &Scenario) -> i64 {
         let roster: Option<CareTeamRoster> = service.state(&["booking-1"]);
@@ -544,28 +582,6 @@ mod tests {
     }
 
     #[test]
-    fn headquarters_and_the_branchs_managers_assign_and_nobody_else() {
-        for kind in ActorKind::ALL {
-            let mut who = actor(kind, "somebody");
-            who.actor_profile_id = Some("profile-1".into());
-            who.branch_profile_ids = vec!["branch-7".into(), "branch-1".into()];
-            let mut service = assigning();
-            let then = assign(service.acting(who), &assignment(1, "slot-1", 0));
-            if matches!(
-                kind,
-                ActorKind::HeadquartersAdministrator | ActorKind::BranchManager
-            ) {
-                let answer = then.committed();
-                assert_eq!(answer["assignmentDecisions"][0]["actorId"], "somebody");
-            } else {
-                let refusal = then.refusal();
-                assert_eq!(refusal.class, Class::Forbidden, "{kind}");
-                assert_eq!(refusal.code, "permission_denied", "{kind}");
-            }
-        }
-    }
-
-    #[test]
     fn what_is_no_booking_of_the_actors_is_forbidden_whatever_else_is_wrong() {
         let wrong = [
             ("selectedCandidateSnapshotId", json!("no-such-snapshot")),
@@ -601,20 +617,6 @@ mod tests {
         );
         assert_eq!(assign(&mut service, &body).code(), "permission_denied");
         assign(service.acting(manager("user-8", "branch-2")), &body).committed();
-    }
-
-    #[test]
-    fn a_booking_that_is_over_is_the_first_conflict() {
-        for state in ["completed", "cancelled"] {
-            let mut service = assigning();
-            service.fact("reservation-booking", "booking-1", 6, booking(state));
-            let wrong = [("selectedCandidateSnapshotId", json!("no-such-snapshot"))];
-            assert_conflict(
-                assign(&mut service, &with(&assignment(1, "slot-1", 0), &wrong)),
-                "reservation_not_active",
-                &["reservationBookingId"],
-            );
-        }
     }
 
     #[test]
@@ -773,12 +775,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn nothing_can_be_replaced_in_a_roster_without_decisions() {
-        let then = assign(&mut assigning(), &replacing(1, "slot-1", 0, "slot-1"));
-        assert_eq!(then.code(), "replacement_not_found");
-    }
-
     /// Slots are filled and emptied as in a plain set of keys, whatever is asked for. A run is
     /// repeated with the environment variable `SEED`.
     #[test]
@@ -821,116 +817,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn faults_of_shape_name_their_place() {
-        for member in [
-            "assignmentDecisionId",
-            "rosterDecisionId",
-            "reservationBookingId",
-            "targetAssignmentKey",
-            "matchingRequestKey",
-            "caregiverProfileId",
-            "role",
-            "selectedCandidateSnapshotId",
-            "scheduleProofId",
-            "reasonCode",
-            "idempotencyKey",
-            "replacementOfAssignmentKey",
-        ] {
-            for (value, code) in [
-                (json!(""), "too_short"),
-                (json!(" \t"), "blank"),
-                (json!("가".repeat(513)), "too_long"),
-                (json!(7), "wrong_type"),
-            ] {
-                let faults = ask(&[(member, value)]).faults();
-                assert_eq!(faults, [(member.to_owned(), code)]);
-            }
-        }
-        for (member, value, code) in [
-            ("handoffOrder", json!(0), "out_of_range"),
-            ("handoffOrder", json!(-1), "out_of_range"),
-            ("handoffOrder", json!(1.0), "wrong_type"),
-            ("handoffOrder", json!("1"), "wrong_type"),
-            (
-                "expectedCandidateSnapshotRevision",
-                json!("3"),
-                "wrong_type",
-            ),
-            ("expectedReservationRevision", Value::Null, "wrong_type"),
-            ("expectedRosterRevision", json!(u64::MAX), "out_of_range"),
-            ("role", Value::Null, "wrong_type"),
-            ("actorKind", json!("branch_manager"), "unknown_field"),
-        ] {
-            let faults = ask(&[(member, value)]).faults();
-            assert_eq!(faults, [(member.to_owned(), code)]);
-        }
-    }
-
-    #[test]
-    fn bounds_of_identifiers_and_orders_are_inclusive() {
-        let longest = "가".repeat(512);
-        let answer = ask(&[
-            ("assignmentDecisionId", json!(longest)),
-            ("handoffOrder", json!(i64::MAX)),
-        ])
-        .committed();
-        assert_eq!(
-            answer["evidenceKey"],
-            format!("care-team-assignment/{longest}")
-        );
-        assert_eq!(answer["assignmentDecisions"][0]["handoffOrder"], i64::MAX);
-    }
-
-    #[test]
-    fn every_member_but_the_replacement_must_be_there_and_all_faults_are_told_at_once() {
-        let mut service = assigning();
-        for member in assignment(1, "slot-1", 0).as_object().unwrap().keys() {
-            let faults = assign(&mut service, &without(member)).faults();
-            assert_eq!(faults, [(member.clone(), "required")]);
-        }
-        let mut body = with(
-            &without("role"),
-            &[
-                ("handoffOrder", json!(0)),
-                ("replacementOfAssignmentKey", json!("")),
-                ("reason", json!("none")),
-            ],
-        );
-        body["reasonCode"] = json!(null);
-        let mut faults = assign(&mut service, &body).faults();
-        faults.sort();
-        assert_eq!(
-            faults,
-            [
-                ("handoffOrder", "out_of_range"),
-                ("reason", "unknown_field"),
-                ("reasonCode", "wrong_type"),
-                ("replacementOfAssignmentKey", "too_short"),
-                ("role", "required"),
-            ]
-            .map(|(path, code)| (path.to_owned(), code))
-        );
-    }
-
-    #[test]
-    fn the_fingerprint_never_changes_and_knows_neither_the_key_nor_absent_from_null() {
-        let service = assigning();
-        let of = |body: &Value| service.fingerprint(ASSIGN, &[], body);
-        let body = assignment(1, "slot-1", 0);
-        assert_eq!(
-            of(&body).to_hex(),
-            "73c8b258245afd74a85dc81519224cb541827d5a6330005637fddcfea1d865e7"
-        );
-        let other_key = [("idempotencyKey", json!("another"))];
-        assert_eq!(of(&with(&body, &other_key)), of(&body));
-        let null = [("replacementOfAssignmentKey", Value::Null)];
-        assert_eq!(of(&with(&body, &null)), of(&body));
-        let other = [("replacementOfAssignmentKey", json!("slot-1"))];
-        assert_ne!(of(&with(&body, &other)), of(&body));
-        let answered = |body: &Value| assign(&mut assigning(), body).committed();
-        assert_eq!(answered(&with(&body, &null)), answered(&body));
     }
 }

@@ -25,6 +25,8 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::payment::obligation::{Obligation, ObligationEvent};
 use crate::domain::reference::Fact;
@@ -343,6 +345,56 @@ impl Operation for ConfirmDraft {
         echoed: "draft-1",
         ..Example::NEW
     };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        use crate::base::time::Instant;
+        const DRAFT: &str = "draft-1";
+        const REVIEW: &str = "review-projection-1";
+        type Review = Fact<FinalReviewProjectionFact>;
+        Ladder::new()
+            .then(Reason::DraftNotFound, Case::at_unknown)
+            .then(Reason::ProjectionNotFound, |case| {
+                case.set("/reservationDraftStepAuthorityProjectionId", "unknown")
+            })
+            .then(Reason::NotPermitted, Case::by_a_stranger)
+            .then(Reason::DraftRevisionMismatch, |case| {
+                case.set("/expectedDraftRevision", 9)
+            })
+            .then(Reason::DraftExpired, |case| {
+                case.alter(DRAFT, |draft: &mut ReservationDraft| {
+                    draft.facts.expires_at = Instant::default();
+                })
+            })
+            .then(Reason::ProjectionMissing, |case| {
+                case.alter(DRAFT, |draft: &mut ReservationDraft| {
+                    draft.facts.current_review_projection_id = None;
+                })
+            })
+            .then(Reason::ProjectionSuperseded, |case| {
+                case.alter(DRAFT, |draft: &mut ReservationDraft| {
+                    let later = Ident::from_trusted("later");
+                    draft.facts.current_review_projection_id = Some(later);
+                })
+            })
+            .then(Reason::ReviewRevisionMismatch, |case| {
+                case.set("/expectedReviewRevision", 9)
+            })
+            .then(Reason::NotReady, |case| {
+                case.alter(DRAFT, |draft: &mut ReservationDraft| {
+                    let reason = Ident::from_trusted("contract_missing");
+                    draft.facts.disabled_reason_codes.push(reason);
+                })
+            })
+            .then(
+                Rejection::from(Reason::DependencyChanged).at(&["payment.paymentProductPlanCode"]),
+                |case| {
+                    case.alter(REVIEW, |review: &mut Review| {
+                        review.facts.dependencies.0[0].revision = 9;
+                    })
+                },
+            )
+    }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
         Some(ReservationDraft::KIND.key(&[&command.draft_id]))
@@ -868,19 +920,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_draft_is_told_before_an_unknown_review() {
-        let path = [("draftId", "draft-2")];
-        let wrong = with(
-            body(),
-            &[("reservationDraftStepAuthorityProjectionId", json!("x"))],
-        );
-        for body in [body(), wrong] {
-            let then = ready().when(NAME, &path, &body);
-            assert_refused(then, Class::Missing, "draft_not_found");
-        }
-    }
-
-    #[test]
     fn a_review_that_is_unknown_or_another_drafts_is_missing_for_everybody() {
         let wrong = with(
             body(),
@@ -894,50 +933,6 @@ mod tests {
             service.acting(member(ActorKind::Mother, "user-2", "mother-1"));
             let then = confirm(&mut service, &stale);
             assert_refused(then, Class::Missing, "final_review_projection_not_found");
-        }
-    }
-
-    #[test]
-    fn only_the_owner_may_confirm_whatever_the_kind_and_that_is_told_before_conflicts() {
-        let mut service = ready();
-        let stale = with(body(), &[("expectedDraftRevision", json!(3))]);
-        for kind in ActorKind::ALL {
-            service.acting(member(kind, "user-2", "mother-1"));
-            for body in [body(), stale.clone()] {
-                let then = confirm(&mut service, &body);
-                assert_refused(then, Class::Forbidden, "permission_denied");
-            }
-        }
-        for kind in ActorKind::ALL {
-            let mut service = ready();
-            service.acting(actor(kind, "user-1"));
-            confirm(&mut service, &body()).committed();
-        }
-    }
-
-    #[test]
-    fn a_draft_at_another_revision_is_a_conflict_before_all_others() {
-        let expired = with(
-            draft(),
-            &[
-                ("expiresAt", json!("2026-11-20T12:00:00Z")),
-                ("currentReviewProjectionId", Value::Null),
-                ("disabledReasonCodes", json!(["contract_missing"])),
-            ],
-        );
-        for revision in [1, 3, 5, i64::MAX] {
-            for draft in [draft(), expired.clone()] {
-                let stale = with(body(), &[("expectedDraftRevision", json!(revision))]);
-                let then = confirm(&mut world(draft, review()), &stale);
-                let expected = conflict(
-                    "draft_revision_mismatch",
-                    true,
-                    &["expectedDraftRevision"],
-                    &[],
-                );
-                let expected = with(expected, &[("expectedDraftRevision", json!(revision))]);
-                assert_conflict(then, &expected);
-            }
         }
     }
 
@@ -962,76 +957,59 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_without_a_current_review_is_a_conflict() {
-        let without = with(
-            draft(),
-            &[
-                ("currentReviewProjectionId", Value::Null),
-                ("disabledReasonCodes", json!(["contract_missing"])),
-            ],
-        );
-        let late = with(body(), &[("expectedReviewRevision", json!(1))]);
-        let expected = conflict("final_review_projection_missing", true, &[], &[]);
-        let expected = with(expected, &[("expectedReviewRevision", json!(1))]);
-        assert_conflict(confirm(&mut world(without, review()), &late), &expected);
-    }
-
-    #[test]
-    fn a_review_that_is_not_the_current_one_is_superseded() {
-        let newer = with(
-            draft(),
-            &[
-                ("currentReviewProjectionId", json!("review-2")),
-                ("disabledReasonCodes", json!(["contract_missing"])),
-            ],
-        );
-        let late = with(body(), &[("expectedReviewRevision", json!(1))]);
-        let expected = conflict(
-            "final_review_projection_superseded",
-            true,
-            &["reservationDraftStepAuthorityProjectionId"],
-            &[],
-        );
-        let expected = with(expected, &[("expectedReviewRevision", json!(1))]);
-        assert_conflict(confirm(&mut world(newer, review()), &late), &expected);
-    }
-
-    #[test]
-    fn a_review_at_another_revision_is_a_conflict() {
-        let unready = with(
-            draft(),
-            &[("disabledReasonCodes", json!(["contract_missing"]))],
-        );
-        for revision in [1, 3] {
-            for draft in [draft(), unready.clone()] {
-                let late = with(body(), &[("expectedReviewRevision", json!(revision))]);
-                let expected = conflict(
-                    "final_review_revision_mismatch",
-                    true,
-                    &["expectedReviewRevision"],
-                    &[],
-                );
-                let expected = with(expected, &[("expectedReviewRevision", json!(revision))]);
-                assert_conflict(confirm(&mut world(draft, review()), &late), &expected);
-            }
-        }
-    }
-
-    #[test]
-    fn a_draft_that_is_not_ready_says_why_and_needs_no_refresh() {
+    fn a_conflict_says_where_it_is_and_whether_to_read_again() {
         let codes = ["contract_missing", "branch_closed"];
-        let unready = with(draft(), &[("disabledReasonCodes", json!(codes))]);
-        let changed = with(
-            review(),
-            &[(
-                "dependencies",
-                json!([{"kind": "actor", "id": "x", "revision": 1, "fieldPath": "a"}]),
-            )],
-        );
-        let expected = conflict("confirmation_not_ready", false, &[], &codes);
-        for review in [review(), changed] {
-            let then = confirm(&mut world(unready.clone(), review), &body());
-            assert_conflict(then, &expected);
+        let current = "currentReviewProjectionId";
+        let review_id = "reservationDraftStepAuthorityProjectionId";
+        let conflicts: [(_, _, _, &[&str], &[&str]); 5] = [
+            (
+                (draft(), [("expectedDraftRevision", json!(3))]),
+                "draft_revision_mismatch",
+                true,
+                &["expectedDraftRevision"],
+                &[],
+            ),
+            (
+                (
+                    with(draft(), &[(current, Value::Null)]),
+                    [("expectedDraftRevision", json!(4))],
+                ),
+                "final_review_projection_missing",
+                true,
+                &[],
+                &[],
+            ),
+            (
+                (
+                    with(draft(), &[(current, json!("review-2"))]),
+                    [("expectedDraftRevision", json!(4))],
+                ),
+                "final_review_projection_superseded",
+                true,
+                &[review_id],
+                &[],
+            ),
+            (
+                (draft(), [("expectedReviewRevision", json!(3))]),
+                "final_review_revision_mismatch",
+                true,
+                &["expectedReviewRevision"],
+                &[],
+            ),
+            (
+                (
+                    with(draft(), &[("disabledReasonCodes", json!(codes))]),
+                    [("expectedDraftRevision", json!(4))],
+                ),
+                "confirmation_not_ready",
+                false,
+                &[],
+                &codes,
+            ),
+        ];
+        for ((draft, asked), code, refresh, paths, reasons) in conflicts {
+            let then = confirm(&mut world(draft, review()), &with(body(), &asked));
+            assert_conflict(then, &with(conflict(code, refresh, paths, reasons), &asked));
         }
     }
 
@@ -1120,23 +1098,6 @@ mod tests {
         ]));
         then.committed();
         depending(json!([])).committed();
-    }
-
-    #[test]
-    fn a_change_after_the_review_is_found() {
-        let mut service = ready();
-        let plan = with(
-            payment_product_plan::sample(),
-            &[("merchantOfRecord", json!("caregiver"))],
-        );
-        service.fact("payment-product-plan", "plan-1", 4, plan);
-        let expected = conflict(
-            "authoritative_dependency_changed",
-            true,
-            &["payment.paymentProductPlanCode"],
-            &[],
-        );
-        assert_conflict(confirm(&mut service, &body()), &expected);
     }
 
     #[test]
@@ -1396,92 +1357,5 @@ mod tests {
         // Nor is one of another owner's draft given away.
         service.acting(member(ActorKind::Mother, "user-2", "mother-2"));
         assert_eq!(reused(&service, "draft-1", &other), nothing);
-    }
-
-    #[test]
-    fn a_replay_says_that_it_is_one_and_nothing_else() {
-        let answer = confirm(&mut ready(), &body()).committed();
-        let again = ConfirmDraft::replayed(to_json_in_order(&mut ready()));
-        let again: Value = serde_json::from_slice(&again).unwrap();
-        assert_eq!(again, with(answer, &[("idempotentReplay", json!(true))]));
-    }
-
-    /// The bytes of the first answer in this world.
-    fn to_json_in_order(service: &mut Scenario) -> Vec<u8> {
-        confirm(service, &body()).committed();
-        let state: ReservationDraft = service.state(&["draft-1"]).unwrap();
-        to_json(&CreationBody::new(
-            "draft-1",
-            &state.confirmation.unwrap().outcome,
-        ))
-    }
-
-    #[test]
-    fn faults_of_shape_name_their_place_and_are_told_together() {
-        let long = "가".repeat(513);
-        let mut service = ready();
-        for (member, value, code) in [
-            ("expectedDraftRevision", json!(0), "out_of_range"),
-            ("expectedDraftRevision", json!(1.0), "wrong_type"),
-            ("expectedDraftRevision", Value::Null, "wrong_type"),
-            ("expectedReviewRevision", json!(-1), "out_of_range"),
-            ("expectedReviewRevision", json!("2"), "wrong_type"),
-            (
-                "reservationDraftStepAuthorityProjectionId",
-                json!(""),
-                "too_short",
-            ),
-            (
-                "reservationDraftStepAuthorityProjectionId",
-                json!(" "),
-                "blank",
-            ),
-            (
-                "reservationDraftStepAuthorityProjectionId",
-                json!(long),
-                "too_long",
-            ),
-            (
-                "reservationDraftStepAuthorityProjectionId",
-                json!(7),
-                "wrong_type",
-            ),
-            ("draftId", json!("draft-1"), "unknown_field"),
-        ] {
-            let faults = confirm(&mut service, &with(body(), &[(member, value)])).faults();
-            assert_eq!(faults, [(member.to_owned(), code)]);
-        }
-        for draft_id in [" ", &long] {
-            let faults = service
-                .when(NAME, &[("draftId", draft_id)], &json!({}))
-                .faults();
-            let code = if draft_id == " " { "blank" } else { "too_long" };
-            assert_eq!(
-                faults,
-                [
-                    ("draftId", code),
-                    ("expectedDraftRevision", "required"),
-                    ("reservationDraftStepAuthorityProjectionId", "required"),
-                    ("expectedReviewRevision", "required"),
-                ]
-                .map(|(path, code)| (path.to_owned(), code))
-            );
-        }
-    }
-
-    #[test]
-    fn the_fingerprint_of_a_command_never_changes() {
-        let service = ready();
-        let of =
-            |path: &[(&str, &str)], body: &Value| service.fingerprint(NAME, path, body).to_hex();
-        let first = of(&PATH, &body());
-        assert_eq!(
-            first,
-            "6ea68f5a9af0efebe46fdcb5b972381de8a86ee0518a4d98f8db69715ffa4fd4"
-        );
-        assert_ne!(of(&[("draftId", "draft-2")], &body()), first);
-        for member in ["expectedDraftRevision", "expectedReviewRevision"] {
-            assert_ne!(of(&PATH, &with(body(), &[(member, json!(9))])), first);
-        }
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// The currency of a handed-over payment.
@@ -170,6 +170,25 @@ impl Resource for ReservationDraft {
         }
         Ok(())
     }
+}
+
+public_events! {
+    ReservationDraft by ReservationDraftEvent, read at "reference-facts/reservation_draft/{}",
+        revision own;
+
+    FactCameIn(came) => fact(&came.id, came.revision),
+    /// The draft is confirmed: a reservation, or a consultation, is made of it.
+    Confirmed(confirmed) => "confirmed" {
+        "creationOutcome": ReservationIntent = confirmed.creation_outcome,
+        "customerReservationCreationCommandId": Uuid =
+            confirmed.customer_reservation_creation_command_id,
+        "reservationBookingRequestId": Uuid = confirmed.reservation_booking_request_id,
+        "reservationBookingId": Option<Uuid> = confirmed.reservation_booking_id,
+        "extensionSourceReservationId": Option<Ident> =
+            confirmed.extension_source_reservation_id,
+        "paymentObligationId": Uuid = confirmed.handoff.payment_obligation_id,
+        "payableAmountKrw": i64 = confirmed.handoff.payable_amount_krw,
+    },
 }
 
 impl ReservationDraft {

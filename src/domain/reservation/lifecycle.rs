@@ -10,7 +10,7 @@ use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Kind, Resource};
-use crate::wire_enum;
+use crate::{public_events, wire_enum};
 
 wire_enum! {
     /// How far the finances of a booking are.
@@ -161,6 +161,24 @@ impl Resource for FinancialLifecycle {
         self.charge.settlement.validate()?;
         self.charge.computes_again()
     }
+}
+
+public_events! {
+    FinancialLifecycle by FinancialLifecycleEvent,
+        read at "reservation-financial-lifecycles/{}", revision none;
+
+    /// The charge of a reservation is final, and divided.
+    ChargeFinalized(finalized) => "charge-finalized" {
+        "finalizedChargeSnapshotId": Ident = finalized.finalized_charge_snapshot_id,
+        "branchProfileId": Ident = finalized.branch_profile_id,
+        "serviceType": Ident = finalized.service_type,
+        "capturedOn": Date = finalized.captured_on,
+        "quotedOn": Date = finalized.quoted_on,
+        "motherVisiblePayableKrw": i64 = finalized.settlement.mother_visible_payable_krw,
+        "caregiverPayoutKrw": i64 = finalized.settlement.caregiver_payout_krw,
+        "branchSettlementKrw": i64 = finalized.settlement.branch_settlement_krw,
+        "hqSettlementKrw": i64 = finalized.settlement.hq_settlement_krw,
+    },
 }
 
 impl ChargeFinalized {

@@ -14,6 +14,7 @@ use crate::base::time::Instant;
 use crate::domain::operation::Commit;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, ReadView, Resource};
+use crate::public_events;
 
 /// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
@@ -111,6 +112,22 @@ impl Resource for AssignmentDecision {
     }
 }
 
+public_events! {
+    AssignmentDecision by AssignmentEvent, read at "care-team-assignment/{}", revision none;
+
+    /// A caregiver is assigned.
+    Assigned(assigned) => "assigned" {
+        "reservationBookingId": Ident = assigned.reservation_booking_id,
+        "rosterDecisionId": Ident = assigned.assignment.roster_decision_id,
+        "targetAssignmentKey": Ident = assigned.assignment.target_assignment_key,
+        "replacementOfAssignmentKey": Option<Ident> =
+            assigned.assignment.replacement_of_assignment_key,
+        "caregiverProfileId": Ident = assigned.assignment.caregiver_profile_id,
+        "role": Ident = assigned.assignment.role,
+        "handoffOrder": i64 = assigned.assignment.handoff_order,
+    },
+}
+
 /// What was decided together in a roster: the decisions under one rosterDecisionId.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterDecision {
@@ -186,6 +203,14 @@ impl Resource for RosterDecision {
     }
 }
 
+public_events! {
+    RosterDecision by RosterDecisionEvent, read at "care-team-roster-decision/{}/{}",
+        revision none;
+
+    // A part of the roster, which is told of.
+    Decided(_) => nothing,
+}
+
 /// A slot of a roster that some decision has filled, or emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssignmentSlot {
@@ -259,6 +284,13 @@ impl Resource for AssignmentSlot {
     }
 }
 
+public_events! {
+    AssignmentSlot by SlotEvent, read at "care-team-slot/{}/{}", revision none;
+
+    // A part of the roster, which is told of.
+    Set(_) => nothing,
+}
+
 /// The roster of a booking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CareTeamRoster {
@@ -325,6 +357,15 @@ impl Resource for CareTeamRoster {
         }
         Ok(())
     }
+}
+
+public_events! {
+    CareTeamRoster by RosterEvent, read at "care-team-rosters/{}", revision own;
+
+    /// Caregivers were assigned in the roster.
+    Decided(decided) => "decided" {
+        "rosterDecisionId": Ident = decided.roster_decision_id,
+    },
 }
 
 /// A slot, as a decision finds it.

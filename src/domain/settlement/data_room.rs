@@ -13,7 +13,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
-use crate::{json_object, wire_enum};
+use crate::{json_object, public_events, wire_enum};
 
 wire_enum! {
     /// Where a request stands.
@@ -296,6 +296,29 @@ impl Resource for DataRoomRequest {
         }
         Ok(())
     }
+}
+
+public_events! {
+    DataRoomRequest by DataRoomEvent, read at "settlement-data-room-requests/{}", revision own;
+
+    /// An export for the data room is asked for.
+    Opened(opening) => "opened" {
+        "requestCode": Ident = opening.request_code,
+        "collection": CollectionName = opening.scope.collection,
+        "settlementPeriodStart": Date = opening.scope.settlement_period_start,
+        "settlementPeriodEnd": Date = opening.scope.settlement_period_end,
+        "branchProfileId": Nullable<Ident> = opening.scope.branch_profile_id,
+        "status": DataRoomStatus = DataRoomStatus::Open,
+    },
+    /// An artifact of the export is ready to be fetched.
+    ArtifactReady(ready) => "artifact-ready" {
+        "artifactId": Ident = ready.artifact.artifact_id,
+        "artifactKind": Ident = ready.artifact.artifact_kind,
+        "byteSize": AtLeast<0> = ready.artifact.byte_size,
+        "contentSha256": Sha256Hex = ready.artifact.content_sha256,
+        "generatedAt": Instant = ready.artifact.generated_at,
+        "status": DataRoomStatus = DataRoomStatus::Ready,
+    },
 }
 
 impl DataRoomRequest {

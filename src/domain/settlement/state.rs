@@ -11,7 +11,7 @@ use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
-use crate::{json_object, wire_enum};
+use crate::{json_object, public_events, wire_enum};
 
 wire_enum! {
     /// What a statement settles.
@@ -342,6 +342,40 @@ impl Resource for Statement {
             return Err("the period ends before it starts".to_owned());
         }
         Ok(())
+    }
+}
+
+public_events! {
+    Statement by StatementEvent, read at "settlement-statements/{}", revision own;
+
+    /// A branch is asked for its deposit: the statement is opened.
+    DepositRequested(opening) => "deposit-requested" {
+        "statementCode": Ident = opening.statement_code,
+        "statementKind": StatementKind = opening.statement_kind,
+        "branchProfileId": Ident = opening.branch_profile_id,
+        "settlementPeriodStart": Date = opening.settlement_period_start,
+        "settlementPeriodEnd": Date = opening.settlement_period_end,
+        "status": StatementStatus = StatementStatus::AwaitingBranchDeposit,
+    },
+    /// The branch has acknowledged its deposit.
+    DepositAcknowledged(acknowledged) => "deposit-acknowledged" {
+        "status": StatementStatus = StatementStatus::AwaitingConfirmation,
+        "lineAcknowledgementIds": Vec<Ident> = acknowledged.line_ids(),
+        "interOfficeSettlementCode": Option<Ident> = acknowledged.inter_office_code(),
+    },
+}
+
+impl DepositAcknowledged {
+    fn line_ids(&self) -> Vec<Ident> {
+        let lines = self.lines.iter();
+        lines
+            .map(|line| line.line_acknowledgement_id.clone())
+            .collect()
+    }
+
+    fn inter_office_code(&self) -> Option<Ident> {
+        let inter_office = self.inter_office.as_ref()?;
+        Some(inter_office.inter_office_settlement_code.clone())
     }
 }
 

@@ -1,10 +1,9 @@
-//! A map from digests to small values, in as little memory as a hash table and its entries side
-//! by side take.
+//! A map from digests to small values, in little more memory than its entries take side by side.
 //!
-//! Entries have numbers without gaps, in chunks of one size: growing neither copies them nor leaves
-//! what was outgrown to the allocator. The index has numbers of four bytes.
+//! Entries are numbered without gaps, in chunks of one size: growing neither copies them nor leaves
+//! outgrown memory to the allocator. The hash index has numbers of four bytes.
 
-use super::index::{Entry, Index};
+use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
 
 /// Entries of a chunk.
@@ -14,7 +13,7 @@ type Chunk<V> = Box<[(Digest, V); CHUNK]>;
 
 /// The map.
 pub(super) struct CompactMap<V> {
-    index: Index<u32>,
+    index: HashIndex<u32>,
     chunks: Vec<Chunk<V>>,
     len: u32,
 }
@@ -22,7 +21,7 @@ pub(super) struct CompactMap<V> {
 impl<V> Default for CompactMap<V> {
     fn default() -> Self {
         Self {
-            index: Index::default(),
+            index: HashIndex::default(),
             chunks: Vec::new(),
             len: 0,
         }
@@ -52,8 +51,8 @@ impl<V: Copy> CompactMap<V> {
         Some(at(&self.chunks, *number).1)
     }
 
-    /// The entries of these numbers, as far as there are any. One that is taken out leaves its number
-    /// to the last one, and no other has a new one.
+    /// The entries of these numbers, as far as there are any. Removing one gives its number to the
+    /// last one, and changes no other number.
     pub(super) fn range(
         &self,
         numbers: std::ops::Range<usize>,
@@ -63,10 +62,22 @@ impl<V: Copy> CompactMap<V> {
         numbers.map(|number| self.chunks[number / CHUNK][number % CHUNK])
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, V)> {
         let entries = self.chunks.iter().flat_map(|chunk| chunk.iter());
         entries.take(self.len()).copied()
+    }
+
+    /// Makes room for this key before it comes, with such a value.
+    pub(super) fn reserve(&mut self, key: Digest, value: V) {
+        let chunks = &mut self.chunks;
+        self.index.reserve(key, |number| at(chunks, *number).0);
+        if self.len as usize == chunks.len() * CHUNK {
+            chunks.push(Box::new([(key, value); CHUNK]));
+        }
+        // Where it is going to be, and where it is looked for: the processor has that at hand then.
+        *at_mut(chunks, self.len) = (key, value);
+        std::hint::black_box(self.get(key));
     }
 
     /// Gives this key a value; the value that it had.
@@ -79,7 +90,7 @@ impl<V: Copy> CompactMap<V> {
         before
     }
 
-    /// Gives this key a value, if it may be, by the value that it has.
+    /// Gives this key a value, unless `may` objects to the value that it has.
     ///
     /// # Errors
     /// That of `may`.
@@ -99,7 +110,7 @@ impl<V: Copy> CompactMap<V> {
             Entry::Vacant(entry) => {
                 may(None)?;
                 let number = self.len;
-                // Digests fill the shards evenly, and one of so many would be 100 GiB.
+                // Digests fill the shards evenly, and one of that size would be 100 GiB.
                 let len = number.checked_add(1).expect("a shard has no 2^32 entries");
                 if number as usize == chunks.len() * CHUNK {
                     chunks.push(Box::new([(key, value); CHUNK]));
@@ -112,7 +123,7 @@ impl<V: Copy> CompactMap<V> {
         Ok(())
     }
 
-    /// Takes this key out; its value. The last entry gets its number.
+    /// Removes this key; its value. The last entry gets its number.
     pub(super) fn remove(&mut self, key: Digest) -> Option<V> {
         let chunks = &mut self.chunks;
         let number = self.index.remove(key, |number| at(chunks, *number).0)?;
@@ -186,5 +197,30 @@ mod tests {
             assert!(map.remove(key).is_some(), "SEED={seed}");
         }
         assert_eq!((map.len(), map.iter().count(), map.chunks.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn room_that_is_made_alters_nothing_and_is_where_the_entry_goes() {
+        let numbered = |number: u64| Digest::of(1, &[number.to_string()]);
+        let mut map = CompactMap::<u64>::default();
+        for number in 0..1_000 {
+            let key = numbered(number);
+            for _ in 0..2 {
+                map.reserve(key, 7);
+                assert_eq!(map.get(key), None);
+                assert!(map.iter().count() == map.len() && map.len() == map.index.len());
+            }
+            let chunks = map.chunks.as_ptr();
+            assert_eq!(map.insert(key, number), None);
+            assert_eq!(map.chunks.as_ptr(), chunks);
+            assert_eq!(map.chunks.len(), map.len().div_ceil(CHUNK));
+            map.reserve(key, 7);
+            assert_eq!(map.get(key), Some(number));
+        }
+        for number in 0..1_000 {
+            map.reserve(numbered(number), 7);
+            assert_eq!(map.remove(numbered(number)), Some(number));
+        }
+        assert_eq!((map.len(), map.chunks.len()), (0, 0));
     }
 }

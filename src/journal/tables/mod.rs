@@ -1,24 +1,24 @@
-//! Committed state in memory: what replaying the log makes, and what every read is answered from.
+//! Committed state in memory: what replay builds, and what every read is answered from.
 //!
-//! Four tables, each in shards: states (a resource's bytes and the position of its last commit),
-//! names (who holds what must be unique), lists (which resources belong together), keys of
-//! idempotency (where their commit is).
+//! Four sharded tables: states (a resource's bytes and the position of its last commit), the unique
+//! index (which resource has a unique key), the secondary index (which resources share a secondary
+//! key), idempotency keys (the position of their commit).
 //!
-//! All of them are kept small, since they are most of what a server keeps in memory. States stand
-//! side by side in pages (`slab`), found by an index of four bytes to a state (`states`, `index`).
-//! Names and keys stand side by side in chunks, with an index of the same kind (`compact`); lists
-//! stand in an index themselves.
+//! All of them are compact, since they are most of a server's memory. States lie side by side in
+//! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Unique
+//! keys and idempotency keys lie side by side in chunks, with a hash index of the same kind
+//! (`compact`); secondary keys are in a hash index themselves.
 //!
-//! Keys are forgotten by one number, the watermark: a key that was taken at or below it is as if
-//! it never was. What is left of it in the table is swept away afterwards.
+//! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
+//! counts as never used. What is left of it in the table is swept afterwards.
 
 mod compact;
-mod index;
-mod lists;
+mod hash_index;
+mod secondary;
 mod slab;
 mod source;
-mod standing;
 mod states;
+mod stored_state;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -27,28 +27,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use self::compact::CompactMap;
-use self::lists::{List, Lists};
+use self::secondary::{List, SecondaryIndex};
 use self::slab::Alone;
-pub use self::standing::Standing;
 use self::states::{StateRef, States};
+pub use self::stored_state::StoredState;
 use crate::base::digest::Digest;
 use crate::domain::operation::Change;
 use crate::domain::registered::Entries;
 
 /// How many shards a table has: enough that two threads seldom meet.
 pub(super) const SHARDS: usize = 256;
-/// How many entries are worked on while a shard is held for housekeeping.
+/// How many entries are worked on while a shard is locked for housekeeping.
 const CHUNK: usize = 64;
 /// Bytes of states beyond which a chunk ends early.
 const CHUNK_BYTES: usize = 32 << 10;
-/// How many pages of states are gone through while their shard is held.
+/// How many pages of states are visited while their shard is locked.
 const CHUNK_PAGES: usize = 4;
-/// How many members of a list are copied while its shard is held.
+/// How many keys of a list are copied while its shard is locked.
 const LIST_CHUNK: usize = 256;
-/// How often it is tried to see several things at one instant.
+/// How often a consistent look at several things is tried.
 const LOOKS: usize = 64;
 
-/// A table, cut by the digest's first bytes; within a shard the last ones are hashed.
+/// A table, sharded by the digest's first bytes; within a shard the last ones are hashed.
 struct Shards<T>(Box<[RwLock<T>]>);
 
 impl<T: Default> Default for Shards<T> {
@@ -70,34 +70,34 @@ impl<T> Shards<T> {
 /// The tables.
 #[derive(Default)]
 pub struct Tables {
-    /// Odd while a commit is being published: between two equal even readings, no commit was
-    /// half there.
+    /// Odd while a commit is being published: between two equal even readings, no commit was half
+    /// published.
     publishing: AtomicU64,
     states: Shards<States>,
-    names: Shards<CompactMap<Digest>>,
-    lists: Shards<Lists>,
+    unique: Shards<CompactMap<Digest>>,
+    secondary: Shards<SecondaryIndex>,
     keys: Shards<CompactMap<u64>>,
-    /// Keys taken at this position or before are forgotten.
+    /// Idempotency keys used at this position or before are forgotten.
     forgotten: AtomicU64,
-    /// The commits whose answer a second key leads to, each with the last position of such a key.
+    /// The commits whose response a second key leads to, each with the last position of such a key.
     firsts: Mutex<BTreeMap<u64, u64>>,
-    /// Held by whoever goes through the places of states.
+    /// Held by whoever visits the places of states.
     going_through: Mutex<()>,
 }
 
-/// A change with what its publishing needs, made ready before the log's sequencer is taken, and
-/// freed when it is given back: so what is done in between does not grow with the state.
+/// A change with everything that publishing it needs, prepared before the log's sequencer is taken,
+/// and freed after it is released: so the work in between does not grow with the state.
 pub struct Ready {
     change: Change,
-    /// The page of a state that has one alone, and afterwards the one before it.
+    /// The page of a large state, and afterwards its previous one.
     page: Option<Alone>,
 }
 
 impl Ready {
-    /// Makes a change ready.
+    /// Prepares a change.
     #[must_use]
     pub fn new(change: Change) -> Self {
-        let page = slab::alone(Standing {
+        let page = slab::alone(StoredState {
             kind: change.kind,
             key: change.key,
             position: 0,
@@ -107,7 +107,7 @@ impl Ready {
     }
 }
 
-/// A commit being published; it is whole when this is dropped.
+/// A commit being published; it is complete when this is dropped.
 pub struct Publishing<'a>(&'a Tables);
 
 impl Drop for Publishing<'_> {
@@ -124,9 +124,9 @@ impl Tables {
         Publishing(self)
     }
 
-    /// What `look` sees at one instant, with no commit half published; `None` when commits were
-    /// published meanwhile each time that it was tried. Whoever holds the log's sequencer sees
-    /// nothing else anyway.
+    /// What `look` sees at one instant, with no commit half published; `None` if commits were
+    /// published meanwhile each time that it was tried. Under the log's sequencer that never
+    /// happens.
     pub fn try_at_one_instant<T>(&self, look: impl Fn() -> T) -> Option<T> {
         for _ in 0..LOOKS {
             let before = self.publishing.load(Ordering::Acquire);
@@ -142,19 +142,19 @@ impl Tables {
         None
     }
 
-    /// Puts a change in place that was committed at `position`.
+    /// Publishes a change that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
         self.publish_ready(position, &mut Ready::new(change));
     }
 
-    /// As [`Tables::publish`], of a change that was made ready: what is left of it is freed with it.
+    /// As [`Tables::publish`], for a prepared change: what is left of it is freed with it.
     pub fn publish_ready(&self, position: u64, ready: &mut Ready) {
         let Ready { change, page } = ready;
         for name in &change.unique_left {
-            self.names.shard(name.0).write().remove(name.0);
+            self.unique.shard(name.0).write().remove(name.0);
         }
         for name in &change.unique_taken {
-            self.names.shard(name.0).write().insert(name.0, change.key);
+            self.unique.shard(name.0).write().insert(name.0, change.key);
         }
         for (lists, happens) in [
             (&change.secondary_left, List::leave as fn(&mut List, Digest)),
@@ -162,14 +162,14 @@ impl Tables {
             (&change.secondary_kept, |_, _| {}),
         ] {
             for list in lists {
-                let mut shard = self.lists.shard(list.0).write();
+                let mut shard = self.secondary.shard(list.0).write();
                 let list = shard.get_mut(list.0);
                 happens(list, change.key);
                 list.touched = position;
             }
         }
         for ranked in &change.ranks {
-            let mut shard = self.lists.shard(ranked.list.0).write();
+            let mut shard = self.secondary.shard(ranked.list.0).write();
             let list = shard.get_mut(ranked.list.0);
             list.rank(change.key, ranked.before.as_ref(), ranked.after.as_ref());
             list.touched = position;
@@ -178,7 +178,7 @@ impl Tables {
         if let Some(page) = &mut page {
             slab::committed_at(page, position);
         }
-        let state = Standing {
+        let state = StoredState {
             kind: change.kind,
             key: change.key,
             position,
@@ -187,13 +187,50 @@ impl Tables {
         ready.page = self.states.shard(change.key).write().put(state, page);
     }
 
-    /// Notes that the key with this digest was taken by the commit at `position`.
+    /// Makes room for changes, and for the idempotency key of the command that makes them, before
+    /// the sequencer is held: allocation, and what growing an index moves, would be most of the
+    /// critical section. Nothing that anybody reads is altered; what comes in between may use the
+    /// room, which is then made when it is needed.
+    pub fn reserve(&self, changes: &[Ready], key: Option<Digest>) {
+        for Ready { change, page } in changes {
+            for name in &change.unique_taken {
+                self.unique
+                    .shard(name.0)
+                    .write()
+                    .reserve(name.0, change.key);
+            }
+            let lists = change.secondary_left.iter().chain(&change.secondary_joined);
+            for list in lists.chain(&change.secondary_kept) {
+                self.secondary
+                    .shard(list.0)
+                    .write()
+                    .reserve(list.0, change.key);
+            }
+            for ranked in &change.ranks {
+                let list = ranked.list.0;
+                self.secondary.shard(list).write().reserve(list, change.key);
+            }
+            let state = StoredState {
+                kind: change.kind,
+                key: change.key,
+                position: 0,
+                bytes: &change.state,
+            };
+            let mut shard = self.states.shard(change.key).write();
+            shard.reserve(state, page.is_some());
+        }
+        if let Some(key) = key {
+            self.keys.shard(key).write().reserve(key, 0);
+        }
+    }
+
+    /// Enters the idempotency key with this digest, used by the commit at `position`.
     pub fn take_key(&self, key: Digest, position: u64) {
         self.keys.shard(key).write().insert(key, position);
     }
 
-    /// As [`Tables::take_key`], if it may be, by who has it already: for recovery, which looks
-    /// each key up but once.
+    /// As [`Tables::take_key`], unless `may` objects to its previous use: for recovery, which looks
+    /// each key up only once.
     ///
     /// # Errors
     /// That of `may`.
@@ -210,40 +247,40 @@ impl Tables {
         })
     }
 
-    /// The position of the commit that took the key with this digest, unless that is forgotten.
+    /// The position of the commit that used the key with this digest, unless that is forgotten.
     #[must_use]
     pub fn key(&self, key: Digest) -> Option<u64> {
         let position = self.keys.shard(key).read().get(key);
         position.filter(|position| *position > self.forgotten())
     }
 
-    /// Keys taken at this position or before are forgotten; 0: none is.
+    /// Idempotency keys used at this position or before are forgotten; 0: none is.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Forgets the keys that were taken at `through` or before. [`Tables::sweep`] frees them.
+    /// Forgets the keys that were used at `through` or before. [`Tables::sweep`] frees them.
     pub fn forget(&self, through: u64) {
         self.forgotten.fetch_max(through, Ordering::AcqRel);
     }
 
-    /// Notes that the key taken at `second` leads to the answer of the commit at `first`.
+    /// The key used at `second` leads to the response of the commit at `first`.
     pub fn note_first(&self, first: u64, second: u64) {
         let mut firsts = self.firsts.lock();
         let last = firsts.entry(first).or_default();
         *last = second.max(*last);
     }
 
-    /// Whether a key that is not forgotten leads to the answer of the commit at `position`, which
-    /// was given under another key.
+    /// Whether a key that is not forgotten leads to the response of the commit at `position`, which
+    /// has another key.
     #[must_use]
     pub fn is_first(&self, position: u64) -> bool {
         let second = self.firsts.lock().get(&position).copied();
         second.is_some_and(|second| second > self.forgotten())
     }
 
-    /// The position of the last commit to a resource; 0 when there is none.
+    /// The position of a resource's last commit; 0 if there is none.
     #[must_use]
     pub fn position(&self, key: Digest) -> u64 {
         let shard = self.states.shard(key).read();
@@ -256,14 +293,15 @@ impl Tables {
         self.states.len(States::len)
     }
 
-    /// How many keys of idempotency are taken.
+    /// How many idempotency keys there are.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len(CompactMap::len)
     }
 
-    /// 256 bits that two sets of tables share only when they hold the same: every state with its
-    /// kind and position, every name's holder, every list's members, every key's commit.
+    /// A 256-bit digest that two sets of tables share only if they are equal: every state with its
+    /// kind and position, every unique key's resource, every secondary key's resources, every
+    /// idempotency key's commit.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         // Tables have no order, so the entries' hashes are added up, each table under its number.
@@ -288,14 +326,14 @@ impl Tables {
                 &[&kind.to_le_bytes(), &position.to_le_bytes(), bytes],
             );
         });
-        for shard in &self.names.0 {
+        for shard in &self.unique.0 {
             for (name, holder) in shard.read().iter() {
                 add(2, name, &[&holder.0]);
             }
         }
-        for shard in &self.lists.0 {
+        for shard in &self.secondary.0 {
             for (name, list) in shard.read().iter() {
-                // A list that everybody left is as one that nobody ever joined.
+                // A list that all have left is like one that nobody ever joined.
                 if list.len() > 0 {
                     let members: Vec<u8> = list.iter().flat_map(|member| member.0).collect();
                     add(3, name, &[&members]);
@@ -304,7 +342,7 @@ impl Tables {
         }
         for shard in &self.keys.0 {
             for (key, position) in shard.read().iter() {
-                // A forgotten key is as one that was never taken.
+                // A forgotten key is like one that was never used.
                 if position > self.forgotten() {
                     add(4, key, &[&position.to_le_bytes()]);
                 }
@@ -317,7 +355,7 @@ impl Tables {
         digest
     }
 
-    /// Hands every resource to `visit`: kind, key, position of its last commit, bytes.
+    /// Passes every resource to `visit`: kind, key, position of its last commit, bytes.
     pub fn each(&self, mut visit: impl FnMut(u16, Digest, u64, &[u8])) {
         for shard in &self.states.0 {
             for state in shard.read().iter() {
@@ -326,15 +364,15 @@ impl Tables {
         }
     }
 
-    /// Hands every resource that there is by now to `copy`, each as it stands when its turn
-    /// comes. A shard is held only while a few of its resources are copied; between such chunks
-    /// `between` is called, with nothing held.
+    /// Passes every resource that exists at the beginning to `copy`, each in its state at that
+    /// moment. A shard is locked only while a few of its resources are copied; between such chunks
+    /// `between` is called, with no lock held.
     ///
     /// # Errors
     /// That of `between`, which ends it.
     pub fn copy_states<E>(
         &self,
-        mut copy: impl FnMut(Standing<'_>),
+        mut copy: impl FnMut(StoredState<'_>),
         mut between: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         for shard in &self.states.0 {
@@ -348,7 +386,7 @@ impl Tables {
                     for key in keys.iter().take(CHUNK) {
                         count += 1;
                         match shard.look(*key) {
-                            // A resource never goes.
+                            // A resource is never removed.
                             None => {}
                             Some(StateRef::Small(state)) => {
                                 copy(state);
@@ -371,8 +409,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The keys of all resources that a shard has by now, each once. The shard is held only for a
-    /// few pages at a time; what gets another place in between is noted.
+    /// The keys of all resources of a shard, each once. The shard is locked only for a few pages at
+    /// a time; states that move in between are noted.
     fn keys_of(&self, shard: &RwLock<States>) -> Vec<Digest> {
         let _alone = self.going_through.lock();
         shard.write().watch();
@@ -393,40 +431,43 @@ impl Tables {
         keys
     }
 
-    /// Replaces the resource with this key by what `change` makes of it, which is copied from where
-    /// that has put it; leaves it when that is nothing. Names and lists are left for
-    /// [`Tables::index`].
+    /// Replaces the resource with this key by what `change` makes of it, which is copied from
+    /// there; leaves it if that is nothing. The indexes are left to [`Tables::index`].
     pub(super) fn amend<'n, E>(
         &self,
         position: u64,
         kind: u16,
         key: Digest,
-        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<&'n [u8]>, E>,
+        change: impl FnOnce(Option<StoredState<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let mut shard = self.states.shard(key).write();
         shard.amend(position, kind, key, change)
     }
 
-    /// Hands the resources of one shard to `visit`.
+    /// Passes the resources of one shard to `visit`.
     ///
     /// # Errors
     /// That of `visit`, which ends it.
     pub(super) fn each_of_shard<E>(
         &self,
         shard: usize,
-        mut visit: impl FnMut(Standing<'_>) -> Result<(), E>,
+        mut visit: impl FnMut(StoredState<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let shard = self.states.0[shard].read();
         shard.iter().try_for_each(&mut visit)
     }
 
-    /// Gives the resource with this key a name, and puts it in the lists, in no order.
+    /// Enters the resource with this key under its unique and secondary keys, in no order.
     ///
     /// # Errors
-    /// Another resource that holds one of the names.
+    /// Another resource with one of the unique keys.
     pub(super) fn index(&self, entries: &Entries) -> Result<(), Digest> {
         for name in &entries.names {
-            let before = self.names.shard(name.0).write().insert(name.0, entries.key);
+            let before = self
+                .unique
+                .shard(name.0)
+                .write()
+                .insert(name.0, entries.key);
             if let Some(other) = before
                 && other != entries.key
             {
@@ -434,19 +475,19 @@ impl Tables {
             }
         }
         for list in &entries.lists {
-            let mut shard = self.lists.shard(list.0).write();
+            let mut shard = self.secondary.shard(list.0).write();
             shard.get_mut(list.0).push(entries.key);
         }
         for (list, rank) in &entries.ranks {
-            let mut shard = self.lists.shard(list.0).write();
+            let mut shard = self.secondary.shard(list.0).write();
             shard.get_mut(list.0).rank(entries.key, None, Some(rank));
         }
         Ok(())
     }
 
-    /// Puts the lists of one shard in order, as their readers expect them.
+    /// Orders the secondary keys' lists of one shard, as their readers expect them.
     pub(super) fn sort_secondary(&self, shard: usize) {
-        for list in self.lists.0[shard].write().iter_mut() {
+        for list in self.secondary.0[shard].write().iter_mut() {
             list.order();
         }
     }
@@ -463,6 +504,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::base::revision::Revision;
     use crate::base::time::Instant;
     use crate::domain::operation::RankChange;
     use crate::domain::resource::{IndexKey, Rank, Source as _};
@@ -472,6 +514,9 @@ mod tests {
             kind: 100,
             version: 1,
             key: Digest([key; 16]),
+            revision: Revision::FIRST,
+            advances: true,
+            path: Vec::new(),
             event: Vec::new(),
             state: state.to_vec(),
             unique_taken: Vec::new(),

@@ -1,23 +1,23 @@
 //! The states of one shard, side by side in pages.
 //!
-//! A state stands in a slot, behind its key, position, kind and length. Slots have sizes, a
-//! *class* each: multiples of 16 bytes up to 1 KiB, above it sixteen steps to each doubling. A page
-//! has slots of one class. Its memory is taken at once but written only where slots are, and pages
-//! begin small and grow with their class, so that what is not used stays a small part.
+//! A state lies in a slot, after its key, position, kind and length. Slots have sizes, a *class*
+//! each: multiples of 16 bytes up to 1 KiB, above it sixteen steps to each doubling. A page has
+//! slots of one class. Its memory is reserved at once but written only where slots are, and pages
+//! begin small and grow with their class, so that unused memory stays a small part.
 //!
-//! The slots of a class have no holes: where a state goes, the class's last one moves in. So sizes
-//! that change for years leave nothing behind, and no list of free slots is kept. Who removes a
-//! state is told what has moved.
+//! The slots of a class have no holes: when a state is removed, the class's last one moves into its
+//! slot. So years of changing sizes leave nothing behind, and no list of free slots is kept.
+//! `remove` reports what has moved.
 //!
-//! A state above 8 KiB has a page of its own, which is shared with whoever reads it, and is made
-//! before and freed after the shard is held.
+//! A state above 8 KiB has a page of its own, which is shared with its readers, and is allocated
+//! before and freed after the shard is locked.
 
 use std::sync::Arc;
 
-use super::standing::Standing;
+use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// What stands before a state's bytes: key (16 bytes), position (8), kind (2), length (2).
+/// The header of a state's bytes: key (16 bytes), position (8), kind (2), length (2).
 const HEADER: usize = 28;
 /// Slots begin at multiples of this, and so do the smaller classes.
 const UNIT: usize = 16;
@@ -33,22 +33,22 @@ const CLASSES: usize = FINE_MAX / UNIT + STEPS * (SLOT_MAX / FINE_MAX).ilog2() a
 const PAGE_MIN: usize = 1 << 10;
 /// The most bytes of a page of several slots.
 const PAGE_MAX: usize = 32 << 10;
-/// How many pages of a class have one size before the next have twice as much: what may be unused
-/// of the last page is so about an eighth of the class, once it has some pages.
+/// How many pages of a class have one size before the next have twice as much: the unused part of
+/// the last page is about an eighth of the class, once it has some pages.
 const PAGES_OF_A_SIZE: u32 = 8;
-/// The length in the header of a state that has a page of its own: all that follows is its.
+/// The length in the header of a state that has a page of its own: the rest of the page.
 const LARGE: u16 = u16::MAX;
 /// No page.
 const NONE: u32 = u32::MAX;
 
 /// Bits of a place that say where in its page a slot begins, in units.
 const UNIT_BITS: u32 = (PAGE_MAX / UNIT).ilog2();
-/// More pages than there can be. But for the small first ones of its classes, each page of a slab
-/// takes more than 8 KiB. So many would be 16 GiB in one shard, and since the digests of keys fill
-/// all shards evenly, more than any machine has in all.
+/// More pages than there can be. Except for the small first ones of its classes, each page of a
+/// slab takes more than 8 KiB. So many would be 16 GiB in one shard, and since the digests of keys
+/// fill all shards evenly, more than any machine has in all.
 const PAGES_MAX: u32 = 1 << (u32::BITS - UNIT_BITS);
 
-/// Where a state stands.
+/// The place of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
@@ -67,16 +67,16 @@ impl Place {
     }
 }
 
-/// A page of one state alone, above [`SLOT_MAX`]: its header and its bytes.
+/// The page of one large state, above [`SLOT_MAX`]: its header and its bytes.
 pub(super) type Alone = Arc<Vec<u8>>;
 
 /// Slots of one class, or a state above [`SLOT_MAX`].
 struct Page {
-    /// As many as are used, in memory for as many as there is room for.
+    /// The used bytes; the capacity is the page's size.
     bytes: Vec<u8>,
-    /// A state above [`SLOT_MAX`], which has no slot then.
+    /// A state above [`SLOT_MAX`]; then there are no slots.
     alone: Option<Alone>,
-    /// The page before it in its class; of a vacant one, the next vacant one.
+    /// The page before it in its class; for a vacant one, the next vacant one.
     before: u32,
 }
 
@@ -90,9 +90,11 @@ struct Class {
 /// The states.
 pub(super) struct Slab {
     pages: Vec<Page>,
-    /// A number whose page is gone, to be given again.
+    /// A page number that can be used again.
     vacant: u32,
     classes: Box<[Class; CLASSES]>,
+    /// The memory of a page that may be the next one.
+    ready: Vec<u8>,
 }
 
 impl Default for Slab {
@@ -105,6 +107,7 @@ impl Default for Slab {
             pages: Vec::new(),
             vacant: NONE,
             classes: Box::new([class; CLASSES]),
+            ready: Vec::new(),
         }
     }
 }
@@ -120,7 +123,7 @@ fn slot_bytes(length: usize) -> usize {
     bytes.next_multiple_of(unit)
 }
 
-/// The class of slots of this size; `None` when it has a page of its own.
+/// The class of slots of this size; `None` for a page of its own.
 fn class_of(slot: usize) -> Option<usize> {
     if slot <= FINE_MAX {
         Some(slot / UNIT - 1)
@@ -150,8 +153,13 @@ impl Page {
     }
 }
 
-/// The page of a state that has to have one of its own; `None` when it shares one.
-pub(super) fn alone(state: Standing<'_>) -> Option<Alone> {
+/// Whether one more slot fits into a page.
+fn has_room(page: &Vec<u8>, slot: usize) -> bool {
+    page.capacity().min(PAGE_MAX) - page.len() >= slot
+}
+
+/// The page of a state that needs one of its own; `None` if it shares one.
+pub(super) fn alone(state: StoredState<'_>) -> Option<Alone> {
     let slot = slot_bytes(state.bytes.len());
     if class_of(slot).is_some() {
         return None;
@@ -162,18 +170,18 @@ pub(super) fn alone(state: Standing<'_>) -> Option<Alone> {
     Some(Arc::new(page))
 }
 
-/// Says at which position the state of a page was committed, which nobody else may have yet.
+/// Sets the commit position of a state's page, which nobody else may have yet.
 pub(super) fn committed_at(page: &mut Alone, position: u64) {
-    let page = Arc::get_mut(page).expect("nobody has the page yet");
+    let page = Arc::get_mut(page).expect("nobody else has the page yet");
     page[16..24].copy_from_slice(&position.to_le_bytes());
 }
 
 /// The state of a page.
-pub(super) fn state_of(page: &Alone) -> Standing<'_> {
-    parse(page).expect("a page is where a state stands")
+pub(super) fn state_of(page: &Alone) -> StoredState<'_> {
+    parse(page).expect("a page begins with a state")
 }
 
-fn header(state: Standing<'_>) -> [u8; HEADER] {
+fn header(state: StoredState<'_>) -> [u8; HEADER] {
     let length = match class_of(slot_bytes(state.bytes.len())) {
         Some(_) => u16::try_from(state.bytes.len()).expect("slots of a class are small"),
         None => LARGE,
@@ -187,7 +195,7 @@ fn header(state: Standing<'_>) -> [u8; HEADER] {
 }
 
 /// The state in the slot that these bytes begin with.
-fn parse(slot: &[u8]) -> Option<Standing<'_>> {
+fn parse(slot: &[u8]) -> Option<StoredState<'_>> {
     let (key, rest) = slot.split_first_chunk()?;
     let (position, rest) = rest.split_first_chunk()?;
     let (kind, rest) = rest.split_first_chunk()?;
@@ -196,7 +204,7 @@ fn parse(slot: &[u8]) -> Option<Standing<'_>> {
         LARGE => rest.len(),
         length => usize::from(length),
     };
-    Some(Standing {
+    Some(StoredState {
         kind: u16::from_le_bytes(*kind),
         key: Digest(*key),
         position: u64::from_le_bytes(*position),
@@ -205,9 +213,9 @@ fn parse(slot: &[u8]) -> Option<Standing<'_>> {
 }
 
 /// The states in a page.
-fn states_in(page: &Page) -> impl Iterator<Item = Standing<'_>> {
+fn states_in(page: &Page) -> impl Iterator<Item = StoredState<'_>> {
     let content = page.content();
-    // All slots of a page are as large as its first. A vacant page has none.
+    // All slots of a page have the size of its first. A vacant page has none.
     let slot = match &page.alone {
         Some(alone) => alone.len(),
         None => parse(content).map_or(1, |first| slot_bytes(first.bytes.len())),
@@ -224,12 +232,12 @@ impl Slab {
     }
 
     /// The state at this place.
-    pub(super) fn get(&self, place: Place) -> Standing<'_> {
+    pub(super) fn get(&self, place: Place) -> StoredState<'_> {
         let slot = &self.pages[place.page()].content()[place.start()..];
-        parse(slot).expect("a place is where a state stands")
+        parse(slot).expect("a place is that of a state")
     }
 
-    /// The page of the state at this place, when it has one of its own.
+    /// The page of the state at this place, if it has one of its own.
     pub(super) fn page_of(&self, place: Place) -> Option<&Alone> {
         self.pages[place.page()].alone.as_ref()
     }
@@ -245,13 +253,13 @@ impl Slab {
         pages.flat_map(states_in).map(|state| state.key)
     }
 
-    /// All states, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
+    /// All states, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
         self.pages.iter().flat_map(states_in)
     }
 
     /// Adds a state.
-    pub(super) fn add(&mut self, state: Standing<'_>) -> Place {
+    pub(super) fn add(&mut self, state: StoredState<'_>) -> Place {
         let slot = slot_bytes(state.bytes.len());
         let class = class_of(slot);
         let number = match class {
@@ -273,8 +281,8 @@ impl Slab {
         Place::new(number, 0)
     }
 
-    /// Puts a state that has a page of its own in the place of another that has one; the other's
-    /// page, or this one back when the other has none.
+    /// Replaces a large state by another; returns the old page, or this one if the old state has
+    /// none.
     pub(super) fn exchange(&mut self, place: Place, page: Alone) -> Result<Alone, Alone> {
         match &mut self.pages[place.page()].alone {
             Some(before) => Ok(std::mem::replace(before, page)),
@@ -282,11 +290,43 @@ impl Slab {
         }
     }
 
-    /// Puts a state in the place of another, when it takes a slot of the same size; whether it
-    /// does.
-    pub(super) fn replace(&mut self, place: Place, state: Standing<'_>) -> bool {
+    /// Makes room for a state that is to share a page, before it is added. The memory that it gets
+    /// is touched: that costs the most.
+    pub(super) fn reserve(&mut self, state: StoredState<'_>) {
+        self.reserve_number();
         let slot = slot_bytes(state.bytes.len());
-        if slot_bytes(self.get(place).bytes.len()) != slot {
+        let Some(class) = class_of(slot) else {
+            return;
+        };
+        let Class { last, pages } = self.classes[class];
+        let page = match self.pages.get_mut(last as usize) {
+            Some(Page { bytes, .. }) if has_room(bytes, slot) => bytes,
+            _ => {
+                let capacity = page_bytes(pages, slot);
+                if self.ready.capacity() != capacity {
+                    self.ready = Vec::with_capacity(capacity);
+                }
+                &mut self.ready
+            }
+        };
+        let start = page.len();
+        page.resize(start + slot, 0);
+        page.truncate(start);
+    }
+
+    /// Makes room for the number of one more page.
+    pub(super) fn reserve_number(&mut self) {
+        self.pages.reserve(1);
+    }
+
+    /// Whether a state takes a slot of the same size as the one at this place.
+    pub(super) fn fits(&self, place: Place, state: StoredState<'_>) -> bool {
+        slot_bytes(self.get(place).bytes.len()) == slot_bytes(state.bytes.len())
+    }
+
+    /// Replaces a state by another if the slot sizes are equal; whether it did.
+    pub(super) fn replace(&mut self, place: Place, state: StoredState<'_>) -> bool {
+        if !self.fits(place, state) {
             return false;
         }
         if let Some(alone) = alone(state) {
@@ -300,7 +340,7 @@ impl Slab {
         true
     }
 
-    /// Takes a state out. When another moves in there: its key, and the place that it had.
+    /// Removes a state. If another moves into its slot: its key, and its previous place.
     pub(super) fn remove(&mut self, place: Place) -> Option<(Digest, Place)> {
         let slot = slot_bytes(self.get(place).bytes.len());
         let Some(class) = class_of(slot) else {
@@ -324,11 +364,11 @@ impl Slab {
         moved
     }
 
-    /// The last page of a class, or a new one when there is no room.
+    /// The last page of a class, or a new one if it is full.
     fn page_with_room(&mut self, class: usize, slot: usize) -> u32 {
         let Class { last, pages } = self.classes[class];
         if let Some(Page { bytes, .. }) = self.pages.get(last as usize)
-            && bytes.capacity().min(PAGE_MAX) - bytes.len() >= slot
+            && has_room(bytes, slot)
         {
             return last;
         }
@@ -341,8 +381,13 @@ impl Slab {
     }
 
     fn open(&mut self, capacity: usize, before: u32) -> u32 {
+        let bytes = if capacity > 0 && self.ready.capacity() == capacity {
+            std::mem::take(&mut self.ready)
+        } else {
+            Vec::with_capacity(capacity)
+        };
         let page = Page {
-            bytes: Vec::with_capacity(capacity),
+            bytes,
             alone: None,
             before,
         };
@@ -360,7 +405,7 @@ impl Slab {
     }
 
     fn close(&mut self, page: usize) {
-        let number = u32::try_from(page).expect("it was given as one");
+        let number = u32::try_from(page).expect("its number was a u32");
         let page = &mut self.pages[page];
         page.bytes = Vec::new();
         page.alone = None;
@@ -376,11 +421,19 @@ impl Slab {
             return;
         }
         let pages = self.pages.get_disjoint_mut([from.page(), to.page()]);
-        let [from, target] = pages.expect("two pages that there are");
+        let [from, target] = pages.expect("two existing pages");
         target.bytes[to.start()..][..slot].copy_from_slice(&from.bytes[source]);
     }
 
-    /// Bytes that were taken from the allocator for pages.
+    /// Bytes that were taken from the allocator, also for a page that is still to come, and where the
+    /// pages are noted.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> (usize, *const u8) {
+        let noted = self.pages.as_ptr().cast();
+        (self.allocated() + self.ready.capacity(), noted)
+    }
+
+    /// Bytes allocated for pages.
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
         let alone = |page: &Page| page.alone.as_ref().map_or(0, |alone| alone.capacity());
@@ -398,10 +451,10 @@ mod tests {
 
     use super::*;
 
-    fn state(key: u64, bytes: &[u8]) -> Standing<'_> {
+    fn state(key: u64, bytes: &[u8]) -> StoredState<'_> {
         let mut digest = [7; 16];
         digest[8..].copy_from_slice(&key.to_le_bytes());
-        Standing {
+        StoredState {
             kind: 3,
             key: Digest(digest),
             position: key + 1,
@@ -464,7 +517,7 @@ mod tests {
             let expected = state(*length as u64, &bytes[..*length]);
             assert_eq!(slab.get(place), expected);
             assert_eq!(slab.key(place), expected.key);
-            let shorter = Standing {
+            let shorter = StoredState {
                 bytes: &bytes[1..(*length).max(1)],
                 ..expected
             };

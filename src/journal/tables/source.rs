@@ -10,7 +10,7 @@ use crate::domain::resource::{IndexKey, Source};
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
         thread_local! {
-            /// What small states are copied to, so that nobody waits while one is read.
+            /// A buffer for copies of small states, so that no lock is held while one is read.
             static COPY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
         let shard = self.states.shard(key).read();
@@ -35,11 +35,11 @@ impl Source for Tables {
     }
 
     fn holder(&self, name: IndexKey) -> Option<Digest> {
-        self.names.shard(name.0).read().get(name.0)
+        self.unique.shard(name.0).read().get(name.0)
     }
 
     fn secondary_touched(&self, name: IndexKey) -> u64 {
-        let shard = self.lists.shard(name.0).read();
+        let shard = self.secondary.shard(name.0).read();
         shard.get(name.0).map_or(0, |list| list.touched)
     }
 
@@ -47,7 +47,7 @@ impl Source for Tables {
         let mut keys = Vec::new();
         loop {
             keys.reserve(LIST_CHUNK);
-            let shard = self.lists.shard(name.0).read();
+            let shard = self.secondary.shard(name.0).read();
             let list = shard.get(name.0);
             if !list.is_some_and(|list| list.copy_on(&mut keys, LIST_CHUNK)) {
                 return keys;
@@ -56,7 +56,7 @@ impl Source for Tables {
     }
 
     fn last_ranked(&self, name: IndexKey) -> Option<Digest> {
-        let shard = self.lists.shard(name.0).read();
+        let shard = self.secondary.shard(name.0).read();
         shard.get(name.0)?.last_ranked()
     }
 }

@@ -1,25 +1,25 @@
-//! A shard of the table of states: where they stand, and an index of their keys.
+//! A shard of the table of states: a slab, and a hash index of their keys.
 
-use super::index::{Entry, Index};
+use super::hash_index::{Entry, HashIndex};
 use super::slab::{Alone, Place, Slab};
-use super::standing::Standing;
+use super::stored_state::StoredState;
 use crate::base::digest::Digest;
 
-/// States by their keys. The index has only places, of four bytes; the keys to compare, and to
-/// hash when it grows, stand with the states.
+/// States by their keys. The hash index has only places, of four bytes; the keys to compare, and to
+/// hash when it grows, are in the slab.
 #[derive(Default)]
 pub(super) struct States {
-    index: Index<Place>,
+    index: HashIndex<Place>,
     slab: Slab,
-    /// The keys of states that have a new place, while somebody goes through the places.
+    /// The keys of states that have moved, while somebody visits the places.
     moved: Option<Vec<Digest>>,
 }
 
-/// A state as whoever holds the shard finds it.
+/// A state, as it is found while the shard is locked.
 pub(super) enum StateRef<'a> {
-    /// It is copied while the shard is held.
-    Small(Standing<'a>),
-    /// It is shared: the shard can be let go of.
+    /// To be copied while the shard is locked.
+    Small(StoredState<'a>),
+    /// Shared: the shard can be unlocked.
     Large(Alone),
 }
 
@@ -30,12 +30,12 @@ impl States {
     }
 
     /// The state with this key.
-    pub(super) fn get(&self, key: Digest) -> Option<Standing<'_>> {
+    pub(super) fn get(&self, key: Digest) -> Option<StoredState<'_>> {
         let place = *self.index.find(key, |place| self.slab.key(*place))?;
         Some(self.slab.get(place))
     }
 
-    /// The state with this key, as it is to be had without holding the shard for long.
+    /// The state with this key, in a form that does not need the lock for long.
     pub(super) fn look(&self, key: Digest) -> Option<StateRef<'_>> {
         let place = *self.index.find(key, |place| self.slab.key(*place))?;
         Some(match self.slab.page_of(place) {
@@ -44,17 +44,17 @@ impl States {
         })
     }
 
-    /// From here on it is noted which states get a new place.
+    /// From here on the keys of states that move are noted.
     pub(super) fn watch(&mut self) {
         self.moved = Some(Vec::new());
     }
 
-    /// Which states have got a new place since [`States::watch`].
+    /// The states that have moved since [`States::watch`].
     pub(super) fn watched(&mut self) -> Vec<Digest> {
         self.moved.take().unwrap_or_default()
     }
 
-    /// How many pages there are to go through.
+    /// How many pages there are to visit.
     pub(super) fn pages(&self) -> usize {
         self.slab.pages()
     }
@@ -64,10 +64,21 @@ impl States {
         self.slab.keys_in(page)
     }
 
-    /// Puts a state in place of the one with its key. `page` is the one that it is to have alone,
-    /// if it is; the one that the state before had alone is given back, to be freed by whoever
-    /// holds the shard no more.
-    pub(super) fn put(&mut self, state: Standing<'_>, page: Option<Alone>) -> Option<Alone> {
+    /// Makes room for a state before it is put. Whether it is to have a page alone is known.
+    pub(super) fn reserve(&mut self, state: StoredState<'_>, alone: bool) {
+        let slab = &mut self.slab;
+        self.index.reserve(state.key, |place| slab.key(*place));
+        let place = self.index.find(state.key, |place| slab.key(*place));
+        if alone {
+            slab.reserve_number();
+        } else if place.is_none_or(|place| !slab.fits(*place, state)) {
+            slab.reserve(state);
+        }
+    }
+
+    /// Stores a state in the place of the one with its key. `page` is its own page, if it is large;
+    /// the own page of the previous state is returned, to be freed after the shard is unlocked.
+    pub(super) fn put(&mut self, state: StoredState<'_>, page: Option<Alone>) -> Option<Alone> {
         let slab = &mut self.slab;
         let note = |moved: &mut Option<Vec<Digest>>, key| {
             if let Some(keys) = moved {
@@ -106,13 +117,13 @@ impl States {
         }
     }
 
-    /// All states, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Standing<'_>> {
+    /// All states, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = StoredState<'_>> {
         self.slab.iter()
     }
 
-    /// Replaces the state with this key by what `change` makes of it; leaves it when that is
-    /// nothing. For recovery, beside which nobody goes through the places.
+    /// Replaces the state with this key by what `change` makes of it; leaves it if that is nothing.
+    /// For recovery, during which nobody visits the places.
     ///
     /// # Errors
     /// That of `change`.
@@ -121,10 +132,10 @@ impl States {
         position: u64,
         kind: u16,
         key: Digest,
-        change: impl FnOnce(Option<Standing<'_>>) -> Result<Option<&'n [u8]>, E>,
+        change: impl FnOnce(Option<StoredState<'_>>) -> Result<Option<&'n [u8]>, E>,
     ) -> Result<(), E> {
         let slab = &mut self.slab;
-        let with = |bytes| Standing {
+        let with = |bytes| StoredState {
             kind,
             key,
             position,
@@ -163,6 +174,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
+    use super::super::slab;
     use super::*;
 
     #[test]
@@ -206,6 +218,49 @@ mod tests {
             assert_eq!(states.get(state.key), Some(state));
         }
         assert_eq!(states.get(Digest([9; 16])), None);
+    }
+
+    #[test]
+    fn room_that_is_made_alters_nothing_and_is_where_the_state_goes() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut states = States::default();
+        let mut model: HashMap<Digest, (u64, Vec<u8>)> = HashMap::new();
+        for position in 1..20_000 {
+            let mut key = Digest([5; 16]);
+            let number: u32 = random.random_range(0..2_000);
+            key.0[4..8].copy_from_slice(&number.to_le_bytes());
+            let most = [40, 400, 12_000][random.random_range(0..3)];
+            let bytes = vec![random.random(); random.random_range(0..most)];
+            let state = StoredState {
+                kind: 3,
+                key,
+                position,
+                bytes: &bytes,
+            };
+            let page = slab::alone(state);
+            for _ in 0..random.random_range(1..3) {
+                states.reserve(state, page.is_some());
+            }
+            let before = states.get(key).map(|it| (it.position, it.bytes.to_vec()));
+            assert_eq!(before.as_ref(), model.get(&key), "SEED={seed}");
+            assert_eq!(states.iter().count(), model.len(), "SEED={seed}");
+            let memory = states.slab.memory();
+            let is_alone = page.is_some();
+            states.put(state, page);
+            // A page that is left empty gives its memory back.
+            if !is_alone && before.is_none() {
+                assert_eq!(states.slab.memory(), memory, "SEED={seed}");
+            }
+            model.insert(key, (position, bytes));
+        }
+        for state in states.iter() {
+            let it = (state.position, state.bytes.to_vec());
+            assert_eq!(Some(&it), model.get(&state.key), "SEED={seed}");
+        }
+        assert_eq!(states.len(), model.len());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use super::{CHUNK, Tables};
 use crate::base::digest::Digest;
 
 impl Tables {
-    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how
-    /// many there were. A shard is held only while some of its keys are looked at, and again while
-    /// what is forgotten of them is taken out.
+    /// Frees what is left of forgotten keys, a little at a time, with `pause` in between; how many
+    /// there were. A shard is locked only while some of its keys are looked at, and again while the
+    /// forgotten ones are removed.
     ///
     /// # Errors
     /// That of `pause`, which ends it.
@@ -16,8 +16,8 @@ impl Tables {
         for shard in &self.keys.0 {
             let mut end = shard.read().len();
             while end > 0 {
-                // From the last one on: what takes the place of one that is taken out comes from
-                // behind, and was looked at, or taken, before.
+                // Backwards: an entry that moves into a removed one's place comes from behind, and
+                // was looked at, or removed, before.
                 let begin = end.saturating_sub(CHUNK);
                 let gone: Vec<Digest> = {
                     let shard = shard.read();
@@ -28,7 +28,7 @@ impl Tables {
                 if !gone.is_empty() {
                     let mut shard = shard.write();
                     for key in gone {
-                        // It may have been taken again meanwhile.
+                        // It may have been used again meanwhile.
                         if shard.get(key).is_some_and(|position| position <= through) {
                             shard.remove(key);
                             swept += 1;
@@ -43,7 +43,7 @@ impl Tables {
         Ok(swept)
     }
 
-    /// Lets go of the first answers to which no key leads that is not forgotten.
+    /// Drops the commits whose response no second key leads to any more.
     fn sweep_firsts<E>(
         &self,
         through: u64,

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use super::events::Events;
 use super::gathering::{FEW, gathered};
 use super::queue::Shared;
+use crate::batched::Batched;
 use crate::error::Error;
-use crate::frame::Batched;
+
 use crate::medium::{BatchWriter, Medium};
 
 enum Task {
@@ -55,7 +56,7 @@ impl Journal {
     }
 
     fn work(&mut self, events: &mut dyn Events) -> Result<(), Error> {
-        let mut records = Batched::default();
+        let mut records = Batched::with_room();
         loop {
             match self.wait(&mut records, events)? {
                 Task::Write => {

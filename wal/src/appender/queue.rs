@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::batched::{Batch, Batched, Spare};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
-use crate::frame::{Batch, Batched};
 
 /// So many queued records are worth a batch, whoever may still have some.
 const QUIET_MAX: usize = 32;
@@ -84,7 +84,7 @@ impl Shared {
     pub(super) fn new(last: u64, log_bytes: u64) -> Self {
         Self {
             queue: Mutex::new(Queue {
-                records: Batched::default(),
+                records: Batched::with_room(),
                 next: last + 1,
                 wake_at: None,
                 closed: None,
@@ -130,9 +130,15 @@ pub struct Sequence<'a> {
 
 impl<'a> Sequence<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
+        let mut queue = shared.queue.lock();
+        if queue.records.needs_spare() {
+            // Made while others may append, so that they need not wait for it.
+            let spare = MutexGuard::unlocked(&mut queue, Spare::default);
+            queue.records.keep_spare(spare);
+        }
         Self {
             shared,
-            queue: Some(shared.queue.lock()),
+            queue: Some(queue),
         }
     }
 
@@ -157,12 +163,13 @@ impl<'a> Sequence<'a> {
     }
 
     /// As [`Sequence::push`], of a record that the caller does not need any more: a large one is
-    /// not copied while others wait.
+    /// taken, so that it is not copied while others wait. A small one is left, to be freed when they
+    /// do not.
     ///
     /// # Errors
     /// [`Refused`], and the record has no position then.
-    pub fn push_owned(&mut self, payload: Vec<u8>) -> Result<u64, Refused> {
-        self.take(payload.len(), |records| records.push_owned(payload))
+    pub fn push_taking(&mut self, payload: &mut Vec<u8>) -> Result<u64, Refused> {
+        self.take(payload.len(), |records| records.push_taking(payload))
     }
 
     fn take(&mut self, bytes: usize, push: impl FnOnce(&mut Batched)) -> Result<u64, Refused> {
@@ -198,6 +205,22 @@ impl Drop for Sequence<'_> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
             self.shared.wake(queue);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_may_append_next_finds_memory_for_it_however_much_is_queued() {
+        let shared = Shared::new(0, 0);
+        for position in 1..2_000 {
+            let mut sequence = Sequence::new(&shared);
+            assert!(!sequence.queue().records.needs_spare());
+            assert_eq!(sequence.push([0; 1_000]), Ok(position));
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::hand_off::{Shared, ended_by};
+use crate::batched::Batch;
 use crate::error::Error;
-use crate::frame::Batch;
 use crate::medium::BatchWriter;
 use crate::writer::{Before, Writer};
 

@@ -1,35 +1,36 @@
-//! The index of a shard: from a key to what says where its entry is, mostly a number of four bytes.
+//! The hash index of a shard: from a key to the place of its entry, mostly a number of four bytes.
 //!
-//! It is hash tables of some hundred entries at the most, the *segments*, and grows by one of them
-//! at a time (linear hashing): the next one in a row gives what the new one is to have. So an
-//! insertion touches that many entries at the most, however many there are, while others wait for
-//! the shard.
+//! It is a set of hash tables of some hundred entries at most, the *segments*, and grows by one of
+//! them at a time (linear hashing): the next segment in a row gives up the entries of the new one.
+//! So an insertion touches that many entries at most, however large the index is, while others wait
+//! for the shard.
 //!
-//! It has several parts of uneven shares. The segments of one part double their room at one size,
-//! and so would those of all shards within a moment, since digests fill them evenly: half-empty
-//! indexes just after that. Uneven ones take turns.
+//! It has several parts of uneven shares. The segments of one part double their capacity at one
+//! size, and since digests fill all shards evenly, so would those of all shards at about the same
+//! time, and the indexes would be half empty just after that. Uneven parts take turns.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table;
 
 use crate::base::digest::Digest;
 
-/// Where the parts begin, but the first, of 256: each has 1.19 times the share of the one before,
-/// so that four of them make a doubling.
+/// Where the parts begin, except the first, of 256: each has 1.19 times the share of the one
+/// before, so that four of them make a doubling.
 const BEGINS: [u8; 3] = [48, 106, 174];
 const PARTS: usize = BEGINS.len() + 1;
-/// Keys to a segment, of all in a part, beyond which there is one more. So one has about twice as
-/// many just before it is split, and then fills a table of 128 places, but seldom more.
+/// Keys to a segment, on average over a part, beyond which one more segment is added. So a segment
+/// has about twice as many just before it is split, and then fills a table of 128 places, but
+/// seldom more.
 const LOAD: usize = 48;
-/// Segments side by side. What has to be copied now and then is a pointer to so many.
+/// Segments in a row. Growing sometimes copies a pointer to each row.
 const ROW: usize = 8;
 
 /// The index.
-pub(super) struct Index<T>([Part<T>; PARTS]);
+pub(super) struct HashIndex<T>([Part<T>; PARTS]);
 
 /// A part of the index: nothing, or one segment and more.
 struct Part<T> {
-    /// The segments, the last row with empty ones at its end.
+    /// The segments; the last row has empty ones at its end.
     #[expect(
         clippy::vec_box,
         reason = "one more row moves as many pointers as there are rows, not the rows"
@@ -40,29 +41,29 @@ struct Part<T> {
     len: usize,
 }
 
-/// The entry of a key, there or not.
+/// The entry of a key, present or not.
 pub(super) enum Entry<'a, T> {
-    /// It is there.
+    /// It is present.
     Occupied(hash_table::OccupiedEntry<'a, T>),
     /// It is not.
     Vacant(Vacant<'a, T>),
 }
 
-/// Where a key that is not there would be.
+/// Where an absent key would be.
 pub(super) struct Vacant<'a, T> {
     entry: hash_table::VacantEntry<'a, T>,
     len: &'a mut usize,
 }
 
 impl<'a, T> Vacant<'a, T> {
-    /// Puts this there.
+    /// Inserts this.
     pub(super) fn insert(self, it: T) -> &'a mut T {
         *self.len += 1;
         self.entry.insert(it).into_mut()
     }
 }
 
-impl<T> Default for Index<T> {
+impl<T> Default for HashIndex<T> {
     fn default() -> Self {
         let part = || Part {
             rows: Vec::new(),
@@ -73,10 +74,9 @@ impl<T> Default for Index<T> {
     }
 }
 
-/// The part of this key. Neither the shard, nor the segment, nor a hash table goes by the byte that
-/// is taken: the shard by the first two, the segment by [`spread`], the table by [`Digest::tail`],
-/// of which the lowest bits say where to look, and the highest seven what to compare before a key
-/// is looked at.
+/// The part of this key. Its byte is used for nothing else: the shard goes by the first two bytes,
+/// the segment by [`spread`], the hash table by [`Digest::tail`], of which the lowest bits say
+/// where to look, and the highest seven what to compare before a key is compared.
 fn part(key: Digest) -> usize {
     let byte = key.0[14];
     BEGINS.iter().filter(|begin| byte >= **begin).count()
@@ -88,8 +88,8 @@ fn spread(key: Digest) -> usize {
     u32::from_le_bytes([a, b, c, d]) as usize
 }
 
-/// The segment of a key, of so many, at least one: by as many bits as there have to be, or by one
-/// less where the segment of that number is still to come.
+/// The segment of a key, of so many, at least one: by as many bits as are needed, or by one less
+/// where the segment of that number does not exist yet.
 fn segment(spread: usize, segments: usize) -> usize {
     let whole = segments.next_power_of_two();
     let number = spread & (whole - 1);
@@ -117,7 +117,7 @@ impl<T> Part<T> {
         Some(&mut self.rows[number / ROW][number % ROW])
     }
 
-    /// One segment more: it takes from the next one in the row what goes by one more bit.
+    /// Adds a segment: it takes entries from the next one in the row, by one more bit.
     #[cold]
     fn grow(&mut self, key_of: impl Fn(&T) -> Digest) {
         let new = self.segments;
@@ -131,7 +131,7 @@ impl<T> Part<T> {
         }
         let bit = 1 << new.ilog2();
         let from = new - bit;
-        // The one before keeps its room, since it is to have as many again.
+        // The segment that is split keeps its capacity, since it will fill up again.
         let before = &mut self.rows[from / ROW][from % ROW];
         let half = before.len() / 2 + before.len() / 16;
         let mut go = HashTable::with_capacity(half);
@@ -143,14 +143,14 @@ impl<T> Part<T> {
     }
 }
 
-impl<T> Index<T> {
-    /// What this key has; `key_of` says whose a thing in the index is.
+impl<T> HashIndex<T> {
+    /// The entry of this key; `key_of` gives the key of an entry.
     pub(super) fn find(&self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<&T> {
         let table = self.0[part(key)].of(key)?;
         table.find(key.tail(), |it| key_of(it) == key)
     }
 
-    /// The entry of this key, there or not.
+    /// The entry of this key, present or not.
     pub(super) fn entry(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Entry<'_, T> {
         let part = &mut self.0[part(key)];
         if part.len >= part.segments * LOAD {
@@ -167,7 +167,18 @@ impl<T> Index<T> {
         }
     }
 
-    /// Takes this key out; what it had.
+    /// Makes room for this key before it comes: what has to be moved for that is moved now.
+    pub(super) fn reserve(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) {
+        let part = &mut self.0[part(key)];
+        if part.len >= part.segments * LOAD {
+            part.grow(&key_of);
+        }
+        if let Some(table) = part.of_mut(key) {
+            table.reserve(1, |it| key_of(it).tail());
+        }
+    }
+
+    /// Removes this key; its entry.
     pub(super) fn remove(&mut self, key: Digest, key_of: impl Fn(&T) -> Digest) -> Option<T> {
         let part = &mut self.0[part(key)];
         let table = part.of_mut(key)?;
@@ -182,13 +193,13 @@ impl<T> Index<T> {
         self.0.iter().map(|part| part.len).sum()
     }
 
-    /// All that is in it, in no order that means anything.
+    /// All entries, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let rows = self.0.iter().flat_map(|part| &part.rows);
         rows.flat_map(|row| row.iter()).flat_map(HashTable::iter)
     }
 
-    /// All that is in it, to be changed.
+    /// All entries, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let rows = self.0.iter_mut().flat_map(|part| &mut part.rows);
         rows.flat_map(|row| row.iter_mut())
@@ -196,12 +207,12 @@ impl<T> Index<T> {
     }
 }
 
-impl<T: Copy + PartialEq> Index<T> {
-    /// This key, which has `from`, has `to` from here on.
+impl<T: Copy + PartialEq> HashIndex<T> {
+    /// Changes the entry of this key from `from` to `to`.
     pub(super) fn moved(&mut self, key: Digest, from: T, to: T) {
         let table = self.0[part(key)].of_mut(key);
         let it = table.and_then(|table| table.find_mut(key.tail(), |it| *it == from));
-        *it.expect("what is moved is in the index") = to;
+        *it.expect("a moved entry is in the index") = to;
     }
 }
 
@@ -216,9 +227,13 @@ mod tests {
         Digest::of(1, &[number.to_string()])
     }
 
+    fn numbered_by(number: &u32) -> Digest {
+        numbered(*number)
+    }
+
     #[test]
     fn an_insertion_looks_at_no_more_entries_than_a_few_segments_have() {
-        let mut index = Index::default();
+        let mut index = HashIndex::default();
         let looked = Cell::new(0);
         let key_of = |number: &u32| {
             looked.set(looked.get() + 1);
@@ -239,8 +254,35 @@ mod tests {
     }
 
     #[test]
+    fn an_insertion_for_which_room_was_made_moves_nothing() {
+        let mut index = HashIndex::default();
+        let looked = Cell::new(0);
+        let key_of = |number: &u32| {
+            looked.set(looked.get() + 1);
+            numbered(*number)
+        };
+        let mut most = 0;
+        for number in 0..100_000 {
+            index.reserve(numbered(number), key_of);
+            looked.set(0);
+            let Entry::Vacant(entry) = index.entry(numbered(number), key_of) else {
+                panic!("{number} is there already");
+            };
+            entry.insert(number);
+            most = most.max(looked.get());
+        }
+        // Those whose hashes look alike.
+        assert!(most <= 8, "{most}");
+        for number in 0..100_000 {
+            index.reserve(numbered(number), numbered_by);
+            assert_eq!(index.find(numbered(number), numbered_by), Some(&number));
+        }
+        assert_eq!(index.len(), 100_000);
+    }
+
+    #[test]
     fn what_is_in_it_is_found_however_far_it_has_grown() {
-        let mut index = Index::default();
+        let mut index = HashIndex::default();
         let key_of = |number: &u32| numbered(*number);
         for number in 0..20_000 {
             assert_eq!(index.find(numbered(number), key_of), None);
@@ -278,7 +320,7 @@ mod tests {
             key
         };
         let key_of = |number: &u32| alike(*number);
-        let mut index = Index::default();
+        let mut index = HashIndex::default();
         for number in 0..5_000 {
             if let Entry::Vacant(entry) = index.entry(alike(number), key_of) {
                 entry.insert(number);

@@ -1,10 +1,10 @@
-//! A resource as the tables give it out and take it in.
+//! A resource as the tables store it.
 
 use crate::base::digest::Digest;
 
-/// A resource as it stands in the tables.
+/// A resource as the tables store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing<'a> {
+pub struct StoredState<'a> {
     /// Its kind.
     pub kind: u16,
     /// Its key.

@@ -1,31 +1,32 @@
-//! Lists: which resources belong together, and when that, or one of them, has last changed.
+//! The secondary index: the resources that share a secondary key, and the last change of that set
+//! or of one of them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use super::index::{Entry, Index};
+use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
 use crate::domain::resource::Rank;
 
-/// Up to so many members stand side by side, which takes the least memory; more are a tree, so that
-/// joining costs the same however many there are.
+/// Up to so many resources are kept in a vector, which takes the least memory; more are a tree, so
+/// that adding one costs the same however many there are.
 const FEW: usize = 64;
 
-/// The lists of a shard, by their names.
+/// The secondary index of a shard.
 #[derive(Default)]
-pub(super) struct Lists(Index<(Digest, List)>);
+pub(super) struct SecondaryIndex(HashIndex<(Digest, List)>);
 
 fn name_of((name, _): &(Digest, List)) -> Digest {
     *name
 }
 
-impl Lists {
-    /// The list of this name.
+impl SecondaryIndex {
+    /// The list of this key.
     pub(super) fn get(&self, name: Digest) -> Option<&List> {
         self.0.find(name, name_of).map(|(_, list)| list)
     }
 
-    /// The list of this name, from here on if there is none.
+    /// The list of this key; an empty one is made if there is none.
     pub(super) fn get_mut(&mut self, name: Digest) -> &mut List {
         let (_, list) = match self.0.entry(name, name_of) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -34,32 +35,40 @@ impl Lists {
         list
     }
 
-    /// All of them with their names, in no order that means anything.
+    /// Makes room for a list of this name, and looks where this key stands in it or is going to.
+    pub(super) fn reserve(&mut self, name: Digest, key: Digest) {
+        self.0.reserve(name, name_of);
+        if let Some(list) = self.get(name) {
+            std::hint::black_box(list.has(key));
+        }
+    }
+
+    /// All lists with their keys, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Digest, &List)> {
         self.0.iter().map(|(name, list)| (*name, list))
     }
 
-    /// All of them, to be changed.
+    /// All lists, to be changed.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut List> {
         self.0.iter_mut().map(|(_, list)| list)
     }
 }
 
-/// A list.
+/// The resources that share a secondary key.
 #[derive(Default)]
 pub(super) struct List {
-    /// The position of the last commit by which something joined or left, or changed while it stood
-    /// here; 0 when that was before the start. It stays when everybody has left.
+    /// The position of the last commit by which a resource joined or left, or changed while it was
+    /// here; 0 if that was before the start. It is kept when all have left.
     pub(super) touched: u64,
     members: Members,
 }
 
-/// The keys, each once.
+/// The resource keys, each once.
 enum Members {
-    /// In ascending order, but while tables are built.
+    /// In ascending order, except while tables are built.
     Few(Vec<Digest>),
     Many(BTreeSet<Digest>),
-    /// By their ranks: what stands in a list with ranks has one.
+    /// By their ranks: in a list with ranks every resource has one.
     Ranked(BTreeSet<(Rank, Digest)>),
 }
 
@@ -78,7 +87,16 @@ impl List {
         }
     }
 
-    /// The members in ascending order, of their ranks where they have some.
+    /// Whether this is one of the members; of those with ranks that is not known.
+    fn has(&self, key: Digest) -> bool {
+        match &self.members {
+            Members::Few(members) => members.binary_search(&key).is_ok(),
+            Members::Many(members) => members.contains(&key),
+            Members::Ranked(_) => false,
+        }
+    }
+
+    /// The resource keys in ascending order, of their ranks if they have any.
     pub(super) fn iter(&self) -> Box<dyn Iterator<Item = Digest> + '_> {
         match &self.members {
             Members::Few(members) => Box::new(members.iter().copied()),
@@ -87,7 +105,7 @@ impl List {
         }
     }
 
-    /// A member has this rank from here on, or none any more, in the place of the one before.
+    /// Replaces the rank of a resource.
     pub(super) fn rank(&mut self, key: Digest, before: Option<&Rank>, after: Option<&Rank>) {
         if before == after {
             return;
@@ -106,7 +124,7 @@ impl List {
         }
     }
 
-    /// The member that ranks highest, where they have ranks.
+    /// The resource with the highest rank, if they have ranks.
     pub(super) fn last_ranked(&self) -> Option<Digest> {
         match &self.members {
             Members::Ranked(members) => members.last().map(|(_, key)| *key),
@@ -144,7 +162,7 @@ impl List {
         }
     }
 
-    /// Adds a member in no order, while tables are built: [`List::order`] comes after all.
+    /// Adds a resource without ordering, while tables are built: [`List::order`] comes after all.
     pub(super) fn push(&mut self, key: Digest) {
         match &mut self.members {
             Members::Few(members) => members.push(key),
@@ -155,7 +173,7 @@ impl List {
         }
     }
 
-    /// Puts the members in order.
+    /// Puts the resources in order.
     pub(super) fn order(&mut self) {
         if let Members::Few(members) = &mut self.members {
             members.sort_unstable();
@@ -172,8 +190,7 @@ impl List {
         }
     }
 
-    /// Copies up to `most` members that come after the last one of `into`; whether there may be
-    /// more.
+    /// Copies up to `most` keys that come after the last one of `into`; whether there may be more.
     pub(super) fn copy_on(&self, into: &mut Vec<Digest>, most: usize) -> bool {
         let after = into.last().copied();
         let before = into.len();
@@ -186,7 +203,7 @@ impl List {
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
                 into.extend(members.range((from, Bound::Unbounded)).take(most));
             }
-            // Nobody goes through such a list.
+            // Such a list is never copied.
             Members::Ranked(_) => {}
         }
         into.len() - before == most

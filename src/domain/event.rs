@@ -1,0 +1,413 @@
+//! Public events: what other systems are told of a commit, one event for each resource that it
+//! changed. Each is declared beside the resource's own event, with [`public_events!`], and carries
+//! identifiers, states, dates and amounts, never personal data: whoever needs those reads the
+//! resource, with a right to it.
+//!
+//! [`public_events!`]: crate::public_events
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::resource::Resource;
+use crate::base::json::{FromJson, Presence, Shape};
+use crate::base::revision::Revision;
+
+/// The type of the event that tells of a fact that came in from its own system.
+pub const FACT_APPLIED: EventType = EventType {
+    name: Name {
+        kind: "reference-fact",
+        what: "applied",
+    },
+    says: "A fact came in from the system that owns it.",
+    fields: || vec![EventField::of::<Box<str>>("kind")],
+};
+
+/// The name of an event's type: `carebook.{kind}.{what}`, in lower case with dashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The kind of resource.
+    pub kind: &'static str,
+    /// What happened to it.
+    pub what: &'static str,
+}
+
+impl Name {
+    /// The name of the type as it is sent.
+    #[must_use]
+    pub fn event_type(self) -> String {
+        // Kinds of facts are written with underscores.
+        format!("carebook.{}.{}", self.kind.replace('_', "-"), self.what)
+    }
+}
+
+/// A type of event, as its receivers know it.
+#[derive(Clone, Copy, Debug)]
+pub struct EventType {
+    /// Its name.
+    pub name: Name,
+    /// What it says, in a sentence.
+    pub says: &'static str,
+    /// What its data has beside operation, revision and actor.
+    pub fields: fn() -> Vec<EventField>,
+}
+
+impl EventType {
+    /// Of a fact of this kind that an operation has put in place.
+    #[must_use]
+    pub const fn fact_put(kind: &'static str) -> Self {
+        Self {
+            name: Name { kind, what: "put" },
+            says: "An operation has made the fact, or changed it.",
+            fields: Vec::new,
+        }
+    }
+}
+
+/// A field of an event's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventField {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it may be null.
+    pub is_nullable: bool,
+    /// What its value is.
+    pub shape: Shape,
+}
+
+impl EventField {
+    /// A field with values of the type `T`.
+    #[must_use]
+    pub fn of<T: EventValue>(name: &'static str) -> Self {
+        Self {
+            name,
+            is_nullable: T::is_nullable(),
+            shape: T::event_shape(),
+        }
+    }
+}
+
+/// What can be a value in an event's data.
+pub trait EventValue: Serialize {
+    /// What such values are.
+    fn event_shape() -> Shape;
+    /// Whether null is one of them.
+    fn is_nullable() -> bool {
+        false
+    }
+}
+
+impl<T: FromJson + Serialize> EventValue for T {
+    fn event_shape() -> Shape {
+        T::shape()
+    }
+
+    fn is_nullable() -> bool {
+        T::presence() != Presence::Required
+    }
+}
+
+impl EventValue for Uuid {
+    fn event_shape() -> Shape {
+        Shape::Text {
+            longest: 36,
+            blank: false,
+            form: "a UUID",
+        }
+    }
+}
+
+impl EventValue for Option<Uuid> {
+    fn event_shape() -> Shape {
+        Uuid::event_shape()
+    }
+
+    fn is_nullable() -> bool {
+        true
+    }
+}
+
+impl EventValue for Vec<Uuid> {
+    fn event_shape() -> Shape {
+        Shape::List {
+            of: Box::new(Uuid::event_shape()),
+            shortest: 0,
+            longest: None,
+        }
+    }
+}
+
+impl EventValue for Revision {
+    fn event_shape() -> Shape {
+        Shape::Integer {
+            least: 0,
+            most: i64::MAX,
+        }
+    }
+}
+
+/// An identifier as tokens carry them.
+impl EventValue for Box<str> {
+    fn event_shape() -> Shape {
+        Shape::Text {
+            longest: 512,
+            blank: false,
+            form: "",
+        }
+    }
+}
+
+/// A resource's change, as its record has it, beside the event.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'a> {
+    /// Whether a fact came in; otherwise an operation made the change.
+    pub is_fact: bool,
+    /// Whether the change has advanced the resource's own revision.
+    pub advances: bool,
+    /// The values of the parameters of the path at which the resource is read.
+    pub path: &'a [&'a str],
+    /// The resource's revision after the change.
+    pub revision: Revision,
+}
+
+/// What is told of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The type.
+    pub name: Name,
+    /// The path at which the changed resource is read, without its first slash, percent-encoded.
+    pub subject: String,
+    /// The revision after the change; `None` where the resource has none of its own.
+    pub revision: Option<Revision>,
+    /// Further fields of the data, in JSON: each with a comma before it.
+    pub fields: String,
+}
+
+impl Told {
+    /// An event without fields of its own.
+    #[must_use]
+    pub fn new(name: Name, subject: String, revision: Option<Revision>) -> Self {
+        Self {
+            name,
+            subject,
+            revision,
+            fields: String::new(),
+        }
+    }
+
+    /// Of a fact that came in, or that an operation has put in place.
+    #[must_use]
+    pub fn fact(kind: &'static str, id: &str, revision: Revision, changed: &Changed<'_>) -> Self {
+        let subject = subject("reference-facts/{}/{}", &[kind, id]);
+        if changed.is_fact {
+            return Self::new(FACT_APPLIED.name, subject, Some(revision)).with("kind", kind);
+        }
+        Self::new(EventType::fact_put(kind).name, subject, Some(revision))
+    }
+
+    /// With this field.
+    ///
+    /// # Panics
+    /// When the value has no JSON form, which a test over all events would show.
+    #[must_use]
+    pub fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        let value = serde_json::to_string(value).expect("an event's value has a JSON form");
+        let _ = write!(self.fields, ",\"{name}\":{value}");
+        self
+    }
+}
+
+/// A path with `{}` for each of its parameters, filled with these values, percent-encoded.
+#[must_use]
+pub fn subject(path: &str, values: &[&str]) -> String {
+    /// All but what RFC 3986 (2.3) calls unreserved.
+    const ENCODED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    let mut subject = String::with_capacity(path.len() + 40);
+    let mut values = values.iter();
+    let mut pieces = path.split("{}");
+    subject.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let value = values.next().copied().unwrap_or_default();
+        subject.extend(percent_encoding::utf8_percent_encode(value, ENCODED));
+        subject.push_str(piece);
+    }
+    subject
+}
+
+/// What other systems are told of a resource.
+pub trait PublicEvents: Resource {
+    /// The path at which it is read, without its first slash, with `{}` for each parameter;
+    /// `{kind}/{}` where nothing reads it.
+    const READ_AT: &'static str;
+
+    /// The types of its events.
+    const TYPES: &'static [EventType];
+
+    /// What is told of a change: nothing, where the resource is a part of another one that is told
+    /// of.
+    fn tell(event: &Self::Event, changed: &Changed<'_>) -> Vec<Told>;
+}
+
+/// Declares what other systems are told of a resource's events.
+///
+/// ```text
+/// public_events! {
+///     Statement by StatementEvent, read at "settlement-statements/{}", revision own;
+///
+///     /// A branch is asked for its deposit.
+///     DepositRequested(opening) => "deposit-requested" {
+///         "statementCode": Ident = opening.statement_code,
+///     },
+///     /// The fact came in, and with it the profile is another one.
+///     FactCameIn(came) => fact(&came.id, came.revision) and "revised" {},
+///     Indexed(_) => nothing,
+/// }
+/// ```
+///
+/// `revision none` stands where the resource has no revision that its readers know. An event of a
+/// fact that came in is told under the fact's own path; where it also changes what is read of the
+/// resource itself, a type with its fields follows after `and`, told when the resource's own
+/// revision advances. After a type, `(at "path/{}", revision own)` names another path than the
+/// resource's. The value of a field is of the type given.
+#[macro_export]
+macro_rules! public_events {
+    (
+        $resource:ident by $event:ident, read at $read_at:literal, revision $revision:ident;
+        $( $(#[doc = $says:literal])* $variant:ident $it:tt => $told:tt $( ( $($how:tt)* ) )?
+            $(and $also:tt)? $( { $($fields:tt)* } )? ),+ $(,)?
+    ) => {
+        impl $crate::domain::event::PublicEvents for $resource {
+            const READ_AT: &'static str = $read_at;
+
+            const TYPES: &'static [$crate::domain::event::EventType] =
+                $crate::public_events!(@types $resource [] $(
+                    [$told $(and $also)? { concat!($($says),*) } { $($($fields)*)? }]
+                )+);
+
+            fn tell(
+                event: &$event,
+                changed: &$crate::domain::event::Changed<'_>,
+            ) -> Vec<$crate::domain::event::Told> {
+                let mut told = Vec::new();
+                match event {
+                    $( $event::$variant $it => {
+                        $crate::public_events!(
+                            @tell told $resource changed $revision $told ( $( $($how)* )? )
+                            $(and $also)? { $($($fields)*)? }
+                        );
+                    } )+
+                }
+                told
+            }
+        }
+    };
+    (@types $resource:ident [$($done:tt)*]) => { &[$($done)*] };
+    (@types $resource:ident [$($done:tt)*] [nothing $($rest:tt)*] $($more:tt)*) => {
+        $crate::public_events!(@types $resource [$($done)*] $($more)*)
+    };
+    (@types $resource:ident [$($done:tt)*] [fact { $says:expr } { }] $($more:tt)*) => {
+        $crate::public_events!(@types $resource
+            [$($done)* $crate::domain::event::EventType::fact_put(
+                <$resource as $crate::domain::resource::Resource>::KIND.name,
+            ),]
+            $($more)*)
+    };
+    (@types $resource:ident [$($done:tt)*] [fact and $($rest:tt)*] $($more:tt)*) => {
+        $crate::public_events!(@types $resource [$($done)*] [fact { "" } { }] [$($rest)*] $($more)*)
+    };
+    (@types $resource:ident [$($done:tt)*]
+        [$what:literal { $says:expr }
+            { $($name:literal : $type:ty = $value:expr),* $(,)? }]
+        $($more:tt)*
+    ) => {
+        $crate::public_events!(@types $resource
+            [$($done)* $crate::domain::event::EventType {
+                name: $crate::public_events!(@name $resource $what),
+                says: $says,
+                fields: || vec![ $( $crate::domain::event::EventField::of::<$type>($name) ),* ],
+            },]
+            $($more)*)
+    };
+    (@name $resource:ident $what:literal) => {
+        $crate::domain::event::Name {
+            kind: <$resource as $crate::domain::resource::Resource>::KIND.name,
+            what: $what,
+        }
+    };
+    (@revision own $changed:ident) => { Some($changed.revision) };
+    (@revision none $changed:ident) => { None };
+    (@tell $to:ident $resource:ident $changed:ident $revision:ident nothing () { }) => {
+        let _ = (&mut $to, $changed);
+    };
+    (@tell $to:ident $resource:ident $changed:ident $revision:ident
+        fact ($id:expr, $fact_revision:expr) { }
+    ) => {
+        $to.push($crate::domain::event::Told::fact(
+            <$resource as $crate::domain::resource::Resource>::KIND.name,
+            $id,
+            $fact_revision,
+            $changed,
+        ));
+    };
+    (@tell $to:ident $resource:ident $changed:ident $revision:ident
+        fact ($id:expr, $fact_revision:expr) and $also:literal { $($fields:tt)* }
+    ) => {
+        $crate::public_events!(
+            @tell $to $resource $changed $revision fact ($id, $fact_revision) { }
+        );
+        if $changed.advances {
+            $crate::public_events!(
+                @tell $to $resource $changed $revision $also () { $($fields)* }
+            );
+        }
+    };
+    (@tell $to:ident $resource:ident $changed:ident $revision:ident
+        $what:literal () { $($fields:tt)* }
+    ) => {
+        $crate::public_events!(@tell $to $resource $changed $revision $what
+            (at <$resource as $crate::domain::event::PublicEvents>::READ_AT, revision $revision)
+            { $($fields)* });
+    };
+    (@tell $to:ident $resource:ident $changed:ident $_revision:ident
+        $what:literal (at $at:expr, revision $revision:ident)
+        { $($name:literal : $type:ty = $value:expr),* $(,)? }
+    ) => {
+        $to.push(
+            $crate::domain::event::Told::new(
+                $crate::public_events!(@name $resource $what),
+                $crate::domain::event::subject($at, $changed.path),
+                $crate::public_events!(@revision $revision $changed),
+            )
+            $( .with::<$type>($name, &$value) )*
+        );
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_is_written_as_in_a_path() {
+        assert_eq!(subject("organization", &[]), "organization");
+        assert_eq!(
+            subject("a/{}/b/{}", &["x y/z", "~k-1._"]),
+            "a/x%20y%2Fz/b/~k-1._"
+        );
+        assert_eq!(subject("a/{}", &["가"]), "a/%EA%B0%80");
+    }
+
+    #[test]
+    fn a_type_is_written_in_lower_case_with_dashes() {
+        let name = Name {
+            kind: "payment_obligation",
+            what: "put",
+        };
+        assert_eq!(name.event_type(), "carebook.payment-obligation.put");
+    }
+}

@@ -1,0 +1,60 @@
+//! The body of an answer: whole, or a stream that goes on as long as somebody reads.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use http_body_util::channel::Channel;
+use hyper::body::{Body, Frame, SizeHint};
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// All of it is there.
+    Whole(Full<Bytes>),
+    /// It is made while it is read.
+    Stream(Channel<Bytes>),
+}
+
+impl Default for AnswerBody {
+    fn default() -> Self {
+        Self::Whole(Full::default())
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for AnswerBody {
+    fn from(bytes: T) -> Self {
+        Self::Whole(Full::new(bytes.into()))
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Pin::new(body).poll_frame(context),
+            Self::Stream(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body) => body.is_end_stream(),
+            Self::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body) => body.size_hint(),
+            Self::Stream(body) => body.size_hint(),
+        }
+    }
+}

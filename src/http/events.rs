@@ -1,0 +1,312 @@
+//! `GET /events`: what is committed, in pages or as server-sent events (WHATWG HTML, 9.2).
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use tokio::time::{Instant, timeout};
+
+use super::answer_body::AnswerBody;
+use super::query::Query;
+use super::response::{Answer, Problems, at_position, json};
+use super::service::is_verified;
+use super::token::TokenVerifier;
+use crate::base::actor::Actor;
+use crate::base::json::FaultCode;
+use crate::catalogue::Success;
+use crate::domain::rejection::Rejection;
+use crate::engine::Engine;
+use crate::engine::feed::{EventFilter, NoPage, Page, TypePattern};
+use crate::journal::events::EventId;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The types that one request may name.
+const TYPES_MAX: usize = 50;
+/// The events of a page, and when nothing is said of that.
+const LIMIT_MAX: usize = 1_000;
+const LIMIT: usize = 100;
+/// How long a stream is silent at most.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a reader may take to make room for more.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an actor is taken at the word of its token.
+const JUDGED_EVERY: Duration = Duration::from_secs(60);
+/// Events are handed over in pieces of about so many bytes, of which so many may wait.
+const PIECE_BYTES: usize = 16 << 10;
+const PIECES_MAX: usize = 4;
+
+/// What a request asks for.
+struct Wanted {
+    after: Option<EventId>,
+    filter: Arc<EventFilter>,
+    limit: usize,
+}
+
+/// Who asks, and of whom.
+pub struct Reader<'s> {
+    /// The engine.
+    pub engine: &'s Arc<Engine>,
+    /// What judges tokens.
+    pub verifier: &'s Arc<TokenVerifier>,
+    /// Who asks.
+    pub actor: Arc<Actor>,
+}
+
+/// Answers a request.
+pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap) -> Answer {
+    let problems = Problems::PLAIN;
+    let is_stream = wants_stream(headers);
+    let wanted = match wanted(query, headers, is_stream) {
+        Ok(wanted) => wanted,
+        Err(rejection) => return problems.rejected(&rejection),
+    };
+    let Reader {
+        engine,
+        verifier,
+        actor,
+    } = reader;
+    if let Err(reply) = engine.may_act(&actor).await {
+        return problems.reply(reply, Success::Ok);
+    }
+    if !actor.may_be_granted("events:read") {
+        let rejection = Rejection::permission_denied(
+            "Only headquarters and system workflows with events:read may read events.",
+        );
+        return at_position(problems.rejected(&rejection), engine.durable());
+    }
+    let after = wanted.after.unwrap_or_else(|| engine.before_first_event());
+    let limit = if is_stream { LIMIT_MAX } else { wanted.limit };
+    let page = match engine.events(after, &wanted.filter, limit).await {
+        Ok(page) => page,
+        Err(why) => return no_page(why, engine),
+    };
+    if !is_stream {
+        return at_position(json(StatusCode::OK, written(&page)), page.durable);
+    }
+    let (sender, body) = Channel::new(PIECES_MAX);
+    let follower = Follower {
+        engine: Arc::clone(engine),
+        verifier: Arc::clone(verifier),
+        authorization: headers.get(AUTHORIZATION).cloned(),
+        actor,
+        filter: wanted.filter,
+        sender,
+        judged: Instant::now(),
+        told: page.next,
+    };
+    let durable = page.durable;
+    tokio::spawn(follower.follow(page));
+    let mut answer = Response::new(AnswerBody::Stream(body));
+    let stream = HeaderValue::from_static("text/event-stream");
+    answer.headers_mut().insert(CONTENT_TYPE, stream);
+    at_position(answer, durable)
+}
+
+fn no_page(why: NoPage, engine: &Engine) -> Answer {
+    let problems = Problems::PLAIN;
+    match why {
+        NoPage::Gone { earliest } => at_position(
+            problems.problem(
+                StatusCode::GONE,
+                "events_gone",
+                &format!("Events after that are no longer kept; the earliest is {earliest}."),
+            ),
+            engine.durable(),
+        ),
+        NoPage::Future => {
+            problems.rejected(&Rejection::invalid_at("query.after", FaultCode::OutOfRange))
+        }
+        NoPage::Unavailable => problems.unavailable(),
+    }
+}
+
+/// Whether the request accepts a stream of events.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).any(|range| {
+        let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let refused = parameters.split(';').any(|parameter| {
+            let weight = parameter.trim().strip_prefix("q=");
+            weight.is_some_and(|weight| weight.parse() == Ok(0.0))
+        });
+        name.trim().eq_ignore_ascii_case("text/event-stream") && !refused
+    })
+}
+
+fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<Wanted, Rejection> {
+    let mut query = Query::read(query, &["after", "limit", "type", "subject"]);
+    let id = |text: &str| text.parse::<EventId>().map_err(|_| FaultCode::Pattern);
+    let mut after = query.one("after", id);
+    let mut last_is_bad = false;
+    if is_stream && let Some(last) = headers.get(LAST_EVENT_ID) {
+        // A browser sends an empty one, or none, before the first event.
+        match last.to_str().map(str::parse) {
+            Ok(Ok(last)) => after = Some(last),
+            _ => last_is_bad = !last.is_empty(),
+        }
+    }
+    let limit = match is_stream {
+        // It is not looked at.
+        true => None,
+        false => query.number("limit", 1, LIMIT_MAX),
+    };
+    let subject = query.one("subject", |text| Ok(Box::from(text)));
+    let types = query.all("type");
+    if types.len() > TYPES_MAX {
+        query.fault("type", FaultCode::TooLong);
+    }
+    let types: Option<Vec<_>> = types.iter().map(|text| TypePattern::parse(text)).collect();
+    if types.is_none() {
+        query.fault("type", FaultCode::Pattern);
+    }
+    query.finish()?;
+    if last_is_bad {
+        let path = "header.Last-Event-ID";
+        return Err(Rejection::invalid_at(path, FaultCode::Pattern));
+    }
+    Ok(Wanted {
+        after,
+        filter: Arc::new(EventFilter {
+            types: types.unwrap_or_default(),
+            subject,
+        }),
+        limit: limit.unwrap_or(LIMIT),
+    })
+}
+
+/// The body of a page.
+fn written(page: &Page) -> Vec<u8> {
+    let bytes: usize = page.events.iter().map(|event| event.json.len() + 1).sum();
+    let mut body = Vec::with_capacity(bytes + 64);
+    body.extend_from_slice(b"{\"events\":[");
+    for (index, event) in page.events.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&event.json);
+    }
+    let end = format!("],\"next\":\"{}\",\"end\":{}}}", page.next, page.end);
+    body.extend_from_slice(end.as_bytes());
+    body
+}
+
+/// Follows the events for one reader of a stream.
+struct Follower {
+    engine: Arc<Engine>,
+    verifier: Arc<TokenVerifier>,
+    authorization: Option<HeaderValue>,
+    actor: Arc<Actor>,
+    filter: Arc<EventFilter>,
+    sender: Sender<Bytes>,
+    /// When the actor was last judged.
+    judged: Instant,
+    /// The last event that was passed.
+    told: EventId,
+}
+
+impl Follower {
+    /// Goes on from the first page until the reader leaves, is too slow, may no longer read, or the
+    /// service ends.
+    async fn follow(mut self, first: Page) {
+        let mut page = first;
+        let mut said = Instant::now();
+        // So that the reader knows at once that the stream is open.
+        if !self.send(b": events\n\n".to_vec()).await {
+            return;
+        }
+        loop {
+            self.told = page.next;
+            if !page.events.is_empty() {
+                if !self.tell(&page).await {
+                    return;
+                }
+                said = Instant::now();
+            }
+            if page.end {
+                let until = (said + HEARTBEAT).min(self.judged + JUDGED_EVERY);
+                let beyond = self.engine.feed().beyond(self.told.position);
+                match tokio::time::timeout_at(until, beyond).await {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(_) => {
+                        let heartbeat = format!(": \nid: {}\n\n", self.told);
+                        if !self.send(heartbeat.into_bytes()).await {
+                            return;
+                        }
+                        said = Instant::now();
+                    }
+                }
+            }
+            if self.engine.feed().has_ended() || !self.is_still_allowed().await {
+                return;
+            }
+            page = match self.engine.events(self.told, &self.filter, LIMIT_MAX).await {
+                Ok(page) => page,
+                Err(_) => return,
+            };
+        }
+    }
+
+    /// Whether the actor may go on reading; judged again when that is due.
+    async fn is_still_allowed(&mut self) -> bool {
+        if self.judged.elapsed() < JUDGED_EVERY {
+            return true;
+        }
+        self.judged = Instant::now();
+        let now = self.engine.now();
+        is_verified(&self.verifier, self.authorization.as_ref(), now)
+            && self.engine.may_act(&self.actor).await.is_ok()
+    }
+
+    async fn tell(&mut self, page: &Page) -> bool {
+        let mut piece = String::new();
+        for event in &page.events {
+            let _ = write!(
+                piece,
+                "id: {}\nevent: {}\ndata: ",
+                event.id,
+                event.event_type()
+            );
+            // The object is on one line: line feeds in JSON are escaped.
+            piece.push_str(&String::from_utf8_lossy(&event.json));
+            piece.push_str("\n\n");
+            if piece.len() >= PIECE_BYTES
+                && !self.send(std::mem::take(&mut piece).into_bytes()).await
+            {
+                return false;
+            }
+        }
+        piece.is_empty() || self.send(piece.into_bytes()).await
+    }
+
+    /// Whether the reader has made room for it in time.
+    async fn send(&mut self, piece: Vec<u8>) -> bool {
+        let sent = timeout(PATIENCE, self.sender.send_data(piece.into())).await;
+        matches!(sent, Ok(Ok(())))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_sent_to_who_accepts_one() {
+        let wants = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            wants_stream(&headers)
+        };
+        assert!(wants("text/event-stream"));
+        assert!(wants("application/json, Text/Event-Stream;q=0.5"));
+        assert!(!wants("text/event-stream;q=0"));
+        assert!(!wants("application/json"));
+        assert!(!wants("*/*"));
+    }
+}

@@ -1,0 +1,130 @@
+//! The parameters of a query, read as strictly as a body: each is known, and given once unless it
+//! may be repeated. The `fieldPath` of a fault is `query.NAME`.
+
+use std::borrow::Cow;
+
+use crate::base::json::{Fault, FaultCode};
+use crate::domain::rejection::Rejection;
+
+/// The parameters of one request, and the faults found so far.
+pub struct Query<'q> {
+    pairs: Vec<(Cow<'q, str>, Cow<'q, str>)>,
+    faults: Vec<Fault>,
+}
+
+impl<'q> Query<'q> {
+    /// Reads the query of a request for a path that knows these parameters.
+    #[must_use]
+    pub fn read(query: Option<&'q str>, known: &[&str]) -> Self {
+        let pairs: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
+        let mut read = Self {
+            pairs: Vec::new(),
+            faults: Vec::new(),
+        };
+        for (name, value) in pairs {
+            if known.contains(&&*name) {
+                read.pairs.push((name, value));
+            } else {
+                read.fault(&name, FaultCode::UnknownField);
+            }
+        }
+        read
+    }
+
+    /// Notes a fault of this parameter.
+    pub fn fault(&mut self, name: &str, code: FaultCode) {
+        let path = format!("query.{name}");
+        if !self.faults.iter().any(|fault| fault.path == path) {
+            self.faults.push(Fault { path, code });
+        }
+    }
+
+    /// All values of a parameter that may be repeated.
+    #[must_use]
+    pub fn all(&self, name: &str) -> Vec<Cow<'q, str>> {
+        let of_name = self.pairs.iter().filter(|(known, _)| known == name);
+        of_name.map(|(_, value)| value.clone()).collect()
+    }
+
+    /// The value of a parameter, read by `read`; `None` when it is absent, or after its fault was
+    /// noted.
+    pub fn one<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, FaultCode>,
+    ) -> Option<T> {
+        let values = self.all(name);
+        let value = match &*values {
+            [] => return None,
+            [value] => read(value),
+            _ => Err(FaultCode::DuplicateField),
+        };
+        value.map_err(|code| self.fault(name, code)).ok()
+    }
+
+    /// A whole number within these bounds, both inclusive.
+    pub fn number(&mut self, name: &str, least: usize, most: usize) -> Option<usize> {
+        self.one(name, |text| {
+            let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_plain {
+                return Err(FaultCode::WrongType);
+            }
+            let number = text.parse().map_err(|_| FaultCode::OutOfRange)?;
+            match (least..=most).contains(&number) {
+                true => Ok(number),
+                false => Err(FaultCode::OutOfRange),
+            }
+        })
+    }
+
+    /// What is left to say of the query.
+    ///
+    /// # Errors
+    /// The refusal, when there was a fault.
+    pub fn finish(self) -> Result<(), Rejection> {
+        match self.faults.is_empty() {
+            true => Ok(()),
+            false => Err(Rejection::invalid(self.faults)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(query: &str) -> Vec<(String, FaultCode)> {
+        let mut read = Query::read(Some(query), &["limit", "type"]);
+        read.number("limit", 1, 10);
+        let _ = read.all("type");
+        let rejection = read.finish().err();
+        let faults = rejection.into_iter().flat_map(|rejection| rejection.faults);
+        faults.map(|fault| (fault.path, fault.code)).collect()
+    }
+
+    #[test]
+    fn each_fault_of_a_query_is_named_with_its_parameter() {
+        let one = |path: &str, code| vec![(path.to_owned(), code)];
+        assert_eq!(faults(""), []);
+        assert_eq!(faults("limit=10&type=a&type=b"), []);
+        assert_eq!(faults("limit=0"), one("query.limit", FaultCode::OutOfRange));
+        assert_eq!(
+            faults("limit=11"),
+            one("query.limit", FaultCode::OutOfRange)
+        );
+        assert_eq!(
+            faults("limit=99999999999999999999999"),
+            one("query.limit", FaultCode::OutOfRange)
+        );
+        assert_eq!(faults("limit=+1"), one("query.limit", FaultCode::WrongType));
+        assert_eq!(faults("limit="), one("query.limit", FaultCode::WrongType));
+        assert_eq!(
+            faults("limit=1&limit=1"),
+            one("query.limit", FaultCode::DuplicateField)
+        );
+        assert_eq!(
+            faults("Limit=1"),
+            one("query.Limit", FaultCode::UnknownField)
+        );
+    }
+}

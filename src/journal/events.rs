@@ -1,0 +1,266 @@
+//! Public events as they leave the service: `CloudEvents` 1.0 objects, made of the log's records.
+//!
+//! A commit tells one event for each resource that it changed, or several where a change is read
+//! at several paths, in the order of its record. Records of a layout before the present one do not
+//! say what events need, and tell nothing.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+use super::record::{Record, SCHEMA};
+use crate::base::codec::DecodeError;
+use crate::catalogue;
+use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
+use crate::domain::registered::Kinds;
+
+/// What stands before the types of all events.
+pub const TYPE_PREFIX: &str = "carebook.";
+
+/// An event's identifier: the position of its commit, and which of the commit's events it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    /// The commit's position; 0 only in [`EventId::NONE`].
+    pub position: u64,
+    /// Counted from 0.
+    pub number: u32,
+}
+
+impl EventId {
+    /// Before the first event.
+    pub const NONE: Self = Self {
+        position: 0,
+        number: 0,
+    };
+
+    /// Behind every event of the commit at this position.
+    #[must_use]
+    pub fn behind(position: u64) -> Self {
+        Self {
+            position,
+            number: u32::MAX,
+        }
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.position, self.number)
+    }
+}
+
+/// A text that is no event's identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoEventId;
+
+impl FromStr for EventId {
+    type Err = NoEventId;
+
+    /// Takes what [`EventId`] is displayed as and nothing else: no signs, no leading zeros.
+    fn from_str(text: &str) -> Result<Self, NoEventId> {
+        let (position, number) = text.split_once('-').ok_or(NoEventId)?;
+        let is_plain = |digits: &str| {
+            digits.bytes().all(|byte| byte.is_ascii_digit())
+                && (digits == "0" || !digits.starts_with('0'))
+        };
+        if !is_plain(position) || !is_plain(number) {
+            return Err(NoEventId);
+        }
+        Ok(Self {
+            position: position.parse().map_err(|_| NoEventId)?,
+            number: number.parse().map_err(|_| NoEventId)?,
+        })
+    }
+}
+
+/// An event, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its identifier.
+    pub id: EventId,
+    /// Its type.
+    pub name: Name,
+    /// The path at which the changed resource is read.
+    pub subject: Box<str>,
+    /// The `CloudEvents` object: JSON on one line.
+    pub json: Bytes,
+}
+
+impl Event {
+    /// Its type as it is sent.
+    #[must_use]
+    pub fn event_type(&self) -> String {
+        self.name.event_type()
+    }
+}
+
+/// The types of all events, in the order of the kinds of resources.
+#[must_use]
+pub fn event_types() -> Vec<EventType> {
+    let resources = catalogue::RESOURCES.iter();
+    let own = resources.flat_map(|resource| resource.event_types());
+    std::iter::once(&FACT_APPLIED).chain(own).copied().collect()
+}
+
+/// Makes events of the records of one log.
+#[derive(Clone, Debug)]
+pub struct Teller {
+    /// What stands in every event: `urn:carebook:{log id}`.
+    source: String,
+    kinds: Kinds,
+}
+
+impl Teller {
+    /// Of the log with this identity.
+    #[must_use]
+    pub fn new(log: impl fmt::Display, kinds: Kinds) -> Self {
+        Self {
+            source: format!("urn:carebook:{log}"),
+            kinds,
+        }
+    }
+
+    /// Hands the events of the commit at `position` to `take`, in their order, as far as `wants`
+    /// says by name and subject. Returns how many events the commit has.
+    ///
+    /// # Errors
+    /// When the bytes are no record, or of a version that this program does not know.
+    pub fn tell(
+        &self,
+        position: u64,
+        record: &[u8],
+        wants: &dyn Fn(EventId, Name, &str) -> bool,
+        take: &mut dyn FnMut(Event),
+    ) -> Result<u32, DecodeError> {
+        let record = Record::decode(record)?;
+        let mut number = 0;
+        if record.schema != SCHEMA {
+            return Ok(number);
+        }
+        for change in &record.changes {
+            let Some(kind) = (self.kinds)(change.kind) else {
+                let kind = change.kind;
+                return Err(DecodeError::OtherVersion(format!(
+                    "resource kind {kind} is not known here"
+                )));
+            };
+            let changed = Changed {
+                is_fact: record.operation == 0,
+                advances: change.advances,
+                path: &change.path,
+                revision: change.revision,
+            };
+            for told in kind.tell(change.stored(), &changed)? {
+                let id = EventId { position, number };
+                number += 1;
+                if wants(id, told.name, &told.subject) {
+                    let json = self.json(id, &record, &told);
+                    take(Event {
+                        id,
+                        name: told.name,
+                        subject: told.subject.into_boxed_str(),
+                        json: json.into(),
+                    });
+                }
+            }
+        }
+        Ok(number)
+    }
+
+    fn json(&self, id: EventId, record: &Record<'_>, told: &Told) -> String {
+        let mut json = String::with_capacity(512 + told.fields.len());
+        // Source, type and time need no escapes, a subject has none; what comes from outside
+        // is written as JSON.
+        let _ = write!(
+            json,
+            "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"{}\",\"type\":\"{TYPE_PREFIX}",
+            self.source,
+        );
+        json.extend(told.name.kind.chars().map(|letter| match letter {
+            '_' => '-',
+            letter => letter,
+        }));
+        let _ = write!(
+            json,
+            ".{}\",\"subject\":\"{}\",\"time\":\"{}\",\"sequence\":\"{:020}\",\
+             \"datacontenttype\":\"application/json\",\"data\":{{\"operation\":\"{}\",\"revision\":",
+            told.name.what,
+            told.subject,
+            record.at,
+            id.position,
+            catalogue::operation_name(record.operation),
+        );
+        let _ = match told.revision {
+            Some(revision) => write!(json, "{revision}"),
+            None => write!(json, "null"),
+        };
+        match &record.actor {
+            Some(actor) => {
+                let profile = serde_json::Value::from(actor.profile_id);
+                let _ = write!(
+                    json,
+                    ",\"actorKind\":\"{}\",\"actorProfileId\":{profile}",
+                    actor.kind
+                );
+            }
+            None => json.push_str(",\"actorKind\":null,\"actorProfileId\":null"),
+        }
+        json.push_str(&told.fields);
+        json.push_str("}}");
+        json
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identifier_is_read_as_it_is_written_and_in_no_other_way() {
+        for id in [
+            EventId::NONE,
+            EventId::behind(7),
+            EventId {
+                position: u64::MAX,
+                number: 3,
+            },
+        ] {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for bad in [
+            "",
+            "1",
+            "1-",
+            "-1",
+            "01-0",
+            "1-00",
+            "+1-0",
+            "1-0 ",
+            "1-0-0",
+            "a-b",
+            "18446744073709551616-0",
+            "1-4294967296",
+        ] {
+            assert_eq!(bad.parse::<EventId>(), Err(NoEventId), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_two_types_of_events_have_one_name() {
+        let mut names: Vec<_> = event_types()
+            .iter()
+            .map(|of| of.name.event_type())
+            .collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for name in names {
+            let is_plain = |letter: char| letter.is_ascii_lowercase() || "-.".contains(letter);
+            assert!(name.chars().all(is_plain), "{name}");
+        }
+    }
+}

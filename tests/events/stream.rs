@@ -1,0 +1,131 @@
+//! Events as a stream.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{all, played, reader};
+use crate::support::{Server, World};
+
+/// A reader of a stream, over HTTP/1.0 so that the bytes are those of the stream alone.
+struct Reader {
+    lines: BufReader<TcpStream>,
+    head: String,
+}
+
+impl Reader {
+    fn open(server: &Server, token: &str, query: &str, more: &str) -> Self {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        let request = format!(
+            "GET /events{query} HTTP/1.0\r\nHost: test\r\nAccept: text/event-stream\r\n\
+             Authorization: Bearer {token}\r\n{more}\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = Self {
+            lines: BufReader::new(stream),
+            head: String::new(),
+        };
+        while !reader.head.ends_with("\r\n\r\n") {
+            assert!(
+                reader.lines.read_line(&mut reader.head).unwrap() > 0,
+                "{}",
+                reader.head
+            );
+        }
+        reader
+    }
+
+    /// The next event: its fields. `None` at the end of the stream.
+    fn next(&mut self) -> Option<BTreeMap<String, String>> {
+        let mut fields = BTreeMap::new();
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            let line = line.trim_end_matches('\n');
+            if line.is_empty() {
+                if fields.contains_key("data") {
+                    return Some(fields);
+                }
+                fields.clear();
+            } else if !line.starts_with(':') {
+                let (name, value) = line.split_once(": ").unwrap();
+                fields.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_tells_what_pages_tell_and_then_what_is_committed() {
+    let stage = played();
+    let token = stage.token(&reader());
+    let mut client = stage.client();
+    let whole = all(&mut client, &token, "", 1_000);
+    let mut reader = Reader::open(&stage.theatre.server, &token, "?limit=99999", "");
+    assert!(reader.head.contains("200 OK"), "{}", reader.head);
+    assert!(
+        reader.head.contains("content-type: text/event-stream"),
+        "{}",
+        reader.head
+    );
+    for event in &whole {
+        let told = reader.next().unwrap();
+        assert_eq!(told["id"], event["id"].as_str().unwrap());
+        assert_eq!(told["event"], event["type"].as_str().unwrap());
+        assert_eq!(&told["data"].parse::<Value>().unwrap(), event);
+    }
+    let world = &stage.theatre.world;
+    let body = world.deposit_request("code-new", "key-new");
+    let done = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+    let told = reader.next().unwrap();
+    assert_eq!(told["id"], format!("{}-0", done.position().unwrap()));
+    assert_eq!(
+        told["event"],
+        "carebook.settlement-statement.deposit-requested"
+    );
+}
+
+#[test]
+fn a_stream_goes_on_after_the_last_event_that_its_reader_has() {
+    let stage = played();
+    let token = stage.token(&reader());
+    let whole = all(
+        &mut stage.client(),
+        &token,
+        "&type=carebook.branch.*",
+        1_000,
+    );
+    let first = whole[0]["id"].as_str().unwrap();
+    let second = whole[1]["id"].as_str().unwrap();
+    let last = format!("Last-Event-ID: {first}\r\n");
+    let query = "?after=0-0&type=carebook.branch.*";
+    let server = &stage.theatre.server;
+    assert_eq!(
+        Reader::open(server, &token, query, &last).next().unwrap()["id"],
+        second
+    );
+    assert_eq!(
+        Reader::open(server, &token, query, "").next().unwrap()["id"],
+        first
+    );
+    let bad = Reader::open(server, &token, query, "Last-Event-ID: x\r\n");
+    assert!(bad.head.contains("400 Bad Request"), "{}", bad.head);
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_ends_its_streams_at_once() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut reader = Reader::open(&server, &world.token(&reader()), "", "");
+    assert!(reader.head.contains("200 OK"), "{}", reader.head);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(reader.next(), None);
+}
