@@ -1,6 +1,7 @@
 //! The command line: what each command does, and how it ends.
 
 pub mod backup;
+pub mod client;
 pub mod compact;
 pub mod demo;
 pub mod descriptors;

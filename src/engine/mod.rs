@@ -321,7 +321,22 @@ impl Engine {
 
     /// Carries a command out. The permit is held until there is a response.
     pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        let answer = self.shared.execute(request, Some(permit));
+        self.run(request, permit, false).await
+    }
+
+    /// Decides a command as [`Engine::execute`] does, and commits nothing: the response is the one
+    /// that it would have had, with examples in the place of fresh identifiers.
+    pub async fn dry_run(&self, request: CommandRequest, permit: Permit) -> CommandResult {
+        self.run(request, permit, true).await
+    }
+
+    async fn run(
+        &self,
+        request: CommandRequest,
+        permit: Permit,
+        is_dry_run: bool,
+    ) -> CommandResult {
+        let answer = self.shared.execute(request, Some(permit), is_dry_run);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
@@ -359,7 +374,7 @@ impl Engine {
             command,
             header_key: None,
         };
-        let answer = self.shared.execute(request, Some(permit.command));
+        let answer = self.shared.execute(request, Some(permit.command), false);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)

@@ -327,6 +327,34 @@ pub enum Unread {
     Overloaded,
 }
 
+/// Whether a request asks for a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// It says nothing of one.
+    No,
+    /// `dryRun=true`, once.
+    Yes,
+    /// Anything else.
+    Unreadable,
+}
+
+impl DryRun {
+    /// What this query says of it; other parameters are not looked at.
+    #[must_use]
+    pub fn of(query: Option<&str>) -> Self {
+        let Some(query) = query else {
+            return Self::No;
+        };
+        let pairs = form_urlencoded::parse(query.as_bytes());
+        let mut values = pairs.filter(|(name, _)| name == "dryRun");
+        match (values.next(), values.next()) {
+            (None, _) => Self::No,
+            (Some((_, value)), None) if value == "true" => Self::Yes,
+            _ => Self::Unreadable,
+        }
+    }
+}
+
 /// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
 /// the command's memory.
 ///
@@ -336,12 +364,18 @@ pub fn read_command(
     row: &'static Row,
     path: &[(&str, &str)],
     headers: &HeaderMap,
+    dry_run: DryRun,
     body: &[u8],
     share: &mut Permit,
     now: Instant,
 ) -> Result<ReadCommand, Unread> {
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
+    if dry_run == DryRun::Unreadable {
+        at.inside("query", |at| {
+            at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
+        });
+    }
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
         _ => None,

@@ -21,6 +21,7 @@ use crate::engine::CommandResult;
 pub type Answer = Response<AnswerBody>;
 
 const POSITION: HeaderName = HeaderName::from_static("carebook-position");
+const DRY_RUN: HeaderName = HeaderName::from_static("carebook-dry-run");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Seconds after which to try again, for a temporary problem.
@@ -334,6 +335,14 @@ pub fn at_position(mut answer: Answer, position: u64) -> Answer {
     answer
         .headers_mut()
         .insert(POSITION, HeaderValue::from(position));
+    answer
+}
+
+/// The response, saying that nothing was committed.
+#[must_use]
+pub fn of_dry_run(mut answer: Answer) -> Answer {
+    let yes = HeaderValue::from_static("true");
+    answer.headers_mut().insert(DRY_RUN, yes);
     answer
 }
 

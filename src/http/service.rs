@@ -18,14 +18,16 @@ use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
-use super::request::{Unread, bodies_budget, read_command};
+use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position, json, tagged};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
+use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::read::Representation;
+use crate::domain::rejection::Rejection;
 use crate::engine::admission::Admission;
 use crate::engine::{CommandRequest, CommandResult, Engine};
 
@@ -247,11 +249,27 @@ impl Service {
         *series = own;
         match asked {
             Asked::Operation(row) => {
-                self.operation(caller, row, &parameters, headers, body)
+                let dry_run = DryRun::of(uri.query());
+                let answer = self
+                    .operation(caller, row, &parameters, headers, dry_run, body)
+                    .await;
+                match dry_run {
+                    DryRun::Yes => response::of_dry_run(answer),
+                    DryRun::No | DryRun::Unreadable => answer,
+                }
+            }
+            Asked::Read(row) => {
+                let dry_run = DryRun::of(uri.query());
+                self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
-            Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
+            Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
+                match self.actor(caller, headers, Problems::PLAIN).await {
+                    Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
+                    Err(answer) => *answer,
+                }
+            }
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
@@ -373,6 +391,7 @@ impl Service {
         row: &'static Row,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
+        dry_run: DryRun,
         body: B,
     ) -> Answer
     where
@@ -400,7 +419,7 @@ impl Service {
             return shed(problems).await;
         };
         let now = self.engine.now();
-        let read = match read_command(row, parameters, headers, &body, &mut share, now) {
+        let read = match read_command(row, parameters, headers, dry_run, &body, &mut share, now) {
             Ok(read) => read,
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
@@ -411,7 +430,11 @@ impl Service {
             command: read.command,
             header_key: read.header_key,
         };
-        problems.reply(self.engine.execute(call, permit).await, row.success)
+        let result = match dry_run {
+            DryRun::Yes => self.engine.dry_run(call, permit).await,
+            DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
+        };
+        problems.reply(result, row.success)
     }
 
     async fn read_row(
@@ -420,6 +443,7 @@ impl Service {
         row: &'static ReadRow,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
+        dry_run: DryRun,
     ) -> Answer {
         let problems = Problems {
             problem: row.problem,
@@ -429,11 +453,19 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
+        if dry_run != DryRun::No {
+            return problems.rejected(&no_dry_run());
+        }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
+}
+
+/// The refusal of a dry run where nothing is carried out.
+fn no_dry_run() -> Rejection {
+    Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
 /// What the parts of a service share.
