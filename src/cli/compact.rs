@@ -2,6 +2,7 @@
 //! each of which has everything.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -12,6 +13,7 @@ use super::open::{Opening, count_bar, log_name, open};
 use super::output::{Output, new_directory};
 use crate::engine::Limits;
 use crate::engine::checkpointer::CheckpointPolicy;
+use crate::engine::retention::LogRetention;
 
 /// Snapshots that are kept.
 const KEPT: usize = 2;
@@ -21,10 +23,12 @@ const KEPT: usize = 2;
 #[command(after_help = "\
 Examples:
   carebook compact --data /srv/carebook
+  carebook compact --data /srv/carebook --keep 0s
   carebook compact --data /srv/carebook --archive /archive/carebook
   carebook compact --data /srv/carebook --json | jq .bytesRemoved
 
-The server must be stopped; a running one does the same by itself, as its log grows. Every read,
+The server must be stopped; a running one does the same by itself, as its log grows. Records
+younger than --keep stay as records, for whoever reads them back; a start does not read them. Every read,
 and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
@@ -41,7 +45,12 @@ pub struct CompactArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Moves segments there that the log no longer needs, instead of deleting them.
+    /// How old records are (by the time that servers ran) when the log lets go of them; with 0s
+    /// it keeps none that the snapshots cover.
+    #[arg(long, value_name = "DURATION", default_value = "7d",
+        value_parser = humantime::parse_duration)]
+    keep: Duration,
+    /// Moves segments there that the log no longer keeps, instead of deleting them.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Prints JSON instead of a table.
@@ -109,6 +118,11 @@ impl CompactArgs {
         let archive = self.archive.as_deref().map(new_directory).transpose()?;
         engine.checkpoint_by(CheckpointPolicy {
             archive,
+            log: LogRetention {
+                age: self.keep,
+                bytes: u64::MAX,
+                ..LogRetention::default()
+            },
             ..CheckpointPolicy::default()
         });
         let of_log = |error: wal::Error| self.failed(&error);

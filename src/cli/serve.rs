@@ -20,6 +20,7 @@ use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
+use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
@@ -136,7 +137,22 @@ pub struct ServeArgs {
     /// when a snapshot is taken, so up to a snapshot's interval later.
     #[arg(long, value_name = "DURATION", value_parser = retention)]
     idempotency_retention: Option<Duration>,
-    /// Where segments that snapshots cover are moved; by default they are deleted.
+    /// How old records are (by the time that servers ran) when the log removes them, once snapshots
+    /// cover them.
+    #[arg(long, value_name = "DURATION", default_value = "7d",
+        value_parser = humantime::parse_duration)]
+    log_retention: Duration,
+    /// Bytes of the log beyond which its oldest records are removed, however young.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().bytes)]
+    log_retention_bytes: u64,
+    /// How old records are when the log removes them although a delivery still needs them.
+    #[arg(long, value_name = "DURATION", default_value = "30d",
+        value_parser = humantime::parse_duration)]
+    log_kept_for_delivery: Duration,
+    /// Bytes that the log keeps beyond its retention for deliveries that still need them.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().delivery_bytes)]
+    log_kept_for_delivery_bytes: u64,
+    /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }
@@ -266,6 +282,12 @@ impl ServeArgs {
             log_bytes: self.snapshot_log_bytes,
             interval: self.snapshot_interval,
             retention: self.idempotency_retention,
+            log: LogRetention {
+                age: self.log_retention,
+                bytes: self.log_retention_bytes,
+                delivery_age: self.log_kept_for_delivery,
+                delivery_bytes: self.log_kept_for_delivery_bytes,
+            },
             archive,
             ..CheckpointPolicy::default()
         })

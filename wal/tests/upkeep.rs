@@ -63,7 +63,7 @@ fn a_backup_of_a_running_log_holds_what_was_durable_and_is_sound() {
                         })
                         .unwrap();
                     appender.install(writer, covers).unwrap();
-                    appender.compact(None).unwrap();
+                    appender.compact(&wal::Keep::NOTHING, None).unwrap();
                 }
                 let durable = appender.durable();
                 let target = SimDisk::new();
@@ -146,7 +146,7 @@ fn a_log_is_restored_at_each_position_that_it_has() {
 fn a_compacted_log_is_restored_from_its_oldest_snapshot_on() {
     let (disk, appended) = logged(25, true);
     let mut log = open(&disk).unwrap().log;
-    assert!(log.compact(None).unwrap().segments > 0);
+    assert!(log.compact(&wal::Keep::NOTHING, None).unwrap().segments > 0);
     drop(log);
     // The older snapshot was taken when 31 records were there.
     for upto in [31, 32, 51, 80] {
