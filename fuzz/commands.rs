@@ -6,7 +6,7 @@ use carebook::base::codec::Blob;
 use carebook::base::time::Instant;
 use carebook::catalogue::OPERATIONS;
 use carebook::engine::admission::Permit;
-use carebook::http::request::{bodies_budget, read_command};
+use carebook::http::request::{DryRun, bodies_budget, read_command};
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey};
 use carebook::journal::replay::Replay;
 
@@ -105,8 +105,8 @@ pub fn body(input: &[u8]) {
     let now = Instant::from_millis(1_795_000_000_000);
     let headers = Default::default();
     let mut share = Permit::none(&bodies_budget());
-    let read = read_command(row, &path, &headers, body, &mut share, now);
-    let again = read_command(row, &path, &headers, body, &mut share, now);
+    let read = read_command(row, &path, &headers, DryRun::No, body, &mut share, now);
+    let again = read_command(row, &path, &headers, DryRun::No, body, &mut share, now);
     match (read, again) {
         (Ok(read), Ok(again)) => {
             assert!(read.command.fingerprint() == again.command.fingerprint());

@@ -9,6 +9,7 @@ mod concurrency;
 mod contract;
 mod demo;
 mod docs;
+mod dry_runs;
 mod durability;
 mod events;
 mod facts_load;

@@ -178,7 +178,7 @@ fn a_key_that_is_not_the_certificate_s_is_named_before_anything_is_opened() {
         .arg(world.path("key.pem"));
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is not fit for TLS"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be used for TLS"));
     assert!(!world.data().exists());
 }
 

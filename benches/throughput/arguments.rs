@@ -57,6 +57,18 @@ pub(crate) enum Scenario {
         #[arg(long, default_value_t = 10_000)]
         idle_connections: usize,
     },
+    /// Reads the log back as events, and follows them with many readers.
+    Events {
+        /// Commits that are read back.
+        #[arg(long, default_value_t = 200_000)]
+        commits: usize,
+        /// Readers of streams while commits are made.
+        #[arg(long, default_value_t = 1_000)]
+        readers: usize,
+        /// Readers that take nothing.
+        #[arg(long, default_value_t = 100)]
+        stalled: usize,
+    },
     /// Resident memory for a resource and for a key, beside the size in which they are encoded.
     Memory {
         /// Statements to open, and keys to take.

@@ -24,6 +24,7 @@ mod arguments;
 mod check;
 mod commands;
 mod driver;
+mod events;
 mod html;
 mod http;
 mod idle;
@@ -87,6 +88,9 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     let common = &arguments.common;
     let idle = match &arguments.scenario {
         Some(Scenario::Idle { idle_connections }) => *idle_connections,
+        Some(Scenario::Events {
+            readers, stalled, ..
+        }) => readers + stalled,
         _ => 0,
     };
     let connections = common.connections_most.max(common.connections).max(idle);
@@ -133,6 +137,18 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
     Ok(match scenario {
         Scenario::Overload { times } => ("overload", overload::measure(common, *times)?),
         Scenario::Idle { idle_connections } => ("idle", idle::measure(common, *idle_connections)?),
+        Scenario::Events {
+            commits,
+            readers,
+            stalled,
+        } => {
+            let sizes = events::Sizes {
+                commits: *commits,
+                readers: *readers,
+                stalled: *stalled,
+            };
+            ("events", events::measure(common, sizes)?)
+        }
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {

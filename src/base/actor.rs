@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 crate::wire_enum! {
-    /// The seven kinds of actor. The words are those of the `actor_kind` claim and of `actorKind`
-    /// in bodies.
+    /// The seven kinds of actor, with their names in the `actor_kind` claim and in `actorKind` of
+    /// bodies.
     pub enum ActorKind {
         /// A customer: the mother whom the care is for.
         Mother = "mother",
@@ -30,7 +30,7 @@ impl fmt::Display for ActorKind {
     }
 }
 
-/// A word that names no kind of actor. It does not carry the word: that came from outside.
+/// A text that names no kind of actor. It does not carry the text, which came from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownActorKind;
 
@@ -77,7 +77,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Nobody: acts where no token is looked at, and has no authority anywhere.
+    /// Nobody: the actor of operations without a token; it has no authority anywhere.
     pub fn nobody() -> Self {
         Self {
             subject: Box::default(),

@@ -1,19 +1,18 @@
-//! How records and states become bytes: bincode, named in this file only.
+//! The encoding of records and states: bincode, named in this file only.
 //!
 //! The bytes are those of bincode 2 with its standard configuration: little-endian, integers of
-//! variable length. Measured on a settlement statement with one line, that is 335 bytes in the
-//! place of 520 with fixed-width integers. The package is no longer maintained, so nothing else
-//! may name it: another codec needs to replace this file and the format version of the record,
-//! nothing more.
+//! variable length. Measured on a settlement statement with one line, that is 335 bytes instead of
+//! 520 with fixed-width integers. The package is no longer maintained, so nothing else may name it:
+//! another codec needs to replace this file and the format version of the record, nothing more.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The most bytes that reading one value may take, so that a hostile length cannot exhaust memory.
-/// A list counts with what its items take in memory, which is more than their bytes.
+/// The most bytes that decoding one value may take, so that a hostile length cannot exhaust memory.
+/// A list counts with the memory of its items, which is more than their bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most bytes that one state or event may have, and one record, which carries an answer
-/// besides: what is more could be written and not be read again.
+/// The most bytes that one state or event may have, and one record, which also carries a response:
+/// anything larger could be written and not be decoded again.
 pub const STATE_BYTES_MAX: usize = VALUE_BYTES_MAX / 8;
 /// See [`STATE_BYTES_MAX`].
 pub const RECORD_BYTES_MAX: usize = VALUE_BYTES_MAX / 4 * 3;
@@ -26,7 +25,7 @@ fn config() -> bincode::config::Configuration<
     bincode::config::standard().with_limit::<VALUE_BYTES_MAX>()
 }
 
-/// Why bytes are no value of the type asked for.
+/// Why bytes are not a value of the type asked for.
 #[derive(Debug)]
 pub enum DecodeError {
     /// They do not decode.
@@ -39,7 +38,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// `what` is of the version `found`, and this program reads none but `known`, or none above it.
+    /// `what` has the version `found`, and this program reads only `known`, or nothing above it.
     #[must_use]
     pub fn other_version(what: impl std::fmt::Display, found: u16, known: u16) -> Self {
         let whose = if found > known {
@@ -69,9 +68,9 @@ impl std::error::Error for DecodeError {}
 /// The bytes of `value`, a state or an event.
 ///
 /// # Panics
-/// When the value has more than [`STATE_BYTES_MAX`] bytes: the command that makes it so is refused
-/// as a fault, before anything is written. And when the type cannot be encoded at all (a map of
-/// unknown length, say), which the tests of each type would have shown.
+/// When the value has more than [`STATE_BYTES_MAX`] bytes: the command that makes it so fails with
+/// 500, before anything is written. And when the type cannot be encoded at all (a map of unknown
+/// length, say), which the tests of each type would have shown.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     encode_bounded(value, Vec::with_capacity(512), STATE_BYTES_MAX)
@@ -139,7 +138,7 @@ fn encode_bounded<T: Serialize>(value: &T, mut bytes: Vec<u8>, max: usize) -> Ve
     bytes
 }
 
-/// The value that `bytes` hold, all of them.
+/// Decodes the value that all of `bytes` are.
 ///
 /// # Errors
 /// When the bytes are not the encoding of such a value, or go on after it.
@@ -148,7 +147,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     whole(decoded, bytes)
 }
 
-/// The value that `bytes` hold, all of them; its text and its bytes are still theirs.
+/// Decodes the value that all of `bytes` are; its text and its bytes are borrowed from them.
 ///
 /// # Errors
 /// As [`decode`].
@@ -157,7 +156,7 @@ pub fn decode_borrowed<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Dec
     whole(decoded, bytes)
 }
 
-/// What was decoded, when that took all of `bytes`.
+/// The decoded value, if it took all of `bytes`.
 fn whole<T>(
     decoded: Result<(T, usize), bincode::error::DecodeError>,
     bytes: &[u8],
@@ -170,7 +169,7 @@ fn whole<T>(
     }
 }
 
-/// Bytes that are written as they are, not one by one; for people and tools, as hexadecimal digits.
+/// Bytes that are written as they are, not one by one; as hexadecimal digits for people and tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob<B = Vec<u8>>(pub B);
 

@@ -1,4 +1,4 @@
-//! Digests: short names for long things, and fingerprints of a command's facts.
+//! Digests: short keys of fixed size, and fingerprints of request content.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -20,8 +20,8 @@ impl Serialize for Digest {
 }
 
 impl Digest {
-    /// The digest of `parts`, each with its length before it, under a label that keeps kinds of
-    /// digests apart.
+    /// The digest of `parts`, each preceded by its length, under a label that distinguishes kinds
+    /// of digests.
     #[must_use]
     pub fn of<S: AsRef<str>>(label: u16, parts: &[S]) -> Self {
         // One buffer and one call: hashing in pieces costs more than copying short strings.
@@ -57,8 +57,8 @@ impl Digest {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) & (count - 1)
     }
 
-    /// The digest's last eight bytes as a number: what hash tables within a shard go by, since the
-    /// first ones are alike there.
+    /// The digest's last eight bytes as a number: for hash tables within a shard, since the first
+    /// ones are alike there.
     #[must_use]
     pub fn tail(self) -> u64 {
         let (_, tail) = self.0.split_last_chunk().expect("16 bytes are more than 8");
@@ -92,7 +92,7 @@ impl std::hash::Hasher for DigestHasher {
 /// Builds [`DigestHasher`]s.
 pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
 
-/// SHA-256 over the canonical form of a command's facts. Written as a [`Digest`] is.
+/// SHA-256 over the canonical form of a command. Written as a [`Digest`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -107,7 +107,7 @@ impl Serialize for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Where there is no command to tell from another: a fact that comes in has no key.
+    /// For commands that need none: a reference fact has no idempotency key.
     pub const NONE: Self = Self([0; 32]);
 
     /// SHA-256 of `bytes`.

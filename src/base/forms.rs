@@ -1,10 +1,10 @@
-//! The forms in which values are stored, traced out of how their types are read: for the list of
-//! all stored types, which a test compares.
+//! The forms in which values are stored, traced from their `Deserialize` implementations: for the
+//! list of all stored types, which a test compares.
 //!
-//! Whatever is read is read through `Deserialize`, so a deserializer that hands out zeros and notes
-//! what it is asked for learns each member with its name, type and place. It has one answer to each
-//! question, so what an enumeration holds is learned in several readings: each time the one of its
-//! variants is chosen that was so least often, until each of all enumerations was.
+//! Everything is read through `Deserialize`, so a deserializer that hands out zeros and notes what
+//! it is asked for learns each field with its name, type and place. It can give one answer to each
+//! question, so enumerations take several passes: each time the variant that was chosen least often
+//! is chosen, until every variant of every enumeration was.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use serde::de::{
     MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// The form of a value: a word such as `u64`, the name of a type, or what these are put together to.
+/// The form of a value: a word such as `u64`, the name of a type, or a combination of these.
 type Form = String;
 
-/// Members by their names, in order.
+/// Fields by their names, in order.
 type Members = Vec<(String, Form)>;
 
 /// A type with a name.
@@ -27,13 +27,13 @@ type Members = Vec<(String, Form)>;
 enum Named {
     /// One value under a name.
     Of(Form),
-    /// Members, in order.
+    /// Fields, in order.
     Members(Members),
-    /// Variants, in order, each with the members that it has, once it was read.
+    /// Variants, in order, each with its fields, once it was traced.
     Variants(Vec<(String, Option<Members>)>),
 }
 
-/// All types with a name that stand in what was traced.
+/// All named types in what was traced.
 #[derive(Default)]
 pub(crate) struct Forms {
     named: RefCell<BTreeMap<String, Named>>,
@@ -47,10 +47,10 @@ impl Forms {
         self.trace_by(|tracer| T::deserialize(tracer).map(drop))
     }
 
-    /// As [`Forms::trace`], by how such a type is read.
+    /// As [`Forms::trace`], with a function that reads such a type.
     ///
     /// # Panics
-    /// When the type is not read as one of a fixed form.
+    /// When the type does not have a fixed form.
     pub(crate) fn trace_by(&self, read: impl Fn(Tracer<'_>) -> Result<(), Wrong>) -> Form {
         for _ in 0..100_000 {
             let form = RefCell::default();
@@ -63,7 +63,7 @@ impl Forms {
                 return form.into_inner();
             }
         }
-        panic!("its variants cannot all be reached");
+        panic!("not all of its variants can be reached");
     }
 
     fn is_complete(&self) -> bool {
@@ -74,7 +74,7 @@ impl Forms {
         })
     }
 
-    /// The types by their names, each with its members below it.
+    /// The types by their names, each with its fields below it.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let member = |(name, form): &(String, Form)| match name.parse::<usize>() {
@@ -111,7 +111,7 @@ impl Forms {
         );
     }
 
-    /// Reads members one after the other.
+    /// Reads fields one after the other.
     fn members<'de, V: Visitor<'de>>(
         &self,
         names: Vec<String>,
@@ -170,7 +170,7 @@ fn listed(members: &[(String, Form)]) -> String {
     }
 }
 
-/// A value of a form that has no parts.
+/// A value without parts.
 macro_rules! plain {
     ($($read:ident $form:literal $visit:ident($($value:expr)?);)*) => { $(
         fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {

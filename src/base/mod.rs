@@ -1,4 +1,4 @@
-//! Words that everybody uses: time, text, revisions, digests, JSON as it comes in.
+//! Types that every floor uses: time, text, revisions, digests, JSON requests.
 //!
 //! Nothing here knows what a reservation is, and nothing here reads a clock, a file or a socket.
 

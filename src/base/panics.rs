@@ -1,18 +1,18 @@
-//! Panics: a fault of ours is that of one piece of work. What it held is let go of, and nobody else
-//! hears of it; the hook for panics has told of it by then.
+//! Panics: a panic ends one piece of work. What it held is released, and others are not affected;
+//! the panic hook has reported it by then.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// What `work` comes to; `None` when it panics.
+/// The result of `work`; `None` when it panics.
 pub fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// What the future `work` comes to; `None` when it panics. It stays where its caller has pinned it:
-/// futures of requests are large, and moving one costs as much as some of what it does.
+/// The result of the future `work`; `None` when it panics. The future stays where its caller has
+/// pinned it: futures of requests are large, and moving one is expensive.
 pub async fn unless_its_future_panics<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(
         |context| match unless_it_panics(|| work.as_mut().poll(context)) {

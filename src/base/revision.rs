@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How many commits a resource has seen. It is born at 1 and advances by exactly one.
+/// How many commits a resource has seen. It begins at 1 and advances by exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revision(i64);
 
 impl Revision {
-    /// Where a resource stands that has no commit yet.
+    /// The revision of a resource that has no commit yet.
     pub const NONE: Self = Self(0);
     /// The revision of a resource's first commit.
     pub const FIRST: Self = Self(1);
@@ -28,7 +28,7 @@ impl Revision {
         Self(self.0.checked_add(1).expect("fewer than 2^63 commits"))
     }
 
-    /// The number that requests and answers carry.
+    /// The number in requests and responses.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.0

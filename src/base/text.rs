@@ -1,11 +1,11 @@
-//! Bounded strings, one type for each rule that the contract has for strings.
+//! Bounded strings, one type for each rule of the service for strings.
 
 use serde::{Deserialize, Serialize};
 
 use super::json::{FaultCode, FromJson, Json, Reader, Shape};
 
-/// Checks length (in characters) and blankness, in the order in which faults are told: too short,
-/// too long, blank.
+/// Checks length (in characters) and blankness, in the order in which faults are reported: too
+/// short, too long, blank.
 fn bounded<'v>(
     value: &'v Json<'_>,
     at: &mut Reader,
@@ -29,13 +29,13 @@ pub fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// Whether white space leads or trails.
+/// Whether it begins or ends with white space.
 fn is_padded(text: &str) -> bool {
     text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace)
 }
 
 /// Declares a string type: its longest length in characters, whether it may be blank, and the
-/// form it has.
+/// format it has.
 macro_rules! texts {
     ($( $(#[$meta:meta])* $name:ident {
         max: $max:expr, blank: $blank:expr, form: $form:expr, says: $says:literal $(,)?
@@ -46,7 +46,7 @@ macro_rules! texts {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// A value that this program builds itself, or has checked.
+            /// A value that this program makes itself, or has checked.
             #[must_use]
             pub fn from_trusted(text: impl Into<Box<str>>) -> Self {
                 Self(text.into())
@@ -233,8 +233,8 @@ fn is_type_pattern(text: &str) -> bool {
     !beginning.is_empty() && !beginning.contains('*')
 }
 
-/// An idempotency key in a body: as [`Ident`]. It is no part of a command's facts, so it is
-/// written into their canonical form as null.
+/// An idempotency key in a body: as [`Ident`]. It is not part of the request content, so it is
+/// written into the canonical form as null.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct BodyKey(Ident);
@@ -296,9 +296,9 @@ fn is_label(text: &str, leads: fn(&u8) -> bool) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b':' | b'-'))
 }
 
-/// The addresses that HTML's e-mail input takes (the `addr-spec` of RFC 5322 without comments,
-/// quotes and literals), with a dot in the domain, and 64 characters at most before the `@`
-/// (RFC 5321 4.5.3.1.1).
+/// Whether it is an e-mail address as HTML's e-mail input accepts (the `addr-spec` of RFC 5322
+/// without comments, quotes and literals), with a dot in the domain, and at most 64 characters
+/// before the `@` (RFC 5321 4.5.3.1.1).
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;

@@ -1,4 +1,4 @@
-//! Points in time and calendar days, as values. No clock is read here: `now` is handed in.
+//! Points in time and calendar days, as values. No clock is read here: `now` is passed in.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Read in any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut, a
-/// leap second and a space in the place of `T` are refused. Written in UTC with three digits of
+/// Parsed from any RFC 3339 form whose year is 1 to 9999; fractions beyond milliseconds are cut, a
+/// leap second and a space instead of `T` are rejected. Written in UTC with three digits of
 /// milliseconds and `Z`. In records: the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
@@ -23,7 +23,7 @@ const LAST_DAY: i32 = 2_932_896;
 const DAY_MILLIS: i64 = 86_400_000;
 
 impl Instant {
-    /// The point `millis` milliseconds after the epoch, held within the years 1 to 9999.
+    /// The point `millis` milliseconds after the epoch, clamped to the years 1 to 9999.
     #[must_use]
     pub fn from_millis(millis: i64) -> Self {
         Self(millis.clamp(FIRST_MILLIS, LAST_MILLIS))
@@ -50,11 +50,11 @@ impl Instant {
         Date(i32::try_from(days).map_or(LAST_DAY, |day| day.min(LAST_DAY)))
     }
 
-    /// Reads an RFC 3339 date-time; `None` when it is none, or is outside the years 1 to 9999.
+    /// Parses an RFC 3339 date-time; `None` for anything else, and outside the years 1 to 9999.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
-        // chrono takes a space for `T` and a leap second; the contract does not.
+        // chrono accepts a space for `T` and a leap second; the service does not.
         if !matches!(bytes.get(10), Some(b'T' | b't')) || bytes.get(17..19) == Some(b"60") {
             return None;
         }
@@ -80,8 +80,8 @@ impl Instant {
     }
 }
 
-/// A text of so many ASCII characters. Times are in every answer, several of them, and formatting
-/// them by way of `fmt` takes ten times as long.
+/// A text of so many ASCII characters. Times are in every response, several of them, and formatting
+/// them with `fmt` takes ten times as long.
 struct Written<const N: usize>([u8; N]);
 
 impl<const N: usize> Written<N> {
@@ -150,7 +150,7 @@ impl Date {
         (FIRST_DAY..=LAST_DAY).contains(&days).then_some(Self(days))
     }
 
-    /// Reads `YYYY-MM-DD`; `None` for any other form and for a day that does not exist.
+    /// Parses `YYYY-MM-DD`; `None` for any other form and for a day that does not exist.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();

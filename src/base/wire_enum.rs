@@ -1,9 +1,9 @@
-//! Enumerations whose values are words on the wire.
+//! Enumerations whose values have names in JSON.
 
-/// Declares an enumeration with the word of each value: `as_str`, `parse`, reading from a request
-/// (`not_allowed` for another word) and writing into JSON as the word, into records as one byte,
-/// the value's number in the order of declaration. So new values go at the end, and with a new
-/// version of each kind of resource in which the enumeration stands.
+/// Declares an enumeration with the JSON name of each value: `as_str`, `parse`, reading from a
+/// request (`not_allowed` for another name) and writing into JSON as the name, into records as one
+/// byte, the value's number in the order of declaration. So new values go at the end, and with a
+/// new version of each kind of resource that uses the enumeration.
 #[macro_export]
 macro_rules! wire_enum {
     (
@@ -24,13 +24,13 @@ macro_rules! wire_enum {
             /// Every value, in the order of declaration.
             $vis const ALL: [Self; [$(stringify!($value)),+].len()] = [$(Self::$value),+];
 
-            /// The word on the wire.
+            /// The name in JSON.
             #[must_use]
             $vis const fn as_str(self) -> &'static str {
                 match self { $( Self::$value => $word ),+ }
             }
 
-            /// The value whose word this is.
+            /// The value with this name.
             #[must_use]
             $vis fn parse(word: &str) -> Option<Self> {
                 match word { $( $word => Some(Self::$value), )+ _ => None }

@@ -1,4 +1,4 @@
-//! `carebook facts`: brings reference facts in, over HTTP or into a stopped server's directory,
+//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory,
 //! and shows what they look like.
 
 use std::fs::File;
@@ -9,22 +9,20 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use super::client::{Access, ServerUrl};
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
 use super::output::Output;
 use super::runtime::on_lane;
 use super::tell::tell;
-use super::upload::{CHUNK_BYTES, ServerUrl, send};
+use super::upload::{CHUNK_BYTES, send};
 use crate::base::actor::{Actor, ActorKind};
 use crate::domain::operation::to_json;
 use crate::domain::reference::intake::{Lines, Summary};
 use crate::domain::reference::samples;
 use crate::engine::intake::{Ended, FactBatch};
 use crate::engine::{CommandResult, Engine, Limits};
-use crate::http::token::TOKEN_BYTES_MAX;
 
-/// Where the token is taken from when no argument has it.
-const TOKEN_VARIABLE: &str = "CAREBOOK_TOKEN";
 /// Free space below which loading into a directory stops.
 const RESERVE_BYTES: u64 = 256 << 20;
 
@@ -41,9 +39,9 @@ pub struct FactsArgs {
 
 #[derive(Subcommand)]
 enum FactsCommand {
-    /// Brings facts in: one JSON object a line.
+    /// Loads facts: one JSON object a line.
     Load(LoadArgs),
-    /// Prints one sample of each kind, as `load` takes it.
+    /// Prints one sample of each kind, in the form that `load` reads.
     #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
@@ -62,14 +60,15 @@ Examples:
       --token-file token
   gunzip -c facts.ndjson.gz | carebook facts load - --data /srv/carebook
 
-Sending the same facts again is safe: those that stand are unchanged.
+The token is a system_workflow's with the permission facts:write. Sending the same facts again is
+safe: those that stand are unchanged.
 
 Exit codes:
   0  every fact is applied or unchanged
-  1  failed, or some facts were stale, in conflict or invalid (the answer names them)
+  1  failed, or some facts were stale, in conflict or invalid (the output names them)
   2  the arguments are wrong
   3  --data: the log is damaged
-  5  --data: it was written by another version of carebook: which one is told")]
+  5  --data: it was written by another version of carebook, which is named")]
 struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
@@ -82,21 +81,12 @@ struct LoadArgs {
         required_unless_present = "data"
     )]
     url: Option<ServerUrl>,
-    /// Trusts the certificates in this file (PEM), in the place of those that the system trusts.
-    #[arg(long, value_name = "FILE", requires = "url")]
-    ca_file: Option<PathBuf>,
-    /// The token of a system_workflow with the permission facts:write. Who may list processes
-    /// sees it: a file or the environment keeps it to itself.
-    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
-    token: Option<String>,
-    /// A file that holds the token, and nothing else. Without this and --token it is taken from
-    /// the environment: CAREBOOK_TOKEN.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
     /// A stopped server's data directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Prints the answer as JSON instead of a table.
+    /// Prints the response as JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -122,15 +112,8 @@ impl FactsArgs {
 
 impl LoadArgs {
     fn run(self) -> Result<(), Failure> {
-        let token = match &self.url {
-            Some(url) => {
-                if self.ca_file.is_some() && !url.is_https {
-                    return Err(Failure::Arguments(
-                        "--ca-file is for an https:// address".to_owned(),
-                    ));
-                }
-                Some(self.token()?)
-            }
+        let client = match &self.url {
+            Some(url) => Some(self.access.client(url)?),
             None => None,
         };
         let unreadable =
@@ -144,11 +127,8 @@ impl LoadArgs {
         };
         let bar = progress_bar(bytes, "loading facts");
         let input = bar.wrap_read(input);
-        let answer = match (&self.url, &self.data) {
-            (Some(url), _) => {
-                let token = token.expect("it was looked for where there is a URL");
-                send(url, self.ca_file.as_deref(), &token, input)?
-            }
+        let answer = match (&client, &self.data) {
+            (Some(client), _) => send(client, input)?,
             (None, Some(data)) => load_into(data, input)?,
             (None, None) => {
                 return Err(Failure::Arguments("--url or --data is required".to_owned()));
@@ -158,49 +138,10 @@ impl LoadArgs {
         let reported = report(&answer, self.json);
         let count = |name: &str| answer[name].as_u64().unwrap_or(0);
         match count("stale") + count("conflict") + count("invalid") {
-            0 => reported.map_err(|failure| failure.after("all facts are in place")),
-            some => Err(Failure::other(format!("{some} facts are not in place"))),
+            0 => reported.map_err(|failure| failure.after("all facts are applied")),
+            some => Err(Failure::other(format!("{some} facts are not applied"))),
         }
     }
-}
-
-impl LoadArgs {
-    /// The token, from where the arguments say it is, or from the environment.
-    fn token(&self) -> Result<String, Failure> {
-        if let Some(token) = &self.token {
-            return Ok(token.clone());
-        }
-        if let Some(file) = &self.token_file {
-            return token_in(file);
-        }
-        match std::env::var(TOKEN_VARIABLE) {
-            Ok(token) if !token.trim().is_empty() => Ok(token.trim().to_owned()),
-            _ => Err(Failure::Arguments(format!(
-                "--url needs a token: --token-file FILE, {TOKEN_VARIABLE} in the environment, or \
-                 --token TOKEN"
-            ))),
-        }
-    }
-}
-
-/// The token that a file holds, without the space around it.
-fn token_in(file: &Path) -> Result<String, Failure> {
-    let unfit = |why: &dyn std::fmt::Display| {
-        Failure::other(format!("no token in {}: {why}", file.display()))
-    };
-    // More than a token and the ends of a few lines is no token.
-    let most = u64::try_from(TOKEN_BYTES_MAX).unwrap_or(u64::MAX) + 16;
-    let mut text = String::new();
-    File::open(file)
-        .and_then(|file| file.take(most).read_to_string(&mut text))
-        .map_err(|error| unfit(&error))?;
-    let token = text.trim();
-    if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
-        return Err(unfit(&format_args!(
-            "it has to hold one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
-        )));
-    }
-    Ok(token.to_owned())
 }
 
 fn report(answer: &Value, as_json: bool) -> Result<(), Failure> {
@@ -245,15 +186,15 @@ fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
             format!(
-                "the directory takes no more: its disk has less than {RESERVE_BYTES} bytes free, or \
+                "the directory accepts no more: its disk has less than {RESERVE_BYTES} bytes free, or \
                  its log has failed"
             )
         }
         CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
-        _ => "a fact could not be put in place, by a fault of the program".to_owned(),
+        _ => "a fact could not be applied, because of an internal error".to_owned(),
     };
     format!(
-        "{why}; applied before: {}, which stay so. Loading the whole file again is safe",
+        "{why}; {} facts were applied before and remain. Loading the whole file again is safe",
         ended.applied
     )
 }

@@ -32,7 +32,7 @@ impl Parts<'_> {
     pub fn param<T: FromJson>(&self, name: &'static str, at: &mut Reader) -> Option<T> {
         let value = self.path.iter().find(|(known, _)| *known == name);
         let value = value.map(|(_, text)| Json::Text((*text).into()));
-        crate::base::json::member(value.as_ref(), name, at)
+        crate::base::json::field(value.as_ref(), name, at)
     }
 }
 

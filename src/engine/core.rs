@@ -169,6 +169,8 @@ pub(crate) struct MayAct {
 /// A command with everything that belongs to it until it is decided and published, whether or not
 /// the client still waits for the response.
 pub(crate) struct PendingCommand {
+    /// Whether it is a dry run: decided as any command, and not committed.
+    pub(super) is_dry_run: bool,
     pub(super) request: CommandRequest,
     /// The idempotency key, its scope and its digest; empty if there is none.
     pub(super) key: Box<str>,

@@ -222,6 +222,7 @@ impl Shared {
             outbox_message_ids: vec![number],
         };
         let pending = PendingCommand {
+            is_dry_run: false,
             key: Box::default(),
             scope: Box::default(),
             key_digest: None,

@@ -16,6 +16,8 @@ pub(crate) struct EngineIdSource {
 pub(crate) struct IdSourceAt<'a> {
     ids: &'a EngineIdSource,
     now: Instant,
+    /// How many numbers of messages were given as examples; `None` when they are given for good.
+    examples: Option<AtomicI64>,
 }
 
 impl EngineIdSource {
@@ -40,7 +42,19 @@ impl EngineIdSource {
     }
 
     pub(crate) fn at(&self, now: Instant) -> IdSourceAt<'_> {
-        IdSourceAt { ids: self, now }
+        IdSourceAt {
+            ids: self,
+            now,
+            examples: None,
+        }
+    }
+
+    /// An id source for a dry run: what it gives is as it would be, and given again to others.
+    pub(crate) fn examples_at(&self, now: Instant) -> IdSourceAt<'_> {
+        IdSourceAt {
+            examples: Some(AtomicI64::new(0)),
+            ..self.at(now)
+        }
     }
 }
 
@@ -50,7 +64,13 @@ impl IdSource for IdSourceAt<'_> {
     }
 
     fn outbox_number(&self) -> i64 {
-        self.ids.outbox_number.fetch_add(1, Ordering::Relaxed) + 1
+        let numbers = &self.ids.outbox_number;
+        match &self.examples {
+            None => numbers.fetch_add(1, Ordering::Relaxed) + 1,
+            Some(given) => {
+                numbers.load(Ordering::Relaxed) + given.fetch_add(1, Ordering::Relaxed) + 1
+            }
+        }
     }
 }
 

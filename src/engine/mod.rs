@@ -30,6 +30,7 @@ pub mod intake;
 pub mod key_locks;
 pub mod lane;
 mod lifecycle;
+mod log_upkeep;
 mod pipeline;
 pub mod processors;
 mod read_set;
@@ -37,6 +38,7 @@ mod reads;
 pub mod relay;
 mod repeats;
 mod resource;
+pub mod retention;
 mod room;
 mod snapshots;
 mod turns;
@@ -150,7 +152,12 @@ impl Engine {
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
             feed,
-            checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
+            checkpointer: Checkpointer::new(
+                &recovered,
+                journal.first(),
+                newest.first(),
+                journal.snapshot_written(),
+            ),
             room: RoomWatch::default(),
             relay: Relay::new(&recovered.tables, recovered.births),
             tables: recovered.tables,
@@ -246,6 +253,9 @@ impl Engine {
 
     /// Sets how snapshots are taken from here on.
     pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
+        // What goes to an archive is not removed before it is there.
+        let may_remove = policy.archive.is_none();
+        self.shared.journal.give_up_for_room(may_remove);
         self.shared.checkpointer.set_policy(policy);
     }
 
@@ -278,6 +288,13 @@ impl Engine {
     /// As [`Engine::snapshot_now`].
     pub fn compact_log(&self) -> Result<wal::Compacted, wal::Error> {
         self.shared.compact_log()
+    }
+
+    /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
+    /// to bounds of its own ([`retention::LogRetention`]). `None` when none waits. To be set before
+    /// [`Engine::start_checkpointer`], and again as deliveries come to their end.
+    pub fn keep_for_deliveries(&self, from: Option<u64>) {
+        self.shared.checkpointer.needed_from.set(from);
     }
 
     /// The snapshots there are, newest first.
@@ -342,7 +359,22 @@ impl Engine {
 
     /// Carries a command out. The permit is held until there is a response.
     pub async fn execute(&self, request: CommandRequest, permit: Permit) -> CommandResult {
-        let answer = self.shared.execute(request, Some(permit));
+        self.run(request, permit, false).await
+    }
+
+    /// Decides a command as [`Engine::execute`] does, and commits nothing: the response is the one
+    /// that it would have had, with examples in the place of fresh identifiers.
+    pub async fn dry_run(&self, request: CommandRequest, permit: Permit) -> CommandResult {
+        self.run(request, permit, true).await
+    }
+
+    async fn run(
+        &self,
+        request: CommandRequest,
+        permit: Permit,
+        is_dry_run: bool,
+    ) -> CommandResult {
+        let answer = self.shared.execute(request, Some(permit), is_dry_run);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
@@ -380,7 +412,7 @@ impl Engine {
             command,
             header_key: None,
         };
-        let answer = self.shared.execute(request, Some(permit.command));
+        let answer = self.shared.execute(request, Some(permit.command), false);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)

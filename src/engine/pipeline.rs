@@ -26,6 +26,7 @@ impl Shared {
         self: &Arc<Self>,
         request: CommandRequest,
         permit: Option<Permit>,
+        is_dry_run: bool,
     ) -> CommandResult {
         if self.ended.load(Ordering::Acquire) {
             return CommandResult::Unavailable;
@@ -40,6 +41,7 @@ impl Shared {
             None
         };
         let mut pending = PendingCommand {
+            is_dry_run,
             key: Box::default(),
             scope: request.actor.subject.clone(),
             key_digest: None,
@@ -81,7 +83,7 @@ impl Shared {
         loop {
             let (target, looked_up, unique_keys) = {
                 let now = self.clock.now();
-                let ids = self.ids.at(now);
+                let ids = self.ids_for(&pending, now);
                 let context = self.context(&pending, now, self.commit_times.at(now), &ids);
                 let target = pending.request.command.target(&context);
                 (
@@ -125,6 +127,14 @@ impl Shared {
         }
     }
 
+    /// The identifiers for a decision of `pending` at `now`.
+    pub(crate) fn ids_for(&self, pending: &PendingCommand, now: Instant) -> IdSourceAt<'_> {
+        match pending.is_dry_run {
+            true => self.ids.examples_at(now),
+            false => self.ids.at(now),
+        }
+    }
+
     /// The context of a decision of `pending` at `now`, which is recorded with the time `at`.
     pub(crate) fn context<'a>(
         &'a self,
@@ -140,7 +150,8 @@ impl Shared {
             key: &pending.key,
             fingerprint: pending.fingerprint,
             born: pending.born,
-            external_directory: self.relay.is_external(),
+            // A dry run is answered as if everything were done.
+            external_directory: self.relay.is_external() && !pending.is_dry_run,
             plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
             ids,
             view: ReadView::new(&self.tables),

@@ -131,7 +131,7 @@ impl ActorMessage {
         let durable_before = shared.journal.durable();
         let now = shared.clock.now();
         let at = shared.commit_times.at(now);
-        let ids = shared.ids.at(now);
+        let ids = shared.ids_for(&self.pending, now);
         let context = shared.context(&self.pending, now, at, &ids);
         let command = &self.pending.request.command;
         if let Err(refused) = shared.read_lifecycle(self.pending.may_act, &context.view) {
@@ -159,6 +159,13 @@ impl ActorMessage {
                 self.check_unique_keys(&decided, &context.view);
                 read_set.add_changed(&decided.changes, &context.view);
                 match self.record(at, &decided, &context.view) {
+                    Ok(_) if self.pending.is_dry_run => {
+                        let body = decided.answer;
+                        self.unless_changed(&read_set, |position| ActorResult::Answered {
+                            body,
+                            position,
+                        })
+                    }
                     Ok(record) => self.commit(cached, &read_set, at, record, *decided),
                     Err(TooLarge { bytes }) => {
                         self.unless_changed(&read_set, |position| Self::too_large(bytes, position))
@@ -405,6 +412,12 @@ impl ActorMessage {
                 tracing::error!(position = first, error, "a stored response cannot be read");
                 return Attempted::Final(ActorResult::Unavailable);
             }
+        }
+        if self.pending.is_dry_run {
+            return self.unless_changed(read_set, |position| ActorResult::ReplayOf {
+                first,
+                position,
+            });
         }
         if !shared.has_room() {
             return Attempted::Final(ActorResult::Unavailable);

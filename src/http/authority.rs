@@ -1,4 +1,4 @@
-//! The authority of a request: the host and the port that it is meant for (RFC 3986 3.2).
+//! The authority of a request: the host and the port that it is addressed to (RFC 3986 3.2).
 
 use std::net::Ipv6Addr;
 
@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 #[derive(Clone, Copy, Debug)]
 pub struct Authority<'t> {
     host: &'t [u8],
-    /// Digits, or nothing.
+    /// Digits, or empty.
     port: &'t [u8],
 }
 
@@ -20,8 +20,8 @@ pub enum Scheme {
 }
 
 impl<'t> Authority<'t> {
-    /// The authority that a `Host` field has: a host, and perhaps a port. `None` when it is
-    /// malformed or empty, or tells of a user.
+    /// Parses a `Host` field: a host, and perhaps a port. `None` when it is malformed, empty, or
+    /// contains user information.
     #[must_use]
     pub fn parse(text: &'t [u8]) -> Option<Self> {
         let end = match text {
@@ -68,8 +68,7 @@ impl<'t> Authority<'t> {
         Some((scheme, authority))
     }
 
-    /// Whether both are the same place: hosts in any case, and the scheme's port goes without
-    /// saying.
+    /// Whether both are the same: hosts without regard to case, and with the scheme's default port.
     #[must_use]
     pub fn agrees(&self, other: &Self, scheme: Scheme) -> bool {
         let own: &[u8] = match scheme {

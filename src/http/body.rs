@@ -1,4 +1,4 @@
-//! Bodies of requests as the routes take them: whole and JSON, or left where they are.
+//! Reading request bodies, and early responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::request::{BodyError, Pace, is_media_type, whole_body};
 use super::response::{Answer, Problems};
 use crate::engine::admission::{Admission, Permit};
 
-/// Of a body that an answer did not need, how much is still taken, in bytes, how long for, and
-/// how long it may stay silent meanwhile.
+/// How much of the rest of a body is drained after an early response, in bytes, for how long, and
+/// how long it may be silent meanwhile.
 const REST_BYTES_MAX: usize = 8 << 20;
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 const REST_SILENCE_MAX: Duration = Duration::from_millis(250);
-/// How long a command waits that is refused because there are too many.
+/// How long a 429 for a command is delayed.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
-/// 429, after a pause. Whoever is refused and comes back at once would otherwise be refused so
-/// often that little is left for the commands that were admitted.
+/// 429, after a pause. Without it, clients that retry at once would get so many 429s that little is
+/// left for the commands that were admitted.
 pub(super) async fn shed(problems: Problems) -> Answer {
     sleep(SHED_PAUSE).await;
     problems.overloaded()
 }
 
-/// The body of a request whose body is JSON, or 415, 413, 400.
+/// The body of a request as JSON, or 415, 413, 408.
 pub(super) async fn json_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -69,8 +69,8 @@ pub(super) fn unsupported_media_type(problems: Problems) -> Answer {
     )
 }
 
-/// Takes what is left of the body of a request that was answered without it, up to 8 MiB: closing
-/// the connection on unread bytes would reset it, and the sender might not see the answer.
+/// Drains the rest of the body of a request that was answered early, up to 8 MiB: closing the
+/// connection with unread bytes would reset it, and the client might not see the response.
 pub(super) async fn drain<B>(body: &mut B)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -84,6 +84,6 @@ where
             }
         }
     };
-    // Whoever has not sent it by then loses the connection.
+    // A client that has not sent it by then loses the connection.
     let _ = timeout(REST_TIMEOUT, draining).await;
 }

@@ -1,4 +1,4 @@
-//! How many connections are open: in all, over all listeners, and from one place.
+//! How many connections are open: in total, over all listeners, and from one address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -26,7 +26,7 @@ pub struct Counted {
 }
 
 impl Connections {
-    /// Lets `most` connections be open, and `most_of_one` from one place.
+    /// Permits `most` open connections in total, and `most_of_one` from one address.
     #[must_use]
     pub fn new(most: usize, most_of_one: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -36,7 +36,7 @@ impl Connections {
         })
     }
 
-    /// Counts a connection from `address`, unless there are as many as may be.
+    /// Counts a connection from `address`, unless there are too many.
     pub fn count(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
         let place = place(address);
         let mut open = self.open.lock();
@@ -54,7 +54,7 @@ impl Connections {
 }
 
 impl Counted {
-    /// Where it comes from: an address, or a network of IPv6.
+    /// Where it comes from: an IPv4 address, or an IPv6 network.
     #[must_use]
     pub fn place(&self) -> IpAddr {
         self.place
@@ -74,7 +74,7 @@ impl Drop for Counted {
     }
 }
 
-/// What one party has at hand: an address of IPv4, the 64 bits of IPv6 that a network has.
+/// What one client controls: an IPv4 address, or the 64 bits of an IPv6 network.
 pub(super) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

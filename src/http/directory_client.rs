@@ -1,5 +1,5 @@
-//! The external directory over HTTP: a message is one POST, and any answer of the class 2xx says
-//! that the directory has taken it.
+//! The external directory over HTTP: a message is one POST, and a 2xx response means that the
+//! directory has accepted it.
 
 use std::pin::pin;
 
@@ -27,7 +27,7 @@ impl HttpDirectory {
     /// The directory at this address.
     ///
     /// # Errors
-    /// When it is no `http://HOST[:PORT][/PATH]`; why.
+    /// When it is not `http://HOST[:PORT][/PATH]`; why.
     pub fn new(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
         if uri.scheme_str() != Some("http") {
@@ -43,7 +43,7 @@ impl HttpDirectory {
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
-            // An IPv6 address stands in brackets in a URL, and nowhere else.
+            // An IPv6 address has brackets in a URL, and nowhere else.
             host: host.trim_start_matches('[').trim_end_matches(']').into(),
             port: authority.port_u16().unwrap_or(80),
             authority: HeaderValue::try_from(authority.as_str())
@@ -66,7 +66,7 @@ impl HttpDirectory {
             .header("connection", "close")
             .body(Full::new(Bytes::copy_from_slice(&message.body)))
             .map_err(|error| error.to_string())?;
-        // Both end with this future: an attempt that is given up leaves no connection behind.
+        // Both end with this future: an abandoned attempt leaves no connection behind.
         let mut answer = pin!(sender.send_request(request));
         let mut connection = pin!(connection);
         let answer = tokio::select! {
@@ -80,7 +80,7 @@ impl HttpDirectory {
         if status.is_success() {
             return Ok(());
         }
-        Err(format!("it answered {status}"))
+        Err(format!("its response is {status}"))
     }
 }
 

@@ -1,12 +1,12 @@
 //! `POST /reference-facts`: a batch of facts, as one JSON body or as a stream of lines.
 //!
-//! A stream is read as it comes: some facts are in flight at once, and the next bytes are taken
-//! when one of them is durable, so a batch of millions needs no more memory than one of hundreds.
-//! Facts of one resource keep their order.
+//! A stream is read as it arrives: some facts are in flight at once, and more bytes are read when
+//! one of them is durable, so a batch of millions needs no more memory than one of hundreds. Facts
+//! of one resource keep their order.
 //!
-//! A batch may last longer than what its sender may do: token, keys and lifecycle are judged again
-//! every `Rhythm`. Nothing is in flight at that moment, so what was applied is exactly what the
-//! answer says when the batch ends there.
+//! A batch may last longer than its sender is authorized: token, keys and lifecycle are checked
+//! again every `Rhythm`. Nothing is in flight at that moment, so if the batch ends there, its
+//! response says exactly what was applied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ use crate::engine::{CommandResult, Engine};
 /// How long a stream may stay silent.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is judged again whether the sender of a batch may go on.
+/// How often the sender of a batch is authorized again.
 #[derive(Clone, Copy, Debug)]
 struct Rhythm {
     /// At the latest after so many facts,
@@ -51,19 +51,19 @@ impl Rhythm {
     };
 }
 
-/// A batch's sender, and where what is sent belongs.
+/// A batch's sender, and the engine.
 pub struct Sender<'s> {
-    /// The engine that takes the facts.
+    /// The engine that applies the facts.
     pub engine: &'s Arc<Engine>,
     /// Who sends.
     pub actor: Arc<Actor>,
-    /// Whether the token is still good: its time, and the keys.
+    /// Whether the token is still valid: its expiry, and the keys.
     pub token_is_good: &'s (dyn Fn() -> bool + Sync),
     /// The bytes of bodies that may be in flight.
     pub bodies: &'s Arc<Admission>,
 }
 
-/// Puts a batch of facts in place.
+/// Applies a batch of facts.
 pub async fn put<B>(sender: Sender<'_>, headers: &HeaderMap, body: B) -> Answer
 where
     B: Body<Data = Bytes> + Unpin,
@@ -102,7 +102,7 @@ where
     one_body(&sender, items).await
 }
 
-/// 403 for an actor who may not act, or not put facts in place.
+/// 403 for an actor that may not act, or not write facts.
 async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
     let problems = Problems::PLAIN;
     if let Err(reply) = engine.may_act(actor).await {
@@ -110,7 +110,7 @@ async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
     }
     if !may_write(actor) {
         let rejection = Rejection::permission_denied(
-            "Only a system workflow with facts:write may put facts in place.",
+            "Only a system workflow with facts:write may write facts.",
         );
         return Err(Box::new(at_position(
             problems.rejected(&rejection),
@@ -123,7 +123,7 @@ async fn authorized(engine: &Engine, actor: &Actor) -> Result<(), Box<Answer>> {
 async fn one_body(sender: &Sender<'_>, items: &[Json<'_>]) -> Answer {
     let mut going = Going::new(sender, Rhythm::OF_BATCHES);
     for (index, item) in (0..).zip(items) {
-        if !going.judged().await {
+        if !going.authorized_again().await {
             break;
         }
         let now = sender.engine.now();
@@ -141,7 +141,7 @@ where
     let mut lines = Lines::default();
     let mut begun = Permit::none(sender.bodies);
     let mut heard = Instant::now();
-    'stream: while going.judged().await {
+    'stream: while going.authorized_again().await {
         let silence = SILENCE_MAX.saturating_sub(heard.elapsed());
         let frame = match timeout(going.until_due().min(silence), body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
@@ -160,14 +160,14 @@ where
         };
         let mut rest = &chunk[..];
         while let Some(line) = lines.next(&mut rest) {
-            if !going.judged().await {
+            if !going.authorized_again().await {
                 break 'stream;
             }
             going.take_line(&line).await;
         }
         let more = lines.held_bytes().saturating_sub(begun.amount());
         if more > 0 && !begun.grow(more, lines.held_bytes()) {
-            // What was not charged is not kept while the batch comes to its end.
+            // Incomplete lines are not kept while the batch ends.
             lines = Lines::default();
             going.batch.end(CommandResult::Overloaded);
         }
@@ -175,12 +175,12 @@ where
     going.answer("lines").await
 }
 
-/// A batch on its way, and whether it may go on.
+/// A batch in progress, and whether it may go on.
 struct Going<'s> {
     sender: &'s Sender<'s>,
     batch: FactBatch<'s>,
     rhythm: Rhythm,
-    /// Facts taken since it was last judged, and when that was.
+    /// Facts since the sender was last authorized, and when that was.
     taken: usize,
     judged_at: Instant,
     token_is_bad: bool,
@@ -209,15 +209,15 @@ impl<'s> Going<'s> {
         self.batch.take_line(line).await;
     }
 
-    /// How long until it is judged again, when no facts come.
+    /// How long until the next check, if no facts arrive.
     fn until_due(&self) -> Duration {
         self.rhythm.every.saturating_sub(self.judged_at.elapsed())
     }
 
-    /// Whether the batch may go on; judges that again when it is due.
-    async fn judged(&mut self) -> bool {
+    /// Whether the batch may go on; checks that again when it is due.
+    async fn authorized_again(&mut self) -> bool {
         if self.taken >= self.rhythm.facts || self.until_due().is_zero() {
-            // What is in flight was sent while all was well, and is counted before the answer.
+            // What is in flight was authorized when it was sent, and is counted in the response.
             self.batch.settle().await;
             self.token_is_bad = !(self.sender.token_is_good)();
             if !self.token_is_bad
@@ -231,14 +231,14 @@ impl<'s> Going<'s> {
         !self.token_is_bad && !self.batch.is_broken()
     }
 
-    /// The answer, when all came that was to come, or when the batch may not go on.
+    /// The response, when everything has arrived, or when the batch may not go on.
     async fn answer(self, noun: &str) -> Answer {
         let problems = Problems::PLAIN;
         let token_is_bad = self.token_is_bad;
         match self.batch.finish().await {
             Ok((summary, position)) if token_is_bad => {
                 let before = before(summary.applied, noun);
-                let message = format!("The token is no longer good. {before}");
+                let message = format!("The token is no longer valid. {before}");
                 at_position(problems.no_longer_authenticated(&message), position)
             }
             Ok((summary, position)) => {
@@ -248,7 +248,7 @@ impl<'s> Going<'s> {
         }
     }
 
-    /// The answer when the stream did not come to its end.
+    /// The response when the stream broke off.
     async fn broke_off(self) -> Answer {
         match self.batch.finish().await {
             Ok((summary, _)) => {
@@ -265,7 +265,7 @@ impl<'s> Going<'s> {
 }
 
 fn before(applied: u64, noun: &str) -> String {
-    format!("{applied} {noun} were applied before that and stay so. Sending all again is safe.")
+    format!("{applied} {noun} were applied before that and remain. Sending all again is safe.")
 }
 
 fn ended_early(ended: Ended, noun: &str) -> Answer {

@@ -1,24 +1,24 @@
-//! Forged signatures: what verifying them may cost.
+//! Forged signatures: a limit on the cost of verifying them.
 //!
-//! To verify a signature costs more than to send one that is none, so a forger could have us do
-//! nothing else. Only tokens that were never good are looked at here; one that was is remembered,
-//! and its sender never waits, whoever shares the address. For the rest:
+//! Verifying a signature costs more than sending an invalid one, so a forger could keep the server
+//! from doing anything else. Only tokens that have never been verified successfully are limited
+//! here; a token in the cache never waits, whoever shares the address. For the rest:
 //!
-//! - A connection that has sent [`FORGED_OF_CONNECTION_MAX`] forged ones is closed after its
-//!   answers.
-//! - An address (of IPv6 a /64) may have so many bad ones, and so many more a second; beyond that,
-//!   its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one turn
-//!   at a time. A token that is rightly signed and refused all the same costs as much, and counts
-//!   as bad here, though nobody has forged it.
-//! - All addresses that sent bad ones in the last minute have a turn together, too.
+//! - A connection that has sent [`FORGED_OF_CONNECTION_MAX`] forged signatures is closed after its
+//!   responses.
+//! - An address (IPv6: a /64) may send so many invalid ones at once, and so many a second; beyond
+//!   that, its next unknown tokens wait for their turn, [`WAIT_MAX`] at most. A connection has one
+//!   turn at a time. A token that is correctly signed but rejected costs as much, and counts as
+//!   invalid here, though nobody has forged it.
+//! - All addresses that sent invalid ones in the last minute share another such limit.
 //!
-//! What counts is what a signature costs to verify, so the dearest key is no way around. An address
-//! that sent no bad one never waits. Behind one that is shared with a forger (a proxy's), a good
-//! token that was never seen waits for its turn once; it is given back what it took. Only where
-//! more wait than have a turn within [`WAIT_MAX`] is one answered 429.
+//! Signatures are counted by their cost, so an expensive key is no way around the limit. An address
+//! that has sent no invalid one never waits. A valid new token from an address that is shared with
+//! a forger (a proxy's) waits for its turn once, and is given back what it was charged. Only when
+//! more wait than can be verified within [`WAIT_MAX`] is the response 429.
 //!
-//! At most [`NETWORKS_MAX`] addresses are kept. While more than that send bad ones, unknown tokens
-//! of all addresses have a turn together.
+//! At most [`NETWORKS_MAX`] addresses are kept. While more than that send invalid ones, unknown
+//! tokens of all addresses share one queue.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -39,10 +39,10 @@ pub const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How many addresses are kept that sent bad signatures.
 pub const NETWORKS_MAX: usize = 4_096;
 
-/// How long an address is remembered for its last bad signature.
+/// How long an address is remembered after its last invalid signature.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// What one party may cost: so much at once, and so much a second.
+/// What one party may use: so much at once, and so much a second.
 #[derive(Clone, Copy)]
 struct Allowance {
     at_once: f64,
@@ -60,7 +60,7 @@ const OF_ALL: Allowance = Allowance {
     per_second: 3_000.0,
 };
 
-/// What somebody has cost; it wears off with time.
+/// What somebody has used; it decreases with time.
 #[derive(Clone, Copy)]
 struct Debt {
     units: f64,
@@ -81,7 +81,7 @@ impl Debt {
         self.at = self.at.max(now);
     }
 
-    /// How long until so many units more are within the allowance.
+    /// How long until so many more units are within the allowance.
     fn wait(&mut self, units: f64, allowance: Allowance, now: Instant) -> Duration {
         self.settle(allowance, now);
         let beyond = (self.units + units - allowance.at_once).max(0.0);
@@ -98,7 +98,7 @@ struct Network {
 struct Table {
     networks: HashMap<IpAddr, Network>,
     all: Debt,
-    /// When there was no room for an address at last.
+    /// When there was last no room for another address.
     overflowed: Option<Instant>,
 }
 
@@ -109,17 +109,17 @@ pub struct Forgeries {
     waited: AtomicU64,
 }
 
-/// A connection, as far as it matters here.
+/// A connection, as seen from here.
 pub struct Peer {
     forgeries: Arc<Forgeries>,
     network: IpAddr,
     forged: AtomicU32,
-    /// Told when the connection is to be closed.
-    told_to_go: Notify,
+    /// Notified when the connection is to be closed.
+    closing: Notify,
     turn: tokio::sync::Mutex<()>,
 }
 
-/// The right to have one unknown token verified.
+/// The permission to have one unknown token verified.
 #[must_use]
 pub struct Turn<'p> {
     peer: &'p Peer,
@@ -158,7 +158,7 @@ impl Forgeries {
             forgeries: Arc::clone(self),
             network: place(address),
             forged: AtomicU32::new(0),
-            told_to_go: Notify::new(),
+            closing: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
         }
     }
@@ -175,7 +175,7 @@ impl Forgeries {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// A turn for so many units; `None` when it would be too far off.
+    /// A turn for so many units; `None` when the wait would be too long.
     fn reserve(&self, network: IpAddr, units: f64, now: Instant) -> Option<Reserved> {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -207,7 +207,7 @@ impl Forgeries {
         })
     }
 
-    /// Gives back what a token took that turned out good.
+    /// Gives back what a valid token was charged.
     fn give_back(&self, network: IpAddr, units: f64) {
         let mut table = self.table.lock();
         table.all.units = (table.all.units - units).max(0.0);
@@ -234,7 +234,7 @@ impl Forgeries {
             return;
         }
         if table.networks.len() >= NETWORKS_MAX {
-            // Looked through once a second at most: what is full stays so for a while.
+            // Cleaned up once a second at most.
             let looked = table
                 .overflowed
                 .is_some_and(|at| now.saturating_duration_since(at) < Duration::from_secs(1));
@@ -257,8 +257,8 @@ impl Forgeries {
 }
 
 impl Peer {
-    /// Waits for the turn of an unknown token that costs so many units; `None` when it is too far
-    /// off.
+    /// Waits for the turn of an unknown token that costs so many units; `None` when the wait would
+    /// be too long.
     pub async fn turn(&self, units: u32) -> Option<Turn<'_>> {
         let alone = self.turn.lock().await;
         let units = f64::from(units);
@@ -286,12 +286,12 @@ impl Peer {
 
     /// Waits until the connection is to be closed.
     pub async fn is_told_to_go(&self) {
-        self.told_to_go.notified().await;
+        self.closing.notified().await;
     }
 }
 
 impl Turn<'_> {
-    /// The token is good.
+    /// The token is valid.
     pub fn was_good(self) {
         if self.charged {
             let forgeries = &self.peer.forgeries;
@@ -299,14 +299,14 @@ impl Turn<'_> {
         }
     }
 
-    /// The token is refused after its signature was looked at, because that was forged or for
-    /// something else.
+    /// The token is rejected after its signature was checked, because that was forged or for
+    /// another reason.
     pub fn was_bad(self, forged: bool) {
         let forged = u32::from(forged);
         let before = self.peer.forged.fetch_add(forged, Ordering::Relaxed);
         if before + forged == FORGED_OF_CONNECTION_MAX {
-            // Whoever waits for it later hears it, too.
-            self.peer.told_to_go.notify_one();
+            // The notification is kept for a later waiter.
+            self.peer.closing.notify_one();
         }
         let forgeries = &self.peer.forgeries;
         forgeries.note(self.peer.network, self.units, self.charged, Instant::now());

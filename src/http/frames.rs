@@ -1,20 +1,20 @@
-//! What a connection of HTTP/2 is waiting for, read off its frames (RFC 9113 4.1) in both
-//! directions. The library keeps that to itself, and its own limits let a peer that is silent,
-//! says nothing but PING, leaves a head unfinished, or opens no window for an answer stay for ever.
+//! What an HTTP/2 connection is waiting for, derived from its frames (RFC 9113 4.1) in both
+//! directions. The library does not expose that, and its own limits let a client stay for ever that
+//! is silent, sends only PING, leaves a head unfinished, or opens no window for a response.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a connection may wait for what.
+/// How long a connection may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For the next whole head, while no stream is open.
+    /// For the next complete head, while no stream is open.
     pub idle: Duration,
     /// For the rest of a head.
     pub head: Duration,
-    /// For the peer to take something of an answer.
+    /// For the client to take some of a response.
     pub answer: Duration,
 }
 
@@ -29,10 +29,10 @@ const CONTINUATION: u8 = 0x9;
 const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
-/// Streams that are followed, beyond which a peer is up to no good: the library lets fewer be open.
+/// Streams that are tracked, beyond which a client must be malicious: the library allows fewer.
 const STREAMS_MAX: usize = 1_024;
 
-/// Follows one connection.
+/// Tracks one connection.
 pub struct Frames {
     patience: Patience,
     inward: Cut,
@@ -42,13 +42,13 @@ pub struct Frames {
     open: HashMap<u32, Stream>,
     /// Since when no stream is open.
     idle: Instant,
-    /// Not later than the next deadline.
+    /// At or before the next deadline.
     earliest: Instant,
 }
 
 #[derive(Clone, Copy)]
 enum Stream {
-    /// Its request is on its way, or its answer is not begun.
+    /// Its request is arriving, or its response is not begun.
     Asked,
     /// When something of its answer was last taken.
     Answered(Instant),
@@ -56,11 +56,11 @@ enum Stream {
 
 /// Cuts bytes into frames.
 struct Cut {
-    /// Bytes to pass over before the next frame's head.
+    /// Bytes to skip before the next frame's head.
     skip: usize,
     head: [u8; FRAME_HEAD_BYTES],
     filled: usize,
-    /// The frame whose payload is being passed over, if its end matters.
+    /// The frame whose payload is being skipped, if its end matters.
     within: Option<Frame>,
 }
 
@@ -71,7 +71,7 @@ struct Frame {
     stream: u32,
 }
 
-/// A step on the way through the bytes.
+/// A step through the bytes.
 enum Step {
     Begins(Frame),
     Ends(Frame),
@@ -121,7 +121,7 @@ impl Cut {
 }
 
 impl Frames {
-    /// A connection whose client has said nothing yet.
+    /// A connection whose client has sent nothing yet.
     #[must_use]
     pub fn new(patience: Patience, now: Instant) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Frames {
         }
     }
 
-    /// Follows bytes that the client has sent.
+    /// Tracks bytes that the client has sent.
     pub fn received(&mut self, mut bytes: &[u8], now: Instant) {
         while let Some(step) = self.inward.next(&mut bytes) {
             match step {
@@ -150,7 +150,7 @@ impl Frames {
                 Step::Ends(frame) => {
                     let may_end = matches!(frame.kind, HEADERS | CONTINUATION);
                     if may_end && frame.flags & END_HEADERS != 0 && self.head.take().is_some() {
-                        // What comes after a body is a head, too.
+                        // Trailers are a head, too.
                         self.open.entry(frame.stream).or_insert(Stream::Asked);
                     }
                 }
@@ -158,7 +158,7 @@ impl Frames {
         }
     }
 
-    /// Follows bytes that were written to the client.
+    /// Tracks bytes that were written to the client.
     pub fn written(&mut self, mut bytes: &[u8], now: Instant) {
         while let Some(step) = self.outward.next(&mut bytes) {
             let Step::Begins(frame) = step else {
@@ -190,20 +190,20 @@ impl Frames {
         self.earliest = self.earliest.min(deadline);
     }
 
-    /// Whether no request is on its way or being answered.
+    /// Whether no request is arriving or being answered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// No later than the next deadline is; cheaper than that.
+    /// A time at or before the next deadline; cheaper than that.
     #[must_use]
     pub fn earliest(&self) -> Instant {
         self.earliest
     }
 
-    /// When the connection has to be given up, if it goes on like this. While a request is on its
-    /// way or is being answered, that has bounds of its own.
+    /// When the connection has to be closed if nothing happens. A request that is arriving or being
+    /// answered has limits of its own.
     pub fn deadline(&mut self, now: Instant) -> Instant {
         let patience = self.patience;
         if self.open.len() > STREAMS_MAX {
@@ -216,7 +216,7 @@ impl Frames {
             Stream::Answered(since) => Some(*since + patience.answer),
         });
         let deadline = answers.chain(head).chain(idle).min();
-        // Nothing is waited for: it is looked at again after a while.
+        // Nothing is waited for: check again after a while.
         self.earliest = deadline.unwrap_or(now + patience.idle);
         self.earliest
     }

@@ -1,34 +1,34 @@
-//! Where the messages of an HTTP/1 connection begin and end, followed by their bytes before hyper
-//! sees them. hyper passes over what makes two readers of one connection see different requests:
-//! a length beside chunks, lines that end in a bare LF, a fragment in a target; and it looks at no
-//! `Host`. A head like that is refused here, before it is whole for hyper: what comes before it
-//! is answered, then it is answered 400, and the connection is closed.
+//! Where the messages of an HTTP/1 connection begin and end, tracked by their bytes before hyper
+//! sees them. hyper accepts what makes two parsers of one connection see different requests: a
+//! length beside chunks, lines that end in a bare LF, a fragment in a target; and it does not check
+//! `Host`. Such a head is rejected here, before hyper has all of it: earlier requests are answered,
+//! then this one with 400, and the connection is closed.
 
 use memchr::memchr;
 
 use super::authority::Authority;
 
-/// What hyper reads in the place of a head that is refused: no head, however much of it is
-/// there already, so that hyper answers 400, after what came before, and closes.
+/// What hyper reads instead of a rejected head: never a valid head, whatever part of one it already
+/// has, so that hyper answers 400 after earlier responses, and closes.
 pub const REFUSED: &[u8] = b"\0\r\n\r\n";
 
 /// Why bytes are not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The head that begins here, or before these bytes, is refused.
+    /// The head that begins here, or before these bytes, is rejected.
     Head(usize),
-    /// The body ends here, in the middle: its chunks are none.
+    /// The body ends here, in the middle: its chunks are malformed.
     Body(usize),
 }
 
-/// Follows one connection.
+/// Tracks one connection.
 #[derive(Default)]
 pub struct Framing {
     part: Part,
-    /// What there is of a line that goes on in the next read.
+    /// The beginning of a line that continues in the next read.
     line: Vec<u8>,
     head: Head,
-    /// Heads that were whole.
+    /// Complete heads.
     heads: u64,
     upgrades: bool,
 }
@@ -37,12 +37,12 @@ pub struct Framing {
 enum Part {
     #[default]
     Head,
-    /// So many bytes of a body are to come.
+    /// So many bytes of a body are still to come.
     Sized(u64),
     Chunked(Chunk),
 }
 
-/// Where in a body of chunks (RFC 9112 7.1).
+/// Where in a chunked body (RFC 9112 7.1).
 #[derive(Clone, Copy)]
 enum Chunk {
     Size {
@@ -83,23 +83,23 @@ enum Version {
     Http11,
 }
 
-/// A head that is refused.
+/// A rejected head.
 struct Refused;
 
 impl Framing {
-    /// Heads that were whole and were not refused.
+    /// Complete heads that were not rejected.
     #[must_use]
     pub fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Whether a head has begun that is not whole.
+    /// Whether a head has begun that is not complete.
     #[must_use]
     pub fn is_within_head(&self) -> bool {
         matches!(self.part, Part::Head) && self.head.has_begun
     }
 
-    /// Whether all messages so far are whole.
+    /// Whether all messages so far are complete.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
         matches!(self.part, Part::Head) && !self.head.has_begun
@@ -111,7 +111,7 @@ impl Framing {
         self.upgrades
     }
 
-    /// Follows the next bytes.
+    /// Tracks the next bytes.
     ///
     /// # Errors
     /// The first fault. Nothing after it is of use.
@@ -183,7 +183,7 @@ impl Framing {
 impl Chunk {
     const FIRST: Self = Self::Size { digits: 0, size: 0 };
 
-    /// Where the body is after `byte`; `None` when that may not stand here.
+    /// Where the body is after `byte`; `None` if that byte is not allowed here.
     fn next(self, byte: u8) -> Option<Part> {
         let next = match (self, byte) {
             (Self::Size { digits, size }, byte) if byte.is_ascii_hexdigit() => {
@@ -216,11 +216,11 @@ impl Chunk {
 }
 
 impl Head {
-    /// Takes a line with its end; whether it is the empty one after the last field.
+    /// Reads a line with its end; whether it is the empty one after the last field.
     fn line(&mut self, line: &[u8], upgrades: &mut bool) -> Result<bool, Refused> {
         let line = line.strip_suffix(b"\r\n").ok_or(Refused)?;
         let Some(version) = self.version else {
-            // Empty lines before a request are passed over (RFC 9112 2.2).
+            // Empty lines before a request are ignored (RFC 9112 2.2).
             if !line.is_empty() {
                 self.request_line(line)?;
             }
@@ -266,7 +266,7 @@ impl Head {
         self.version = Some(version);
         let blank = memchr(b' ', rest).ok_or(Refused)?;
         let (method, target) = (&rest[..blank], &rest[blank + 1..]);
-        // All bytes are looked at, whatever the first ones are: so they are looked at many at once.
+        // All bytes are checked, whatever the first ones are, so that many are checked at once.
         let is_text = |byte: &u8| byte.is_ascii_graphic() & (*byte != b'#');
         if !target.iter().fold(true, |text, byte| text & is_text(byte)) {
             return Err(Refused);
@@ -315,7 +315,7 @@ fn value_of<'l>(name: &[u8], line: &'l [u8]) -> Option<&'l [u8]> {
     })
 }
 
-/// Digits alone, of a number of 63 bits.
+/// Digits alone, of a 63-bit number.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

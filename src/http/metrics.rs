@@ -36,7 +36,7 @@ const BUCKETS: [(u64, &str); 14] = [
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What is counted.
+/// The counters.
 pub struct Metrics {
     names: Vec<&'static str>,
     lanes: Box<[Box<[Counts]>]>,
@@ -47,7 +47,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Counts {
     by_class: [AtomicU64; CLASSES.len()],
-    /// The last one is for what is slower than every bound.
+    /// The last one is for requests slower than every bound.
     by_bucket: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
 }
@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// The series of requests that lead nowhere.
+    /// The series of requests that match no route.
     #[must_use]
     pub fn elsewhere(&self) -> Series {
         Series(self.names.len() - 1)
@@ -141,7 +141,7 @@ impl Metrics {
         page.head(
             name,
             "histogram",
-            "From a request's head to its answer, by operation.",
+            "Time from a request's head to its response, by operation.",
         );
         for (series, operation) in self.names.iter().enumerate() {
             let operation = format!("operation=\"{operation}\"");
@@ -160,18 +160,18 @@ impl Metrics {
     }
 }
 
-/// What the front holds and has done beside its requests.
+/// The figures of the front besides its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontFigures {
-    /// How long ago the key set was last read well.
+    /// The time since the key set was last read successfully.
     pub key_set_age: Duration,
     /// Keys that can verify a token.
     pub keys: usize,
-    /// Tokens that were refused after their signature was looked at.
+    /// Tokens that were rejected after their signature was checked.
     pub bad_signatures: u64,
-    /// Tokens that had to wait before their signature was looked at.
+    /// Tokens that had to wait before their signature was checked.
     pub tokens_waited: u64,
-    /// What bodies in flight are charged, in bytes.
+    /// Bytes charged for request bodies in flight.
     pub bodies_bytes: usize,
 }
 
@@ -186,31 +186,31 @@ fn front(page: &mut Page, figures: &FrontFigures) {
     page.one(
         "carebook_key_set_age_seconds",
         "gauge",
-        "How long ago the key set was last read well.",
+        "The time since the key set was last read successfully.",
         key_set_age.as_secs_f64(),
     );
     page.one(
         "carebook_key_set_keys",
         "gauge",
-        "Keys that can verify a token; with none, every token is refused.",
+        "Keys that can verify a token; with none, every token is rejected.",
         keys,
     );
     page.one(
         "carebook_bad_signatures_total",
         "counter",
-        "Tokens that were refused after their signature was looked at.",
+        "Tokens that were rejected after their signature was checked.",
         bad_signatures,
     );
     page.one(
         "carebook_tokens_waited_total",
         "counter",
-        "Unknown tokens that waited because of bad signatures from their address.",
+        "Unknown tokens that waited because of invalid signatures from their address.",
         tokens_waited,
     );
     page.one(
         "carebook_bodies_bytes",
         "gauge",
-        "Bytes that bodies in flight are charged.",
+        "Bytes charged for request bodies in flight.",
         bodies_bytes,
     );
 }
@@ -250,13 +250,13 @@ fn engine(page: &mut Page, figures: &Figures) {
     page.one(
         "carebook_idempotency_keys",
         gauge,
-        "Idempotency keys held.",
+        "Idempotency keys in memory.",
         keys,
     );
     page.one(
         "carebook_live_actors",
         gauge,
-        "Resources whose actor is awake.",
+        "Resources with an actor.",
         live_actors,
     );
     page.one(
@@ -277,7 +277,7 @@ fn engine(page: &mut Page, figures: &Figures) {
     page.one(
         "carebook_log_has_room",
         gauge,
-        "1 while the log has room for commands; 0 while they are refused for want of it.",
+        "1 while the log has room for commands; 0 while they are rejected for lack of it.",
         u8::from(*has_room),
     );
     page.one(
@@ -296,19 +296,19 @@ fn relay(page: &mut Page, figures: &Figures) {
     page.one(
         "carebook_relay_pending_branches",
         gauge,
-        "Branches whose creation is not completed in other systems.",
+        "Branches with pending messages to the directory.",
         figures.branches_in_repair,
     );
     page.one(
         "carebook_relay_deliveries_total",
         counter,
-        "Messages that the external directory has taken.",
+        "Messages that the external directory has accepted.",
         figures.relay_deliveries,
     );
     page.one(
         "carebook_relay_failures_total",
         counter,
-        "Attempts at which the external directory has not taken a message.",
+        "Attempts at which the external directory has not accepted a message.",
         figures.relay_failures,
     );
 }
@@ -327,6 +327,10 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         forgotten_keys: _,
         without_room,
         estimate,
+        log_first: _,
+        log_bytes: _,
+        log_kept_for_delivery_bytes: _,
+        log_given_up_bytes: _,
         looks: _,
     } = figures;
     let gauge = "gauge";
@@ -370,31 +374,56 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     page.one(
         "carebook_snapshots_without_room_total",
         counter,
-        "Snapshots that were not begun, or given up, because the disk had no room for them.",
+        "Snapshots that were not begun, or abandoned, because the disk had no room for them.",
         without_room,
     );
     page.one(
         "carebook_snapshot_estimate_bytes",
         gauge,
-        "Bytes that the last snapshot was to have at most, by what was known before it began.",
+        "The estimate, before it began, of the last snapshot's largest size in bytes.",
         estimate,
     );
     compactions(page, figures);
 }
 
-/// What compactions have removed.
+/// What the log keeps, and what compactions have removed.
 fn compactions(page: &mut Page, figures: &CheckpointFigures) {
+    let gauge = "gauge";
     let counter = "counter";
+    page.one(
+        "carebook_log_first_position",
+        gauge,
+        "The first position that the log keeps as a record.",
+        figures.log_first,
+    );
+    page.one(
+        "carebook_log_bytes",
+        gauge,
+        "Bytes of the log's segments, without the one that is written just now.",
+        figures.log_bytes,
+    );
+    page.one(
+        "carebook_log_kept_for_delivery_bytes",
+        gauge,
+        "Of these, bytes that are kept beyond the log's retention because deliveries need them.",
+        figures.log_kept_for_delivery_bytes,
+    );
+    page.one(
+        "carebook_log_given_up_bytes_total",
+        counter,
+        "Bytes that the log gave up before their time because the disk was nearly full.",
+        figures.log_given_up_bytes,
+    );
     page.one(
         "carebook_compacted_segments_total",
         counter,
-        "Segments that the log has let go of.",
+        "Segments that were removed from the log.",
         figures.compacted_segments,
     );
     page.one(
         "carebook_compacted_bytes_total",
         counter,
-        "Bytes of the segments that the log has let go of.",
+        "Bytes of the segments that were removed from the log.",
         figures.compacted_bytes,
     );
     page.one(
@@ -409,7 +438,7 @@ struct Page(String);
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 

@@ -1,4 +1,4 @@
-//! The front: HTTP in, JSON strictly read, the engine asked, JSON out.
+//! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
 mod answer_body;
 pub mod authority;

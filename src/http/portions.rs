@@ -1,6 +1,6 @@
-//! Answers over HTTP/2, in portions, and how much of them a connection may hold. The library takes
-//! a body as one piece and keeps it while the peer opens no window for it; with a hundred streams
-//! that is a hundred bodies of a peer that reads nothing.
+//! Responses over HTTP/2, in portions, and how much of them a connection may hold. The library
+//! takes a body as one piece and keeps it while the client opens no window for it; with a hundred
+//! streams that is a hundred bodies for a client that reads nothing.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Of the answers of one connection that nobody takes, so many KiB are budget; further requests of
-/// it wait for them to be taken.
+/// A connection may hold so many KiB of responses that its client has not taken; its further
+/// requests wait.
 const HELD_KIB_MAX: usize = 512;
 /// The most bytes of an answer that are given to the library at once.
 const PORTION_BYTES_MAX: usize = 16 * 1024;
 
-/// What the answers of one connection share.
+/// What the responses of one connection share.
 #[derive(Clone)]
 pub struct ResponseBudget(Arc<Semaphore>);
 
@@ -33,8 +33,8 @@ impl ResponseBudget {
         Arc::clone(&self.0).acquire_owned().await.ok()
     }
 
-    /// An answer's body, which holds its share until it is taken. One beyond what is left is let
-    /// pass: it is made already.
+    /// A response body, which holds its share until it is taken. It is sent even if it exceeds what
+    /// is left, since it is made already.
     pub fn portioned<B: Body>(&self, body: B, room: Option<OwnedSemaphorePermit>) -> Portioned<B> {
         let bytes = body.size_hint().exact().unwrap_or(0);
         let kib = usize::try_from(bytes / 1024).unwrap_or(usize::MAX);

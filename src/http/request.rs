@@ -1,17 +1,17 @@
-//! Reading a request: its body, its headers, its command; every fault found, none passed over.
+//! Reading a request: its body, its headers, its command; every fault is found.
 //!
 //! # Bodies
 //!
-//! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive:
-//! what is announced and does not come costs nothing. It is kept in one piece that grows with what
-//! arrived, so that a body in a million chunks costs what it is charged.
+//! A body is charged to a budget, the bytes of bodies that may be in flight, as its bytes arrive: a
+//! body that is announced and does not come costs nothing. It is kept in one piece that grows with
+//! what arrived, so that a body in a million chunks takes no more memory than it is charged for.
 //!
-//! Who sends slowly must not take the memory of who does not. A body that is there at once may use
-//! all that is free. One that is waited for leaves [`AT_ONCE_BYTES`] to those, and may hold at most
-//! as much as it leaves free beyond that: the more senders wait, the less each may hold, and
-//! there is always some left for one more; a small one may go on when there is less. It is shed
-//! where it would hold more. While memory is short, a body that comes slower than [`Pace`] says is
-//! given up, too.
+//! Slow senders must not take the memory of others. A body that has arrived already may use
+//! everything that is free. A body that is still arriving leaves [`AT_ONCE_BYTES`] for those, and
+//! may hold at most as much as it leaves free beyond that: the more bodies are arriving, the less
+//! each may hold, and there is always some left for one more; a small one may go on when there is
+//! less. A body that would hold more is rejected. While memory is short, a body that is slower than
+//! [`Pace`] is rejected, too.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -34,18 +34,18 @@ use crate::engine::admission::{Admission, Permit};
 
 /// The most bytes that the body of a command may have.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Bytes of bodies that may be in flight; beyond that, requests are shed.
+/// Bytes of bodies that may be in flight; beyond that, requests are rejected.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
-/// How many of these are for bodies that are there at once; at least as much stays free when
-/// bodies that are waited for grow.
+/// The part of these for bodies that have arrived already; at least as much stays free when
+/// arriving bodies grow.
 pub const AT_ONCE_BYTES: usize = 64 << 20;
-/// A body that is waited for and holds no more than this may use half of what is kept for those
-/// that are there at once, in bytes.
+/// An arriving body that holds no more than this may use half of what is kept for those that have
+/// arrived, in bytes.
 const SMALL_BYTES_MAX: usize = 16 << 10;
-/// What one value of a body takes of memory while it is held, in bytes, at most: as a node of the
-/// tree, or as what is read from it.
+/// The memory of one value of a body, in bytes, at most: as a node of the tree, or as what is read
+/// from it.
 pub const VALUE_BYTES: usize = 64;
-/// Bodies of fewer values than this are charged their bytes only.
+/// Bodies of fewer values than this are charged for their bytes only.
 const VALUES_FREE: usize = 4_096;
 /// The least room that is made for a body that comes in pieces, in bytes.
 const PIECE_BYTES_MIN: usize = 1_024;
@@ -54,20 +54,20 @@ const KEY_CHARS_MAX: usize = 255;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How fast a body has to come.
+/// How fast a body has to arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How often it is looked at.
+    /// How often that is checked.
     pub tick: Duration,
-    /// Within how many ticks it has to be there whole.
+    /// Within how many ticks it has to be complete.
     pub ticks_max: u32,
-    /// How many bytes a tick has to bring while memory is short. Of a body that holds no more than
-    /// that nothing is asked.
+    /// How many bytes a tick has to bring while memory is short. A body that holds no more than
+    /// that need not bring any.
     pub tick_bytes: usize,
 }
 
 impl Pace {
-    /// Whole within 20 seconds; 64 KiB a second while memory is short.
+    /// Complete within 20 seconds; 64 KiB a second while memory is short.
     pub const OF_COMMANDS: Self = Self {
         tick: Duration::from_secs(1),
         ticks_max: 20,
@@ -78,9 +78,9 @@ impl Pace {
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// As many bytes of bodies are in flight as may be.
+    /// Too many bytes of bodies are in flight.
     Overloaded,
-    /// It has more bytes than it may.
+    /// It is too large.
     TooLarge,
     /// It did not arrive in time, or broke off.
     Broken,
@@ -106,11 +106,11 @@ pub fn is_media_type(headers: &HeaderMap, expected: &str) -> bool {
     essence.trim().eq_ignore_ascii_case(expected)
 }
 
-/// The whole body, when it has at most [`BODY_BYTES_MAX`] bytes, and its share of `budget`, the
-/// bytes of bodies that may be in flight.
+/// The whole body, if it has at most [`BODY_BYTES_MAX`] bytes, and its share of `budget`, the bytes
+/// of bodies that may be in flight.
 ///
 /// # Errors
-/// When it is larger, slower than `pace`, or breaks off, or when it would hold more than may be.
+/// When it is larger, slower than `pace`, or breaks off, or when it would hold more than it may.
 pub async fn whole_body<B>(
     headers: &HeaderMap,
     body: B,
@@ -165,17 +165,17 @@ where
     Err(BodyError::Broken)
 }
 
-/// How much of a budget is kept for bodies that are there at once.
+/// How much of a budget is kept for bodies that have arrived already.
 fn kept_for_at_once(budget: &Admission) -> usize {
     AT_ONCE_BYTES.min(budget.max() / 4)
 }
 
-/// What has come of a body.
+/// The part of a body that has arrived.
 struct Arriving {
-    /// The body, while it is a single chunk that nothing was waited for with: as it came.
+    /// The body, while it is a single chunk that was not waited for.
     only: Bytes,
-    /// What came, once it is more than that: a chunk may hold on to the whole buffer of its
-    /// connection, so it is not kept.
+    /// What has arrived, once it is more than that: a chunk may keep its connection's whole buffer
+    /// alive, so it is copied.
     pieces: Vec<u8>,
     /// How large it may get.
     ceiling: usize,
@@ -189,7 +189,7 @@ impl Arriving {
         self.only.len() + self.pieces.len()
     }
 
-    /// Takes all that comes. What has come stays here when the future is dropped.
+    /// Reads everything that arrives. What has arrived stays here when the future is dropped.
     async fn take_all<B>(&mut self, mut body: Pin<&mut B>) -> Result<(), BodyError>
     where
         B: Body<Data = Bytes>,
@@ -221,7 +221,7 @@ impl Arriving {
         Ok(())
     }
 
-    /// Turns to waiting: what came so far is kept in a piece of its own.
+    /// Begins to wait: what has arrived so far is copied.
     fn wait(&mut self) -> Result<(), BodyError> {
         self.waited = true;
         self.keep()
@@ -274,8 +274,8 @@ impl Arriving {
     }
 }
 
-/// What the future comes to, when it does so at the first or the second look: most bodies are
-/// there with their heads.
+/// The result of the future, if it is ready at the first or the second poll: most bodies arrive
+/// with their heads.
 async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut looked = false;
@@ -291,7 +291,7 @@ async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// A command and, where its key is there, the key from the header.
+/// A command and, if the key is there, the idempotency key from the header.
 pub struct ReadCommand {
     /// The command.
     pub command: Box<dyn AnyCommand>,
@@ -299,11 +299,11 @@ pub struct ReadCommand {
     pub header_key: Option<Box<str>>,
 }
 
-/// Parses a body that has to be a JSON object, and tops its share up by what its values take.
+/// Parses a body that has to be a JSON object, and charges its share for the memory of its values.
 ///
 /// # Errors
-/// One fault, alone: it is no JSON, or no object. [`Unread::Overloaded`] where there is no memory
-/// for so many values.
+/// One fault, alone: it is not JSON, or not an object. [`Unread::Overloaded`] when there is no
+/// memory for so many values.
 pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, Unread> {
     let fault = |code| Err(Unread::Rejected(Rejection::invalid_at("", code)));
     let Ok((json, values)) = Json::parse_counted(body) else {
@@ -321,14 +321,42 @@ pub fn parse_object<'b>(body: &'b [u8], share: &mut Permit) -> Result<Json<'b>, 
 /// Why a request was not read.
 #[derive(Debug)]
 pub enum Unread {
-    /// It is at fault.
+    /// It is invalid.
     Rejected(Rejection),
-    /// What it holds takes more memory than there is for bodies.
+    /// It takes more memory than there is for bodies.
     Overloaded,
 }
 
+/// Whether a request asks for a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// It says nothing of one.
+    No,
+    /// `dryRun=true`, once.
+    Yes,
+    /// Anything else.
+    Unreadable,
+}
+
+impl DryRun {
+    /// What this query says of it; other parameters are not looked at.
+    #[must_use]
+    pub fn of(query: Option<&str>) -> Self {
+        let Some(query) = query else {
+            return Self::No;
+        };
+        let pairs = form_urlencoded::parse(query.as_bytes());
+        let mut values = pairs.filter(|(name, _)| name == "dryRun");
+        match (values.next(), values.next()) {
+            (None, _) => Self::No,
+            (Some((_, value)), None) if value == "true" => Self::Yes,
+            _ => Self::Unreadable,
+        }
+    }
+}
+
 /// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
-/// what the command takes.
+/// the command's memory.
 ///
 /// # Errors
 /// `request_invalid` with every fault of path, headers and body; as [`parse_object`].
@@ -336,12 +364,18 @@ pub fn read_command(
     row: &'static Row,
     path: &[(&str, &str)],
     headers: &HeaderMap,
+    dry_run: DryRun,
     body: &[u8],
     share: &mut Permit,
     now: Instant,
 ) -> Result<ReadCommand, Unread> {
     let json = parse_object(body, share)?;
     let mut at = Reader::new(now);
+    if dry_run == DryRun::Unreadable {
+        at.inside("query", |at| {
+            at.fault_at::<()>("dryRun", FaultCode::NotAllowed)
+        });
+    }
     let header_key = match row.key {
         KeySource::Header => read_key(headers, &mut at),
         _ => None,

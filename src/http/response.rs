@@ -1,4 +1,4 @@
-//! Answers: the one place that knows status codes and the shapes of problems.
+//! Responses: the one place that knows status codes and the shapes of problems.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,17 @@ use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
 
-/// An answer on its way out.
+/// A response.
 pub type Answer = Response<AnswerBody>;
 
 const POSITION: HeaderName = HeaderName::from_static("carebook-position");
+const DRY_RUN: HeaderName = HeaderName::from_static("carebook-dry-run");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Seconds after which to try again, when something passes soon.
+/// Seconds after which to try again, for a temporary problem.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
-/// How a route answers a problem: in which shape, and an invalid request with which status.
+/// How a route reports problems: in which shape, and an invalid request with which status.
 #[derive(Clone, Copy)]
 pub struct Problems {
     /// The shape of its problems.
@@ -36,7 +37,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Those of what is no operation: 400, the full shape.
+    /// For routes that are not operations: 400, the full shape.
     pub const PLAIN: Self = Self {
         problem: ProblemShape::Full,
         invalid: StatusCode::BAD_REQUEST,
@@ -63,7 +64,7 @@ impl Problems {
         }
     }
 
-    /// A refusal.
+    /// The response to a rejection.
     #[must_use]
     pub fn rejected(self, rejection: &Rejection) -> Answer {
         let status = self.status(rejection.class);
@@ -79,7 +80,7 @@ impl Problems {
         })
     }
 
-    /// A problem that is no rejection of the domain's.
+    /// A problem that is not a rejection of the domain.
     #[must_use]
     pub fn problem(self, status: StatusCode, code: &'static str, message: &str) -> Answer {
         self.written(Problem {
@@ -138,7 +139,7 @@ impl Problems {
         self.challenging(challenge, "A valid bearer token is required.")
     }
 
-    /// 401, for a token that was good when the request began.
+    /// 401, for a token that was valid when the request began.
     #[must_use]
     pub fn no_longer_authenticated(self, message: &str) -> Answer {
         self.challenging(challenge(true), message)
@@ -172,7 +173,7 @@ impl Problems {
         )
     }
 
-    /// The answer to what the engine says of an operation.
+    /// The response to an operation's result.
     #[must_use]
     pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
         match reply {
@@ -196,12 +197,12 @@ impl Problems {
             CommandResult::OutcomeUnknown => self.problem(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "outcome_unknown",
-                "The command may or may not have been carried out: send it again under the same key.",
+                "The command may or may not have been carried out: send it again under the same idempotency key.",
             ),
             CommandResult::Fault => self.problem(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal_error",
-                "A fault of the service; nothing was done.",
+                "An internal error; nothing was done.",
             ),
         }
     }
@@ -220,11 +221,11 @@ fn success_status(success: Success, disposition: Disposition, replay: bool) -> S
 /// The codes that go with one status; none where it is a success.
 pub type Codes = Vec<&'static str>;
 
-/// What an operation can answer with: each status in ascending order, with the codes of its
-/// problems, those of the operation itself in the order in which they are tested.
+/// What an operation can respond: each status in ascending order, with the codes of its problems,
+/// those of the operation itself in the order in which they are tested.
 ///
-/// 202 is not among them: it is for a commit that leaves a side effect on its way, and whether an
-/// operation makes such commits is not in its row.
+/// 202 is not among them: it is for a commit with a pending side effect, and whether an operation
+/// makes such commits is not in its row.
 #[must_use]
 pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     let problems = Problems::of(row);
@@ -267,7 +268,7 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
     add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);
     add(StatusCode::SERVICE_UNAVAILABLE, &["service_unavailable"]);
-    // Only what may have been committed can be in doubt, and every commit takes a key.
+    // Only a commit can be in doubt, and every commit has an idempotency key.
     if row.key != KeySource::None {
         add(StatusCode::SERVICE_UNAVAILABLE, &["outcome_unknown"]);
     }
@@ -308,7 +309,7 @@ struct InvitationProblem<'a> {
     retryable: bool,
 }
 
-/// An answer with a JSON body.
+/// A response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(AnswerBody::from(body));
@@ -326,7 +327,7 @@ pub fn metrics(page: String) -> Answer {
     answer
 }
 
-/// An answer without a body.
+/// A response without a body.
 #[must_use]
 pub fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(AnswerBody::default());
@@ -334,7 +335,7 @@ pub fn empty(status: StatusCode) -> Answer {
     answer
 }
 
-/// The answer, saying on which position it rests.
+/// The response, naming the position that it depends on.
 #[must_use]
 pub fn at_position(mut answer: Answer, position: u64) -> Answer {
     answer
@@ -343,7 +344,15 @@ pub fn at_position(mut answer: Answer, position: u64) -> Answer {
     answer
 }
 
-/// The answer with an entity tag.
+/// The response, saying that nothing was committed.
+#[must_use]
+pub fn of_dry_run(mut answer: Answer) -> Answer {
+    let yes = HeaderValue::from_static("true");
+    answer.headers_mut().insert(DRY_RUN, yes);
+    answer
+}
+
+/// The response with an entity tag.
 #[must_use]
 pub fn tagged(mut answer: Answer, tag: &str) -> Answer {
     if let Ok(value) = HeaderValue::try_from(format!("\"{tag}\"")) {
@@ -352,7 +361,7 @@ pub fn tagged(mut answer: Answer, tag: &str) -> Answer {
     answer
 }
 
-/// The answer with the methods that a path has.
+/// The response with the methods of its path.
 #[must_use]
 pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
     if let Ok(value) = HeaderValue::try_from(methods) {

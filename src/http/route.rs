@@ -1,5 +1,5 @@
-//! From a path to what stands there: built from the catalogue, which is the only list of
-//! operations and reads.
+//! From a path to its route: built from the catalogue, which is the only list of operations and
+//! reads.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::catalogue::{
     self, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow, Row,
 };
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Default)]
 pub struct Place {
     operations: Vec<(Method, Series, &'static Row)>,
@@ -23,10 +23,10 @@ pub struct Place {
 pub enum Offer {
     /// Everything: it is the only one.
     All,
-    /// What is for everybody.
+    /// Everything except internal routes.
     Public,
-    /// What needs no token and is for inside: operations without one, and the metrics. Whether
-    /// the service lives and is ready is told on both.
+    /// Internal routes: operations without a token, and the metrics. Health and readiness are on
+    /// both.
     Internal,
 }
 
@@ -40,7 +40,7 @@ impl Offer {
     }
 }
 
-/// What is neither an operation nor a read of the catalogue's.
+/// Routes that are neither an operation nor a read of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// `POST /reference-facts`
@@ -101,7 +101,8 @@ pub enum Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Series(pub usize);
 
-/// The names of all series of requests, each at its number, and last what leads nowhere.
+/// The names of all series of requests, each at its number, and last that of requests without a
+/// route.
 #[must_use]
 pub fn series_names() -> Vec<&'static str> {
     let operations = OPERATIONS.iter().chain(MANAGEMENT).map(|row| row.name);
@@ -122,7 +123,7 @@ fn method_of(row: &Row) -> Method {
     }
 }
 
-/// What a request's path leads to.
+/// A route, found for a path.
 pub struct RouteMatch<'r, 'p> {
     /// The place.
     pub place: &'r Place,
@@ -136,10 +137,10 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// The places of the catalogue.
+    /// The routes of the catalogue.
     ///
     /// # Panics
-    /// When two paths of the catalogue cannot stand beside each other, which a test would show.
+    /// When two paths of the catalogue conflict, which a test would show.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let operations = OPERATIONS.iter().chain(MANAGEMENT);
@@ -171,12 +172,12 @@ impl Routes {
         for (path, place) in places {
             router
                 .insert(path, place)
-                .expect("the catalogue's paths stand beside each other");
+                .expect("the catalogue's paths do not conflict");
         }
         Self { router }
     }
 
-    /// What stands at `path`; `None` when nothing does, or a parameter is no UTF-8.
+    /// The route at `path`; `None` when there is none, or a parameter is not UTF-8.
     #[must_use]
     pub fn find<'r, 'p>(&'r self, path: &'p str) -> Option<RouteMatch<'r, 'p>> {
         let matched = self.router.at(path).ok()?;
@@ -195,7 +196,7 @@ impl Routes {
 }
 
 impl Place {
-    /// What `method` asks for here; HEAD asks as GET does.
+    /// What `method` asks for here; HEAD is treated like GET.
     #[must_use]
     pub fn asked(&self, method: &Method) -> Option<(Series, Asked)> {
         let method = if *method == Method::HEAD {
@@ -212,7 +213,7 @@ impl Place {
             .or(read.map(|(series, row)| (series, Asked::Read(row))))
     }
 
-    /// The methods that there are here, for `Allow`.
+    /// The methods of this path, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
         let read = self.read.map(|_| Method::GET);
@@ -230,11 +231,11 @@ impl Place {
             .join(", ")
     }
 
-    /// How problems look here that concern the path and not one of its operations.
+    /// The shape of problems that concern the path and not one of its operations.
     #[must_use]
     pub fn problems(&self) -> Problems {
         let operation = self.operations.first().map(|(.., row)| Problems::of(row));
-        // Where operations share a path with a read, its shape of problems is theirs too.
+        // Operations that share a path with a read use the read's problem shape.
         operation.unwrap_or(Problems {
             problem: self.read.map_or(ProblemShape::Full, |(_, row)| row.problem),
             ..Problems::PLAIN

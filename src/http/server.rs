@@ -1,9 +1,9 @@
-//! The server: a runtime with its own thread for each lane, connections handed to the lanes in
-//! turn. Beside the listener for everybody there may be one for inside.
+//! The server: for each lane a runtime on its own thread; connections are handed to the lanes in
+//! turn. There may be a second, internal listener.
 //!
-//! Two runtimes of one thread each answer more requests than one runtime of two threads: a
-//! command is decided, waits and is answered where its connection lives, and most wake-ups stay
-//! on one thread.
+//! Two runtimes of one thread each answer more requests than one runtime of two threads: a command
+//! is decided, waits and is answered on its connection's thread, and most wake-ups stay on one
+//! thread.
 
 use std::convert::Infallible;
 use std::io;
@@ -40,14 +40,14 @@ use crate::engine::processors::Processors;
 pub struct FrontLimits {
     /// Connections that may be open at once, over all listeners.
     pub connections_max: usize,
-    /// Connections that may be open from one address, or one /64 of IPv6.
+    /// Connections that may be open from one address (IPv6: one /64).
     pub connections_per_address_max: usize,
     /// How long a connection may be idle: without the first byte of a request, or over HTTP/2
-    /// without a whole head.
+    /// without a complete head.
     pub idle_timeout: Duration,
     /// How long the head of a request may take to arrive, from its first byte.
     pub head_timeout: Duration,
-    /// How long an answer may wait for its reader.
+    /// How long a response may wait for its reader.
     pub write_timeout: Duration,
     /// How long requests in flight may take after the server was told to stop.
     pub drain_timeout: Duration,
@@ -74,34 +74,34 @@ const STREAMS_MAX: u32 = 100;
 /// What a peer may send on a stream of HTTP/2, and on all of its connection, before it is read.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
-/// What the library may hold of a stream's answer beside the portion that it was given.
+/// What the library may hold of a stream's response besides the portion that it was given.
 const SEND_BYTES_MAX: usize = 64 * 1024;
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when the process has no file descriptor for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server is made of.
+/// The parts of a server.
 pub struct Server {
-    /// What answers.
+    /// The service for everybody.
     pub service: Arc<Service>,
-    /// What is offered inside, where that has a listener of its own.
+    /// The internal listener and its service, if there is one.
     pub internal: Option<Internal>,
     /// The engine's lanes, one for each runtime.
     pub lanes: Arc<Lanes>,
     /// TLS, where it is on.
     pub tls: Option<Arc<Tls>>,
-    /// The processors that the lanes are bound to, where they are.
+    /// The processors that the lanes are pinned to, if they are.
     pub processors: Option<Processors>,
     /// Its bounds.
     pub limits: FrontLimits,
 }
 
-/// What is offered inside, without TLS.
+/// The internal listener, without TLS.
 pub struct Internal {
     /// Where.
     pub listener: TcpListener,
-    /// What answers there.
+    /// Its service.
     pub service: Arc<Service>,
 }
 
@@ -121,7 +121,7 @@ struct Handed {
 
 impl Server {
     /// Serves until `stop` turns true, answers what is in flight, and returns. Blocks the calling
-    /// thread, which takes connections in; each lane has a thread of its own.
+    /// thread, which accepts connections; each lane has a thread of its own.
     ///
     /// # Errors
     /// When a runtime or a thread cannot be started, or the listener cannot be used.
@@ -154,12 +154,12 @@ impl Server {
                 runtime.block_on(async {
                     let gate = tokio::spawn(Arc::clone(&server.lanes).run(lane));
                     let until = Arc::clone(&server).lane(lane, receiver, stop).await;
-                    // A resource's actor may live here and have work of another lane's: all lanes
-                    // go together, or when the time is up.
+                    // A resource's actor may live here and work for another lane: all lanes end
+                    // together, or when the time is up.
                     let _ = tokio::time::timeout_at(until, together.wait()).await;
                     gate.abort();
                 });
-                // What did not end in time is not waited for.
+                // What did not end in time is abandoned.
                 runtime.shutdown_background();
             })?);
         }
@@ -198,7 +198,7 @@ impl Server {
         accepted
     }
 
-    /// Serves connections until told to stop, and answers what is in flight; until when all of
+    /// Serves connections until told to stop, and answers what is in flight; returns when all of
     /// that has to be over.
     async fn lane(
         self: Arc<Self>,
@@ -227,7 +227,7 @@ impl Server {
         let now = Instant::now();
         let _ = told.set(now);
         let until = now + self.limits.drain_timeout;
-        // Handshakes hold the value too; what has not begun to speak by now is let go.
+        // Handshakes hold the value too; those that are not complete by now are dropped.
         if let Some(graceful) = Arc::into_inner(graceful) {
             let drained = tokio::time::timeout_at(until, graceful.shutdown());
             if drained.await.is_err() {
@@ -239,7 +239,7 @@ impl Server {
 }
 
 impl Handed {
-    /// Takes the connection over on the present lane.
+    /// Serves the connection on the present lane.
     fn serve(self, graceful: &Arc<GracefulShutdown>, stop: &Stop, all: &watch::Receiver<bool>) {
         let Self {
             stream,
@@ -248,7 +248,7 @@ impl Handed {
         } = self;
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
-            Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
+            Err(error) => return tracing::warn!(%error, "a connection could not be served"),
         };
         let Some(tls) = front.tls.clone() else {
             return front.speak_http1(stream, counted, graceful, stop);
@@ -300,7 +300,7 @@ impl Front {
         });
         let connection = http1::Builder::new()
             .header_read_timeout(None)
-            // Who has said everything may still wait for the answer.
+            // A client that has closed its sending side may still wait for the response.
             .half_close(true)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEAD_FIELDS_MAX)
@@ -360,7 +360,7 @@ impl Front {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), respond);
-        // Told to go for itself as well as with all others, who wait for it then.
+        // Closed by itself, or with all others.
         let own = GracefulShutdown::new();
         let watched = own.watch(connection);
         let awaited = graceful.watcher();
@@ -386,7 +386,7 @@ impl Front {
     }
 }
 
-/// Whether a request over HTTP/2 names one host: by its authority, by `Host`, or by both when they
+/// Whether an HTTP/2 request names one host: by its authority, by `Host`, or by both when they
 /// agree (RFC 9113 8.3.1).
 fn has_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
@@ -409,7 +409,7 @@ fn has_host<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// Takes connections in and hands them to the lanes in turn, until told to stop.
+/// Accepts connections and hands them to the lanes in turn, until told to stop.
 async fn accept(
     front: Front,
     listener: TcpListener,
@@ -434,7 +434,7 @@ async fn accept(
                 };
                 turn = (turn + 1) % lanes.len();
                 if lanes[turn].send(handed).is_err() {
-                    // A lane that was told to stop may have gone since.
+                    // A lane that was told to stop may have ended.
                     return match *stop.borrow() {
                         true => Ok(()),
                         false => Err(io::Error::other("a lane has ended")),
@@ -456,9 +456,9 @@ fn prepared(
     connections: &Arc<Connections>,
     front: &Arc<Front>,
 ) -> Option<Handed> {
-    // Beyond the bound a connection is closed at once: it cost nothing yet.
+    // Beyond the limit a connection is closed at once, before it costs anything.
     let counted = connections.count(address.ip())?;
-    // Without this, the kernel holds an answer back for 40 ms to send more with it.
+    // Without this, the kernel holds a response back for 40 ms to send more with it.
     stream.set_nodelay(true).ok()?;
     Some(Handed {
         stream: stream.into_std().ok()?,

@@ -1,4 +1,4 @@
-//! One request: route, token, body, command, engine, answer; in the contract's order of checks.
+//! One request: route, token, body, command, engine, response; in the contract's order of checks.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -19,15 +19,17 @@ use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::{ListQuery, OwnParameter, as_body};
 use super::metrics::{FrontFigures, Metrics};
-use super::request::{ReadCommand, Unread, bodies_budget, read_command};
+use super::request::{DryRun, ReadCommand, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position, json, tagged};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use super::webhooks::secret::{MasterKey, told};
 use crate::base::actor::Actor;
+use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, ReadRow, Row, Success};
 use crate::domain::read::{Read, Representation};
+use crate::domain::rejection::Rejection;
 use crate::domain::webhook::lists;
 use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::admission::{Admission, Permit};
@@ -44,7 +46,7 @@ pub struct Service {
     verifier: Arc<TokenVerifier>,
     routes: Routes,
     metrics: Arc<Metrics>,
-    /// Who acts where no token is looked at.
+    /// The actor of operations without a token.
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     bodies: Arc<Admission>,
@@ -52,7 +54,7 @@ pub struct Service {
     webhooks: Option<WebhookFront>,
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 pub struct Caller {
     peer: Peer,
     /// Whether the connection is over TLS.
@@ -60,7 +62,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether the connection is to be closed when what is in flight on it is answered.
+    /// Whether the connection is to be closed when its requests in flight are answered.
     #[must_use]
     pub fn is_to_go(&self) -> bool {
         self.peer.is_to_go()
@@ -72,7 +74,7 @@ impl Caller {
     }
 }
 
-/// What may be kept of answers to requests with a token: nothing, or what is asked for again by
+/// What caches may keep of responses to requests with a token: nothing, or what they revalidate by
 /// its entity tag each time.
 const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -92,6 +94,7 @@ struct Said<'a> {
     parameters: &'a Parameters<'a>,
     query: Option<&'a str>,
     headers: &'a HeaderMap,
+    dry_run: DryRun,
 }
 
 /// An operation by which webhooks are managed.
@@ -119,14 +122,14 @@ fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
 }
 
 impl Service {
-    /// The service of `engine`, for actors whose tokens `verifier` accepts: all of it.
+    /// The service of `engine`, for actors whose tokens `verifier` accepts: all routes.
     #[must_use]
     pub fn new(engine: Arc<Engine>, verifier: Arc<TokenVerifier>) -> Self {
         let shared = Shared::new(&engine);
         Self::offering(Offer::All, engine, verifier, shared)
     }
 
-    /// The same in two: what is for everybody, and what is for inside.
+    /// The same in two: the public routes, and the internal ones.
     #[must_use]
     pub fn in_two(engine: &Arc<Engine>, verifier: &Arc<TokenVerifier>) -> (Self, Self) {
         let shared = Shared::new(engine);
@@ -167,7 +170,7 @@ impl Service {
         self
     }
 
-    /// Who has just connected from `address`.
+    /// The client that has just connected from `address`.
     #[must_use]
     pub fn caller(&self, address: IpAddr, is_secure: bool) -> Caller {
         Caller {
@@ -182,7 +185,7 @@ impl Service {
         &self.engine
     }
 
-    /// Answers one request of the caller's.
+    /// Answers one request.
     pub async fn handle<B>(&self, caller: &Caller, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -200,18 +203,18 @@ impl Service {
             &mut body,
             &mut series,
         );
-        // The connection may have other requests on their way.
+        // The connection may have other requests in flight.
         let answer = unless_its_future_panics(pin!(routed)).await;
         let mut answer = answer.unwrap_or_else(|| self.fault(head.uri.path()));
         self.metrics
             .count(series, answer.status(), started.elapsed());
-        // Who waits for 100 (Continue) has not sent the body yet, and need not.
+        // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             drain(&mut body).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
         if head.headers.contains_key(AUTHORIZATION) {
-            // A 304 has its 200's tag, and so what is said with it.
+            // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
                 true => ASKED_FOR_AGAIN,
                 false => NOT_KEPT,
@@ -237,7 +240,7 @@ impl Service {
         problems.reply(CommandResult::Fault, Success::Ok)
     }
 
-    /// The caller's own id of the request, or a new one.
+    /// The client's own id of the request, or a new one.
     fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
         let mut values = headers.get_all(REQUEST_ID).iter();
         if let (Some(value), None) = (values.next(), values.next()) {
@@ -252,7 +255,7 @@ impl Service {
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    /// The answer; `series` becomes the one that the request belongs to.
+    /// The response; `series` becomes the one that the request belongs to.
     async fn routed<B>(
         &self,
         caller: &Caller,
@@ -267,7 +270,7 @@ impl Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = uri.path();
-        // Of the server as a whole (RFC 9110 9.3.7).
+        // For the server as a whole (RFC 9110 9.3.7).
         if *method == Method::OPTIONS && path == "*" {
             return response::allowing(
                 response::empty(StatusCode::NO_CONTENT),
@@ -278,7 +281,7 @@ impl Service {
             return Problems::PLAIN.problem(
                 StatusCode::NOT_FOUND,
                 "route_not_found",
-                "There is nothing at this path.",
+                "There is no route at this path.",
             );
         };
         if *method == Method::OPTIONS {
@@ -299,14 +302,24 @@ impl Service {
         *series = own;
         match asked {
             Asked::Operation(row) => {
+                let dry_run = DryRun::of(uri.query());
                 let said = Said {
                     parameters: &parameters,
                     query: uri.query(),
                     headers,
+                    dry_run,
                 };
-                self.operation(caller, row, said, body).await
+                let answer = self.operation(caller, row, said, body).await;
+                match dry_run {
+                    DryRun::Yes if row.tag < MANAGEMENT_FROM => response::of_dry_run(answer),
+                    _ => answer,
+                }
             }
-            Asked::Read(row) => self.read_row(caller, row, &parameters, headers).await,
+            Asked::Read(row) => {
+                let dry_run = DryRun::of(uri.query());
+                self.read_row(caller, row, &parameters, headers, dry_run)
+                    .await
+            }
             Asked::Special(Special::ListWebhooks) => {
                 let own = (lists::list_subscriptions as Read, &[][..]);
                 self.list(caller, own, &parameters, uri, headers).await
@@ -316,6 +329,12 @@ impl Service {
                 self.list(caller, own, &parameters, uri, headers).await
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
+            Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
+                match self.actor(caller, headers, Problems::PLAIN).await {
+                    Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),
+                    Err(answer) => *answer,
+                }
+            }
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
     }
@@ -364,7 +383,7 @@ impl Service {
                         Problems::PLAIN.problem(
                             StatusCode::INTERNAL_SERVER_ERROR,
                             "internal_error",
-                            "A fault of the service. Facts that were applied before it stay so; \
+                            "An internal error. Facts that were applied before it remain; \
                              sending all again is safe.",
                         )
                     })
@@ -397,7 +416,7 @@ impl Service {
         problems: Problems,
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let refused = |refusal: TokenRefusal| {
-            tracing::debug!(code = refusal.code(), "a token was refused");
+            tracing::debug!(code = refusal.code(), "a token was rejected");
             Box::new(problems.unauthenticated(challenge(true)))
         };
         let token = match token(headers) {
@@ -417,7 +436,7 @@ impl Service {
         let Some(turn) = caller.peer.turn(units).await else {
             return Err(Box::new(shed(problems).await));
         };
-        // Time has passed.
+        // Time has passed while it waited.
         let verified = self.verifier.verify(token, self.engine.now().millis());
         match &verified {
             Ok(_) => turn.was_good(),
@@ -456,6 +475,7 @@ impl Service {
             parameters,
             query,
             headers,
+            dry_run,
         } = said;
         let actor = if row.bearer {
             match self.actor(caller, headers, problems).await {
@@ -465,6 +485,9 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
+        if row.tag > MANAGEMENT_FROM && dry_run != DryRun::No {
+            return problems.rejected(&no_dry_run());
+        }
         if self.engine.is_full() {
             return shed(problems).await;
         }
@@ -482,12 +505,12 @@ impl Service {
             };
             (Bytes::from(instead), Permit::none(&self.bodies))
         };
-        // The body may have taken its time, and holds no permit meanwhile.
+        // The body may have been slow, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
             return shed(problems).await;
         };
         let now = self.engine.now();
-        let read = match read_command(row, parameters, headers, &body, &mut share, now) {
+        let read = match read_command(row, parameters, headers, dry_run, &body, &mut share, now) {
             Ok(read) => read,
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
@@ -511,7 +534,11 @@ impl Service {
             command: read.command,
             header_key: read.header_key,
         };
-        problems.reply(self.engine.execute(call, permit).await, row.success)
+        let result = match dry_run {
+            DryRun::Yes => self.engine.dry_run(call, permit).await,
+            DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
+        };
+        problems.reply(result, row.success)
     }
 
     /// Carries out an operation by which webhooks are managed, and has the dispatcher know.
@@ -603,6 +630,7 @@ impl Service {
         row: &'static ReadRow,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
+        dry_run: DryRun,
     ) -> Answer {
         let problems = Problems {
             problem: row.problem,
@@ -612,6 +640,9 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
+        if dry_run != DryRun::No {
+            return problems.rejected(&no_dry_run());
+        }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
             Err(reply) => problems.reply(reply, Success::Ok),
@@ -633,6 +664,11 @@ fn ready(webhooks: &[SubscriptionFigures]) -> String {
          \"waiting\":{waiting},\"dead\":{dead}}}}}",
         webhooks.len()
     )
+}
+
+/// The refusal of a dry run where nothing is carried out.
+fn no_dry_run() -> Rejection {
+    Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
 /// What the parts of a service share.

@@ -1,12 +1,12 @@
-//! The bytes of a connection, between the socket and hyper. It gives a connection up whose peer
-//! takes too long: to take bytes of an answer, to send the head of a request, to send any. It has
-//! the framing of HTTP/1 looked at before hyper sees it, and gathers small answers to requests
-//! that came together, without holding one back for another.
+//! The bytes of a connection, between the socket and hyper. It closes a connection whose client
+//! takes too long: to take bytes of a response, to send the head of a request, to send any. It has
+//! the framing of HTTP/1 checked before hyper sees it, and gathers small responses to pipelined
+//! requests, without holding one back for another.
 //!
-//! hyper has no limit for readers. It has one for heads, which sets up a timer for every request
-//! and wakes its own thread by a system call for most of them; here a timer is set up when a
-//! connection begins to wait, and looked at when it is over. It gathers answers, too, but without
-//! bound, and keeps them back for as long as a byte of the next request is there.
+//! hyper has no limit for readers. Its limit for heads sets up a timer for every request, which
+//! mostly wakes its own thread by a system call; here a timer is set up when a connection begins to
+//! wait, and checked when it is over. hyper gathers responses, too, but without bound, and keeps
+//! them back for as long as a byte of the next request is there.
 
 use std::io;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use super::framing::{Fault, Framing, REFUSED};
 
 /// How long the heads of a connection's requests are waited for.
 pub struct HeadLimit {
-    /// For the first byte, from the answer before: so long may the connection be idle.
+    /// For the first byte, after the previous response: so long may the connection be idle.
     idle: Duration,
     /// For the rest, from the first byte.
     head: Duration,
@@ -34,9 +34,9 @@ pub struct HeadLimit {
     arrived: AtomicU64,
 }
 
-/// No head is waited for: a request is on its way through.
+/// No head is waited for: a request is in progress.
 const NOT_WAITING: u64 = u64::MAX;
-/// Nor is one yet: the answer is made and not written.
+/// Nor is one yet: the response is made and not written.
 const ANSWERING: u64 = u64::MAX - 1;
 
 impl HeadLimit {
@@ -58,12 +58,12 @@ impl HeadLimit {
         self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its answer is made: the next head is waited for once that is written.
+    /// Its response is made: the next head is waited for once that is written.
     pub fn answered(&self) {
         self.waiting.store(ANSWERING, Ordering::Relaxed);
     }
 
-    /// Something was written; whether that was of an answer.
+    /// Something was written; whether that was a response.
     fn written(&self) -> bool {
         if self.waiting.load(Ordering::Relaxed) == NOT_WAITING {
             return false;
@@ -73,7 +73,7 @@ impl HeadLimit {
         true
     }
 
-    /// When the head that is waited for is late; its first byte has come at `begun`.
+    /// The deadline of the head that is waited for; its first byte has come at `begun`.
     fn deadline(&self, begun: Option<Instant>) -> Option<Instant> {
         match self.waiting.load(Ordering::Relaxed) {
             NOT_WAITING | ANSWERING => None,
@@ -88,9 +88,9 @@ impl HeadLimit {
     }
 }
 
-/// What is known of a connection beyond its bytes.
+/// What is tracked of a connection besides its bytes.
 enum Protocol {
-    /// Nothing is looked at.
+    /// Nothing.
     None,
     Http1(Box<Http1>),
     Http2(Box<Frames>),
@@ -101,27 +101,27 @@ struct Http1 {
     framing: Framing,
     /// When the first byte of an unfinished head came.
     begun: Option<Instant>,
-    /// What hyper still has to read in the place of a head that was refused; from then on nothing
-    /// that comes is passed on.
+    /// What hyper still has to read instead of a rejected head; from then on nothing that arrives
+    /// is passed on.
     ended: Option<&'static [u8]>,
-    /// Answers to requests whose successor is there already.
+    /// Responses to requests whose successor has arrived already.
     gathered: Vec<u8>,
     /// Whether something was added to them since hyper flushed last.
     is_added_to: bool,
 }
 
-/// The most bytes of answers that are gathered.
+/// The most bytes of responses that are gathered.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
-/// What is still taken of a peer that goes on sending while its connection is being closed, in
-/// bytes, and how long for: if it were not, the system would reset the connection, and the last
-/// answer may be lost on its way.
+/// How much is still read from a client that goes on sending while its connection is being closed,
+/// in bytes, and for how long: otherwise the system would reset the connection, and the last
+/// response might be lost.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// When the service was told to stop, once it was.
 pub type Stop = Arc<OnceLock<Instant>>;
 
-/// How long a client over HTTP/2 that has nothing open has to hear that the service stops.
+/// How long an idle HTTP/2 client has to learn that the service stops.
 const FAREWELL: Duration = Duration::from_millis(250);
 
 /// Wraps a stream; a write that makes no progress for `limit`, and a read that waits for longer
@@ -133,27 +133,27 @@ pub struct TimedIo<S> {
     stop: Stop,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Ends when something that was waited for at some time would have been late.
+    /// Ends when the earliest deadline that was ever set has passed.
     late: Option<Pin<Box<Sleep>>>,
     closing: Closing,
 }
 
 enum Closing {
     Not,
-    /// Nothing is sent any more; so many bytes were taken since, until when at most.
+    /// Nothing is sent any more; so many bytes were read since, until when at most.
     Lingering(usize, Pin<Box<Sleep>>),
 }
 
 impl Http1 {
-    /// Whether an answer may wait for the next one: the head of that request is whole, and hyper
-    /// has it.
+    /// Whether a response may wait for the next one: the head of that request is complete, and
+    /// hyper has it.
     fn may_gather(&self) -> bool {
         self.framing.heads() > self.limit.arrived.load(Ordering::Relaxed)
-            // hyper forgets to flush what it hands over.
+            // hyper does not flush a connection that it hands over.
             && !self.framing.asks_for_upgrade()
     }
 
-    /// Looks at what was read into `buffer` after its first `before` bytes.
+    /// Checks what was read into `buffer` after its first `before` bytes.
     fn read(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
         match self.framing.follow(&buffer.filled()[before..]) {
             Ok(()) => {}
@@ -174,7 +174,7 @@ impl Http1 {
         }
     }
 
-    /// What is read in the place of what comes after a fault, and then nothing.
+    /// Gives hyper the replacement for what comes after a fault, and then the end.
     fn give_end(&mut self, buffer: &mut ReadBuf<'_>) {
         if let Some(end) = &mut self.ended {
             let (now, later) = end.split_at(end.len().min(buffer.remaining()));
@@ -185,8 +185,8 @@ impl Http1 {
 }
 
 impl<S> TimedIo<S> {
-    /// The stream, with a limit on how long a write may wait. Once there is a `stop`, nothing more
-    /// is waited for that a request begins with.
+    /// The stream, with a limit on how long a write may wait. Once `stop` is set, no further
+    /// request is waited for.
     pub fn new(stream: S, limit: Duration, stop: Stop) -> Self {
         Self {
             stream,
@@ -239,9 +239,9 @@ impl<S> TimedIo<S> {
         }
     }
 
-    /// As [`TimedIo::watch`], after so many bytes were written. hyper looks for the next head when
-    /// there is something to read, and not before: who never sends one is found by the timer that
-    /// is set here.
+    /// As [`TimedIo::watch`], after so many bytes were written. hyper looks for the next head only
+    /// when there is something to read: a client that never sends one is found by the timer that is
+    /// set here.
     fn watch_bytes(
         &mut self,
         context: &mut Context<'_>,
@@ -294,7 +294,7 @@ impl<S> TimedIo<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimedIo<S> {
-    /// Takes what the peer still sends, until it has seen the end, or for long enough.
+    /// Reads what the client still sends, until it has seen the end, or for long enough.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Closing::Lingering(taken, until) = &mut self.closing else {
             return Poll::Ready(());
@@ -314,7 +314,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
                     }
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
-                // It was in the middle of nothing.
+                // It was not in the middle of a request.
                 Poll::Pending if is_mute && *taken == 0 => return Poll::Ready(()),
                 Poll::Pending => return until.as_mut().poll(context),
             }
@@ -347,8 +347,8 @@ impl<S: AsyncWrite + Unpin> TimedIo<S> {
         }
     }
 
-    /// Whether these bytes of an answer were gathered, which is when the next answer can be made
-    /// at once, or some are gathered already.
+    /// Whether these bytes of a response were gathered, which is the case when the next response
+    /// can be made at once, or some are gathered already.
     fn gathers(&mut self, slices: &[io::IoSlice<'_>]) -> Option<usize> {
         let Protocol::Http1(http1) = &mut self.protocol else {
             return None;
@@ -441,8 +441,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
             && std::mem::take(&mut http1.is_added_to)
             && http1.may_gather()
         {
-            // hyper turns to the next request, or it is reminded: if there is no answer to that by
-            // then, nothing is added to what was gathered, and it is written.
+            // hyper turns to the next request, or it is woken: if there is no response to that by
+            // then, nothing was added to what was gathered, and it is written.
             context.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }

@@ -1,4 +1,4 @@
-//! The certificate of TLS and its key: two files, which are read again while the service runs.
+//! The TLS certificate and its key: two files, which are read again while the service runs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What handshakes are made with.
+/// The configuration for handshakes.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
     config: ArcSwap<ServerConfig>,
-    /// What the files held when they were read last, fit or not.
+    /// What the files contained when they were last read, valid or not.
     seen: Mutex<Files>,
 }
 
@@ -26,7 +26,7 @@ struct Files {
     key: Vec<u8>,
 }
 
-/// A file that is not fit for TLS.
+/// A file that cannot be used for TLS.
 #[derive(Debug)]
 pub struct Unfit {
     file: PathBuf,
@@ -36,7 +36,7 @@ pub struct Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, why } = self;
-        write!(f, "{} is not fit for TLS: {why}", file.display())
+        write!(f, "{} cannot be used for TLS: {why}", file.display())
     }
 }
 
@@ -58,8 +58,8 @@ impl Tls {
         })
     }
 
-    /// Reads both files again; whether they had changed and are in use from now on. Those before
-    /// stay in use where they are not fit, which is an error once for each change.
+    /// Reads both files again; whether they had changed and are in use from now on. If they are
+    /// invalid, the previous ones stay in use, which is an error once for each change.
     ///
     /// # Errors
     /// As [`Tls::read`].
@@ -75,7 +75,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// What the next handshake is made with.
+    /// For the next handshake.
     #[must_use]
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.config.load_full())

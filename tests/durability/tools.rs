@@ -139,6 +139,8 @@ impl Template {
             if round < 2 {
                 let arguments = [
                     "compact",
+                    "--keep",
+                    "0s",
                     "--data",
                     text(&data),
                     "--archive",
@@ -648,7 +650,7 @@ impl<'a> Life<'a> {
 
     fn compact(&mut self, cut: Option<Cut>) {
         let (data, archive) = (self.data.clone(), self.archive.clone());
-        let mut arguments = vec!["compact", "--data", text(&data)];
+        let mut arguments = vec!["compact", "--keep", "0s", "--data", text(&data)];
         if self.archives {
             arguments.extend(["--archive", text(&archive)]);
         } else {

@@ -141,9 +141,29 @@ impl Running {
     }
 
     async fn send(&self, command: &Command) -> Answer {
-        let mut request = hyper::Request::builder()
-            .method(command.method)
-            .uri(&command.path);
+        self.send_to(&command.path, command).await.0
+    }
+
+    /// Sends the command as a dry run, and has seen that nothing was committed.
+    async fn send_dry(&self, command: &Command) -> Answer {
+        let engine = self.service.engine();
+        let before = engine.figures();
+        let path = format!("{}?dryRun=true", command.path);
+        let (answer, is_dry_run) = self.send_to(&path, command).await;
+        assert!(is_dry_run, "{path}");
+        let after = engine.figures();
+        assert_eq!(after.durable, before.durable, "{path}");
+        assert_eq!(
+            (after.resources, after.keys),
+            (before.resources, before.keys),
+            "{path}"
+        );
+        answer
+    }
+
+    /// The answer, and whether it says that it is one of a dry run.
+    async fn send_to(&self, path: &str, command: &Command) -> (Answer, bool) {
+        let mut request = hyper::Request::builder().method(command.method).uri(path);
         if let Some(who) = command.who {
             request = request.header("authorization", format!("Bearer {}", self.tokens[who]));
         }
@@ -164,13 +184,15 @@ impl Running {
             Some(value.to_str().unwrap().to_owned())
         };
         let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
+        let is_dry_run = text("carebook-dry-run").as_deref() == Some("true");
+        let answer = Answer {
             status: head.status.as_u16(),
             replayed: text("idempotent-replayed").is_some(),
             tag: text("etag").map(|tag| tag.trim_matches('"').to_owned()),
             position: text("carebook-position").map(|position| position.parse().unwrap()),
             body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-        }
+        };
+        (answer, is_dry_run)
     }
 
     fn close(self) {
@@ -207,6 +229,40 @@ impl Tags {
             return Ok(());
         }
         Err(format!("another body had this tag: {first:#}"))
+    }
+}
+
+/// The body with each identifier of version 7 as the place at which it was first seen: those that
+/// are fresh are others each time.
+fn without_fresh(body: Value, seen: &mut Vec<String>) -> Value {
+    match body {
+        Value::String(text) => {
+            // Some stand behind the name of their kind.
+            let pieces = text.split('/').map(|piece| {
+                let id = uuid::Uuid::try_parse(piece);
+                if !id.is_ok_and(|id| id.get_version_num() == 7) {
+                    return piece.to_owned();
+                }
+                let place = seen.iter().position(|known| known == piece);
+                let place = place.unwrap_or_else(|| {
+                    seen.push(piece.to_owned());
+                    seen.len() - 1
+                });
+                format!("identifier {place}")
+            });
+            Value::String(pieces.collect::<Vec<_>>().join("/"))
+        }
+        Value::Array(items) => {
+            let items = items.into_iter();
+            items.map(|item| without_fresh(item, seen)).collect()
+        }
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            fields
+                .map(|(name, value)| (name, without_fresh(value, seen)))
+                .collect()
+        }
+        other => other,
     }
 }
 
@@ -293,6 +349,11 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         let now = clock.0.load(Ordering::SeqCst).max(now);
         model.now = now;
         let command = world.command(step, &model);
+        let is_operation = command.op < world::FACTS;
+        let rehearsed = match is_operation {
+            true => Some(running.send_dry(&command).await),
+            false => None,
+        };
         let (answer, twin) = if command.op < world::FACTS && world.is_twin() {
             // Twice at the same time: one is carried out, the other is its replay.
             let (one, other) = tokio::join!(running.send(&command), running.send(&command));
@@ -304,6 +365,18 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         } else {
             (running.send(&command).await, None)
         };
+        if let Some(rehearsed) = &rehearsed {
+            let told = |answer: &Answer| {
+                let mut seen = Vec::new();
+                let body = without_fresh(answer.body.clone(), &mut seen);
+                (answer.status, answer.replayed, body)
+            };
+            let (dry, real) = (told(rehearsed), told(&answer));
+            if dry != real {
+                let why = format!("a dry run before was answered {rehearsed:#?}");
+                panic!("{}", report(step, seed, &command, &answer, &why));
+            }
+        }
         for answer in [Some(&answer), twin.as_ref()].into_iter().flatten() {
             let expected = model.step(&command, answer);
             let as_expected = expected.agrees(command.op, answer);

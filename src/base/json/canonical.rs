@@ -17,10 +17,10 @@ const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 /// 10^21: from here on ECMAScript, and RFC 8785 with it, writes an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
-/// An object with members of the sender's choice, kept in canonical form (RFC 8785).
+/// An object of free content, kept in canonical form (RFC 8785).
 ///
-/// Its numbers are doubles. One whose canonical form is an integer beyond ±(2^53 − 1) is refused,
-/// however it is written: read again, it could stand for its neighbours too. What is left reads and
+/// Its numbers are doubles. One whose canonical form is an integer beyond ±(2^53 − 1) is rejected,
+/// however it is written: a double cannot distinguish it from its neighbours. The rest reads and
 /// writes the same any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnyObject(Box<str>);
@@ -55,7 +55,7 @@ impl FromJson for AnyObject {
 impl Serialize for AnyObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            // The text is JSON of our own writing: it stands as it is, number by number.
+            // The text is JSON written by this program: it is used as it is, number by number.
             let text: &RawValue =
                 serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
             text.serialize(serializer)
@@ -71,8 +71,8 @@ impl<'de> Deserialize<'de> for AnyObject {
     }
 }
 
-/// The canonical form (RFC 8785) of a value of our own making, whose integers have 64 bits and are
-/// written with all their digits; `None` when it has a member twice or a number of more.
+/// The canonical form (RFC 8785) of a value made by this program, whose integers have 64 bits and
+/// are written with all their digits; `None` if it has a duplicate field or a larger number.
 #[must_use]
 pub fn canonical_text(value: &Json<'_>) -> Option<String> {
     let mut text = String::new();
@@ -83,16 +83,16 @@ pub fn canonical_text(value: &Json<'_>) -> Option<String> {
     whole.then_some(text)
 }
 
-/// Which integers are taken.
+/// Which integers are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Integers {
-    /// Those that a double tells from their neighbours.
+    /// Those that a double represents exactly.
     Safe,
     /// All of 64 bits, exactly.
     Of64Bits,
 }
 
-/// Writes values as RFC 8785 does: members sorted by their UTF-16 code units, no white space,
+/// Writes values as RFC 8785 does: fields sorted by their UTF-16 code units, no white space,
 /// numbers as ECMAScript writes them.
 #[derive(Clone, Copy)]
 struct Canonical {
@@ -100,8 +100,8 @@ struct Canonical {
 }
 
 impl Canonical {
-    /// Writes `value` to `text`. Faults for repeated members and for numbers that are not taken,
-    /// for each of them; after one, what was written is of no use, and `false` says so.
+    /// Writes `value` to `text`. Notes a fault for each duplicate field and each number that is not
+    /// accepted; then the text is of no use, and `false` is returned.
     fn write(self, value: &Json<'_>, at: &mut Reader, text: &mut String) -> bool {
         match value {
             Json::Null => text.push_str("null"),
@@ -176,8 +176,8 @@ impl Canonical {
     }
 }
 
-/// Whether ECMAScript writes the number as digits alone, and there are more of them than a double
-/// tells apart.
+/// Whether ECMAScript writes the number as digits alone, and it is larger than a double represents
+/// exactly.
 fn is_unsafe_integer(number: f64) -> bool {
     // Every double of this size is an integer.
     const TWO_TO_53: f64 = 9_007_199_254_740_992.0;

@@ -1,19 +1,19 @@
-//! What can be wrong with a request, member by member.
+//! What can be wrong with a field of a request.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// What is wrong with one member.
+/// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultCode {
-    /// A member that must be there is absent.
+    /// A required field is absent.
     Required,
-    /// A member that the request does not know.
+    /// A field that the request does not have.
     UnknownField,
-    /// A member given twice.
+    /// A duplicate field.
     DuplicateField,
-    /// Another JSON type than the member's, null where a value is due, a number with a
-    /// fraction where an integer is due.
+    /// Another JSON type than the field's, null where a value is required, a number with a fraction
+    /// where an integer is required.
     WrongType,
     /// Fewer characters or items than the least allowed.
     TooShort,
@@ -21,7 +21,7 @@ pub enum FaultCode {
     TooLong,
     /// White space only.
     Blank,
-    /// Not of the form that the member has.
+    /// Not of the field's format.
     Pattern,
     /// A number, day or sum outside its range, or in the wrong order with another.
     OutOfRange,
@@ -29,28 +29,28 @@ pub enum FaultCode {
     NotAllowed,
     /// An item, or a key, given more than once.
     NotUnique,
-    /// The body is no JSON text.
+    /// The body is not a JSON text.
     MalformedJson,
 }
 
 impl FaultCode {
-    /// The word in the answer.
+    /// The code in the response.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        self.told().0
+        self.texts().0
     }
 
     /// A sentence for people.
     #[must_use]
     pub const fn message(self) -> &'static str {
-        self.told().1
+        self.texts().1
     }
 
-    const fn told(self) -> (&'static str, &'static str) {
+    const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Required => ("required", "This member is required."),
-            Self::UnknownField => ("unknown_field", "This member is not known here."),
-            Self::DuplicateField => ("duplicate_field", "This member is given more than once."),
+            Self::Required => ("required", "This field is required."),
+            Self::UnknownField => ("unknown_field", "This field is not known."),
+            Self::DuplicateField => ("duplicate_field", "This field is given more than once."),
             Self::WrongType => ("wrong_type", "The value has the wrong JSON type."),
             Self::TooShort => ("too_short", "The value is too short."),
             Self::TooLong => ("too_long", "The value is too long."),
@@ -64,10 +64,10 @@ impl FaultCode {
     }
 }
 
-/// One fault of a request: where, and what.
+/// One fault of a request: its path and its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The member's place: `scope.collection`, `lineAcknowledgements[2].settlementLineKey`,
+    /// The field's path: `scope.collection`, `lineAcknowledgements[2].settlementLineKey`,
     /// `header.Idempotency-Key`; empty for the body itself.
     pub path: String,
     /// What is wrong there.

@@ -1,22 +1,22 @@
-//! JSON as it comes in: read strictly, every fault of a body found at once, each with its place.
+//! JSON requests: parsed strictly, every fault of a body found at once, each with its path.
 //!
 //! A body is first parsed into a [`Json`] tree that borrows from the bytes and keeps what a map
-//! would hide (repeated members, numbers that are no integers); then a [`FromJson`] reads itself
-//! from the tree and tells a [`Reader`] of each fault on the way. [`json_object!`] writes that for a
-//! struct, so that a request's shape stands in one place.
+//! would hide (duplicate fields, numbers that are not integers); then a [`FromJson`] type reads
+//! itself from the tree and reports each fault to a [`Reader`]. [`json_object!`] generates that for
+//! a struct, so that a request's shape is declared in one place.
 //!
-//! [`json_object!`]: crate::members
+//! [`json_object!`]: crate::json_object
 
 mod canonical;
 mod fault;
-mod members;
+mod fields;
 mod reader;
 mod shape;
 mod value;
 
 pub use canonical::{AnyObject, canonical_text};
 pub use fault::{Fault, FaultCode};
-pub use members::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
-pub use reader::{FAULTS_MAX, FromJson, Reader, member};
+pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
+pub use reader::{FAULTS_MAX, FromJson, Reader, field};
 pub use shape::{Field, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

@@ -1,4 +1,4 @@
-//! How a request is read from its tree: each member reads itself, and tells of each fault on the way.
+//! Reading a request from its tree: each field reads itself, and reports each fault.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::base::time::Instant;
 
 /// How many faults of one body are reported; a body with more is reported with the first ones.
 pub const FAULTS_MAX: usize = 1_000;
-/// How many bytes the places of the faults may have in all. A place repeats the names that lead to
-/// it, so a thousand faults far within would repeat a long way a thousand times.
+/// How many bytes the paths of the faults may have in all. A path repeats the names that lead to
+/// it, so a thousand deeply nested faults would repeat a long path a thousand times.
 const PLACES_BYTES_MAX: usize = 1 << 20;
-/// How much of an unknown member's name a fault repeats, in characters.
+/// How much of an unknown field's name a fault repeats, in characters.
 const NAME_SHOWN_MAX: usize = 128;
 
-/// One step of the way from the body to a member.
+/// One step of the path from the body to a field.
 #[derive(Clone, Debug)]
 enum Step {
     Name(&'static str),
@@ -23,18 +23,18 @@ enum Step {
     Entry(String),
 }
 
-/// Where the reading of a request stands, and the faults found so far.
+/// The present path in a request, and the faults found so far.
 #[derive(Debug)]
 pub struct Reader {
     now: Instant,
     path: Vec<Step>,
     faults: Vec<Fault>,
-    /// The bytes of the faults' places.
+    /// The bytes of the faults' paths.
     places_bytes: usize,
 }
 
 impl Reader {
-    /// A reader at the body, which begins to read at `now`.
+    /// A reader at the body; `now` is the time of the request.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -45,25 +45,25 @@ impl Reader {
         }
     }
 
-    /// The time of reading, for rules like "not in the future".
+    /// The time of the request, for rules like "not in the future".
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Whether nothing was found wrong so far.
+    /// Whether no fault was found so far.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// The faults found, in the order of their finding.
+    /// The faults, in the order in which they were found.
     #[must_use]
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults
     }
 
-    /// Notes a fault at the present place. Returns `None`, so that a reading can end with it.
+    /// Notes a fault at the present path. Returns `None`, so that a function can end with it.
     pub fn fault<T>(&mut self, code: FaultCode) -> Option<T> {
         if self.faults.len() < FAULTS_MAX && self.places_bytes < PLACES_BYTES_MAX {
             let path = self.place();
@@ -73,22 +73,22 @@ impl Reader {
         None
     }
 
-    /// Notes a fault at the member `name` of the present place.
+    /// Notes a fault at the field `name` of the present path.
     pub fn fault_at<T>(&mut self, name: &'static str, code: FaultCode) -> Option<T> {
         self.inside(name, |at| at.fault(code))
     }
 
-    /// Reads on at the member `name`.
+    /// Continues at the field `name`.
     pub fn inside<T>(&mut self, name: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
         self.step(Step::Name(name), read)
     }
 
-    /// Reads on at the item numbered `index`.
+    /// Continues at the item numbered `index`.
     pub fn item<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
         self.step(Step::Item(index), read)
     }
 
-    /// Reads on at the member `name` of a map, whose names are the sender's.
+    /// Continues at the entry `name` of a map with names of the sender's choice.
     pub fn entry<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let shown = name.chars().take(NAME_SHOWN_MAX).collect();
         self.step(Step::Entry(shown), read)
@@ -121,7 +121,7 @@ impl Reader {
         text
     }
 
-    /// The string at the present place, at least one character long.
+    /// The string at the present path, at least one character long.
     pub fn text<'v>(&mut self, value: &'v Json<'_>) -> Option<&'v str> {
         match value {
             Json::Text(text) if text.is_empty() => self.fault(FaultCode::TooShort),
@@ -130,8 +130,8 @@ impl Reader {
         }
     }
 
-    /// Sorts an object's members into the slots of `names`; faults for what is no object, for
-    /// unknown members and for repeated ones.
+    /// Sorts an object's fields into the order of `names`; notes faults for a value that is not an
+    /// object, for unknown fields and for duplicate ones.
     pub fn slots<'v, 'a, const N: usize>(
         &mut self,
         value: &'v Json<'a>,
@@ -141,7 +141,7 @@ impl Reader {
             return self.fault(FaultCode::WrongType);
         };
         let mut slots = [None; N];
-        // Members mostly come in the order in which they are declared: look there first.
+        // Fields mostly come in the order in which they are declared: look there first.
         let mut expected = 0;
         for (name, value) in members {
             let index = if names.get(expected).is_some_and(|known| known == name) {
@@ -163,27 +163,27 @@ impl Reader {
     }
 }
 
-/// What can be read from a member of a request.
+/// A type that can be read from a field of a request.
 pub trait FromJson: Sized {
     /// Reads the value; `None` after at least one fault was noted.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
-    /// What an absent member stands for: by default, a fault.
+    /// The value of an absent field: by default, a fault.
     fn absent(at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::Required)
     }
 
-    /// What a value that can be read is.
+    /// The shape of the values that can be read.
     fn shape() -> Shape;
 
-    /// Whether the member may be absent, or null: by default, neither.
+    /// Whether the field may be absent, or null: by default, neither.
     fn presence() -> Presence {
         Presence::Required
     }
 }
 
-/// A member's value, or what its absence stands for.
-pub fn member<T: FromJson>(
+/// A field's value, or what its absence means.
+pub fn field<T: FromJson>(
     value: Option<&Json<'_>>,
     name: &'static str,
     at: &mut Reader,
@@ -194,8 +194,8 @@ pub fn member<T: FromJson>(
     })
 }
 
-/// Declares a struct together with how it is read from a request and written into JSON: each
-/// member once, with its type and its name in JSON.
+/// Declares a struct together with how it is read from a request and written into JSON: each field
+/// once, with its type and its name in JSON.
 ///
 /// ```text
 /// json_object! {
@@ -210,9 +210,9 @@ pub fn member<T: FromJson>(
 /// }
 /// ```
 ///
-/// A type says whether its member is required (`T`), may be null (`Nullable<T>`) or may be absent
-/// (`Option<T>`). After `rules` stands the function for faults between members: it is called with
-/// the reader and an `Option<&_>` of each member named, `None` for a faulty one.
+/// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
+/// (`Option<T>`). `rules` names a function for faults between fields: it is called with the reader
+/// and an `Option<&_>` of each field named, `None` for a faulty one.
 #[macro_export]
 macro_rules! json_object {
     (
@@ -237,7 +237,7 @@ macro_rules! json_object {
                 let mut slots = slots.into_iter();
                 $(
                     let $field: Option<$type> =
-                        $crate::base::json::member(slots.next().flatten(), $json, at);
+                        $crate::base::json::field(slots.next().flatten(), $json, at);
                 )+
                 $( $rules(at, $($arg.as_ref()),+); )?
                 Some(Self { $($field: $field?),+ })

@@ -1,5 +1,5 @@
-//! What a value of a request may be, as data: declared where the value is read, told in the
-//! document of the operations, and tried bound by bound by a test over all of them.
+//! The shapes that values of a request may have, as data: declared where the value is read, shown
+//! in docs/operations.md, and tried bound by bound by a test over all of them.
 
 /// What a value may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub enum Shape {
         longest: usize,
         /// Whether it may consist of white space.
         blank: bool,
-        /// The form that it has beyond that, in words; empty where it has none.
+        /// The format that it has beyond that, in words; empty if it has none.
         form: &'static str,
     },
-    /// One of these words.
+    /// One of these names.
     Words(Vec<&'static str>),
     /// A point in time (RFC 3339, with an offset).
     Time,
@@ -30,25 +30,25 @@ pub enum Shape {
     Date,
     /// An array.
     List {
-        /// What its items are.
+        /// The shape of its items.
         of: Box<Shape>,
         /// The fewest items that it may have.
         shortest: usize,
-        /// The most, where the body's size is not what bounds them.
+        /// The most, unless only the body's size bounds them.
         longest: Option<usize>,
     },
     /// An object with names of the sender's choice.
     Map {
-        /// What its values are.
+        /// The shape of its values.
         of: Box<Shape>,
     },
     /// Any object.
     Any,
-    /// An object with these members and no others.
+    /// An object with these fields and no others.
     Object(Vec<Field>),
 }
 
-/// A member of an object.
+/// A field of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name.
@@ -61,12 +61,12 @@ pub struct Field {
     pub shape: Shape,
 }
 
-/// Whether a member may be absent, or null.
+/// Whether a field may be absent, or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It has to be there, with a value.
+    /// It is required, with a value.
     Required,
-    /// It has to be there, and may be null.
+    /// It is required, and may be null.
     Nullable,
     /// Absent and null mean the same.
     Optional,

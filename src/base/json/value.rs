@@ -1,5 +1,5 @@
-//! A JSON text as a tree that borrows from its bytes and keeps what a map would hide: repeated
-//! members, and numbers that are no integers.
+//! A JSON text as a tree that borrows from its bytes and keeps what a map would hide: duplicate
+//! fields, and numbers that are not integers.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,13 +10,13 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 
 /// How deep arrays and objects may be nested; the body itself is level 1.
 pub const NESTING_MAX: usize = 32;
-/// How many values one body may have, itself and those within others included. A value of two
-/// bytes takes some 60 in the tree: this bounds what a body takes while it is read.
+/// How many values one body may have, itself and nested ones included. A value of two bytes takes
+/// some 60 in the tree: this bounds the memory of a body while it is read.
 pub const VALUES_MAX: usize = 200_000;
-/// Objects among so many first values are given room for the members of a usual one at once;
-/// later ones grow with what they hold, so that empty ones take nothing.
+/// Objects among the first values get capacity for the fields of a usual one at once; later ones
+/// grow with their content, so that empty ones take nothing.
 const ROOMY_VALUES: usize = 256;
-/// The members of a usual object.
+/// The fields of a usual object.
 const USUAL_MEMBERS: usize = 16;
 
 /// One value of a JSON text.
@@ -28,8 +28,8 @@ pub enum Json<'a> {
     Bool(bool),
     /// A number without fraction and exponent, within 64 bits.
     Int(i64),
-    /// A number that is out of range wherever one is due: an integer of 64 bits without a sign, or
-    /// what no double holds.
+    /// A number that is out of range for every field: an integer of 64 bits without a sign, or what
+    /// no double can hold.
     TooLarge,
     /// A number with a fraction or an exponent, or of more digits than 64 bits hold: the double
     /// nearest to it.
@@ -38,11 +38,11 @@ pub enum Json<'a> {
     Text(Cow<'a, str>),
     /// An array.
     Array(Vec<Json<'a>>),
-    /// An object: its members as they came, the repeated ones too.
+    /// An object: its fields as they came, duplicates included.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Why bytes are no JSON text that is read here.
+/// Why bytes are not an accepted JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(String);
 
@@ -56,14 +56,14 @@ impl<'a> Json<'a> {
     /// Parses one JSON text (RFC 8259, UTF-8, nothing after it).
     ///
     /// # Errors
-    /// When the bytes are no JSON text, nest deeper than [`NESTING_MAX`], or hold more than
+    /// When the bytes are not a JSON text, nest deeper than [`NESTING_MAX`], or have more than
     /// [`VALUES_MAX`] values.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         Self::parse_counted(bytes).map(|(value, _)| value)
     }
 
-    /// As [`Json::parse`], with how many values there are, the text itself included: what the tree
-    /// takes of memory goes by that.
+    /// As [`Json::parse`], with the number of values, the text itself included: the memory of the
+    /// tree depends on it.
     ///
     /// # Errors
     /// As [`Json::parse`].
@@ -71,10 +71,10 @@ impl<'a> Json<'a> {
         Self::parse_up_to(VALUES_MAX, bytes)
     }
 
-    /// As [`Json::parse`], of a text that this program wrote: however many values it has.
+    /// As [`Json::parse`], for a text that this program wrote: however many values it has.
     ///
     /// # Errors
-    /// When the bytes are no JSON text, or nest deeper than [`NESTING_MAX`].
+    /// When the bytes are not a JSON text, or nest deeper than [`NESTING_MAX`].
     pub fn parse_own(bytes: &'a [u8]) -> Result<Self, Malformed> {
         Self::parse_up_to(usize::MAX, bytes).map(|(value, _)| value)
     }
@@ -82,7 +82,7 @@ impl<'a> Json<'a> {
     fn parse_up_to(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         match Self::parse_in_range(values_max, bytes) {
             // JSON numbers have no bounds, the parser's have those of a double: a number beyond
-            // them is read as one that is too large, with a place of its own.
+            // them is read as too large, at its own path.
             Err(Malformed(fault)) if fault.starts_with("number out of range") => {
                 let capped = with_numbers_capped(bytes);
                 let (value, values) = Json::parse_in_range(values_max, &capped)?;
@@ -93,7 +93,7 @@ impl<'a> Json<'a> {
     }
 
     fn parse_in_range(values_max: usize, bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        // Looked at once for all of its strings, which costs less than one by one.
+        // Validated once for all of its strings, which costs less than one by one.
         let text = std::str::from_utf8(bytes).map_err(|error| Malformed(error.to_string()))?;
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let values = Cell::new(0);
@@ -111,7 +111,7 @@ impl<'a> Json<'a> {
         Ok((value, values.get()))
     }
 
-    /// The same tree, which borrows from nothing.
+    /// The same tree, which borrows nothing.
     fn into_owned(self) -> Json<'static> {
         let text = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         match self {
@@ -132,8 +132,8 @@ impl<'a> Json<'a> {
     }
 }
 
-/// The text with each number that no double holds replaced by one beyond 64 bits. What is no
-/// number of JSON's stays as it is, to be refused.
+/// The text with each number that no double can hold replaced by one beyond 64 bits. What is not a
+/// JSON number stays as it is, to be rejected.
 fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
     const BEYOND_64_BITS: &[u8] = b"18446744073709551615";
     let mut text = Vec::with_capacity(bytes.len());
@@ -166,7 +166,7 @@ fn with_numbers_capped(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether it is a number of JSON's form (RFC 8259 section 6, without its sign) that is larger
+/// Whether it has the form of a JSON number (RFC 8259 section 6, without its sign) and is larger
 /// than every double.
 fn is_beyond_doubles(token: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(token) else {
@@ -190,10 +190,10 @@ fn is_beyond_doubles(token: &[u8]) -> bool {
         && text.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
-/// Where the value that comes next stands.
+/// The place of the next value.
 #[derive(Clone, Copy)]
 struct Level<'c> {
-    /// How many arrays and objects stand around it.
+    /// How many arrays and objects are around it.
     depth: usize,
     /// How many values there were before it.
     values: &'c Cell<usize>,
@@ -212,15 +212,15 @@ impl Level<'_> {
         })
     }
 
-    /// A list for items or members, of which `usual` are made room for among the first values.
+    /// A list for items or fields, with capacity for `usual` of them among the first values.
     fn list<T>(self, usual: usize) -> Vec<T> {
         let roomy = self.values.get() <= ROOMY_VALUES;
         Vec::with_capacity(if roomy { usual } else { 0 })
     }
 }
 
-/// Adds to a list that most often has no more than one: the first item takes its own room only,
-/// where a list would make room for four.
+/// Adds to a list that most often has only one item: the first item gets capacity for itself only,
+/// where a list would reserve four.
 fn push<T>(list: &mut Vec<T>, item: T) {
     if list.capacity() == 0 {
         list.reserve_exact(1);
@@ -299,7 +299,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// A member's name, borrowed where it has no escapes.
+/// A field's name, borrowed if it has no escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {

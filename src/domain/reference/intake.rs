@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::put::{AnyFactKind, FactResult, read_fact};
-use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape, member};
+use crate::base::json::{Fault, FaultCode, FromJson, Json, Reader, Shape, field};
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::operation::AnyCommand;
@@ -191,7 +191,7 @@ pub fn parse_batch<'v, 'a>(body: &'v Json<'a>) -> Result<&'v [Json<'a>], Rejecti
     let facts = match slots {
         Some([Some(Json::Array(facts))]) => facts.as_slice(),
         Some([facts]) => {
-            member::<NoArray>(facts, "facts", &mut at);
+            field::<NoArray>(facts, "facts", &mut at);
             &[]
         }
         None => &[],

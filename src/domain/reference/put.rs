@@ -98,7 +98,7 @@ impl<H: FactHolder> AnyFactKind for FactsOf<H> {
         facts: Option<&Json<'_>>,
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
-        let facts: H::Facts = crate::base::json::member(facts, "facts", at)?;
+        let facts: H::Facts = crate::base::json::field(facts, "facts", at)?;
         Some(Box::new(PutFact::<H> {
             id,
             revision,
@@ -207,7 +207,7 @@ pub fn read_fact(
     kinds: &[&'static dyn AnyFactKind],
     at: &mut Reader,
 ) -> Envelope {
-    use crate::base::json::{FaultCode, member};
+    use crate::base::json::{FaultCode, field};
     let mut envelope = Envelope {
         kind: None,
         kind_name: None,
@@ -229,8 +229,8 @@ pub fn read_fact(
             None => at.fault(FaultCode::NotAllowed),
         }
     });
-    envelope.id = member(id, "id", at);
-    let revision: Option<AtLeast<1>> = member(revision, "revision", at);
+    envelope.id = field(id, "id", at);
+    let revision: Option<AtLeast<1>> = field(revision, "revision", at);
     let Some(kind) = envelope.kind else {
         // Whatever the kind, facts are an object.
         at.inside("facts", |at| match facts {

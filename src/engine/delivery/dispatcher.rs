@@ -702,6 +702,8 @@ impl Dispatcher {
         });
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by_key(|figures| figures.subscription);
+        let needed = figures.iter().map(|figures| figures.needed_from).min();
+        self.shared.checkpointer.needed_from.set(needed);
         *self.own.figures.lock() = Arc::new(figures);
     }
 
@@ -1133,7 +1135,7 @@ impl Shared {
             command: Box::new(report),
             header_key: None,
         };
-        let executed = unless_its_future_panics(pin!(self.execute(request, None))).await;
+        let executed = unless_its_future_panics(pin!(self.execute(request, None, false))).await;
         matches!(executed, Some(CommandResult::Done { .. }))
     }
 

@@ -11,7 +11,7 @@ pub const fn challenge(token_was_sent: bool) -> &'static str {
     }
 }
 
-/// What the `Authorization` headers of a request hold.
+/// The token in the `Authorization` headers of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bearer<'a> {
     /// No header, another scheme, or the bare word `Bearer`: no token was sent.
@@ -64,7 +64,7 @@ pub fn bearer<'a>(header_values: impl IntoIterator<Item = &'a [u8]>) -> Bearer<'
         return Bearer::Missing;
     }
     let unpadded = token.trim_end_matches('=');
-    // All bytes are looked at, whatever the first ones are: so they are looked at many at once.
+    // All bytes are checked, whatever the first ones are, so that many are checked at once.
     let is_token68 = unpadded
         .bytes()
         .fold(true, |all, byte| all & is_of_token68(byte));

@@ -1,4 +1,5 @@
-//! What was verified before, so that a request costs a hash and a look-up instead of a signature.
+//! The cache of verified tokens, so that a request costs a hash and a look-up instead of a
+//! signature.
 
 use std::sync::Arc;
 
@@ -7,16 +8,16 @@ use quick_cache::Weighter;
 use super::key_set::sha256;
 use crate::base::actor::Actor;
 
-/// The longest that a verified token is remembered, in milliseconds.
+/// The longest that a verified token is cached, in milliseconds.
 pub const REMEMBERED_MS: i64 = 60_000;
-/// What the remembered tokens may take of memory, as weighed by [`ByTokenBytes`].
+/// How much memory cached tokens may take, as weighed by [`ByTokenBytes`].
 pub(super) const CACHE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Claims take about the token's length once more as an actor, with pointers and cache slots.
 pub(super) const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 512;
 /// A typical token; only sizes the tables of the cache.
 pub(super) const TYPICAL_ENTRY_BYTES: u64 = 1024;
 
-/// Whole tokens are told apart by their digest; another generation of keys knows none of them.
+/// Tokens are distinguished by their digest; another generation of keys shares none of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     pub(super) digest: [u8; 32],
@@ -28,17 +29,17 @@ pub(super) struct CacheEntry {
     pub(super) actor: Arc<Actor>,
     pub(super) since_ms: i64,
     pub(super) until_ms: i64,
-    /// When the token ends, leeway included.
+    /// When the token expires, leeway included.
     pub(super) ends_ms: i64,
     pub(super) token_bytes: u64,
 }
 
-/// What an entry is worth at some time.
+/// The state of an entry at some time.
 pub(super) enum Remembered {
     Good,
-    /// The token has ended.
+    /// The token has expired.
     Ended,
-    /// It is to be verified again.
+    /// It has to be verified again.
     Before,
 }
 
@@ -49,7 +50,7 @@ impl CacheEntry {
         } else if (self.since_ms..self.until_ms).contains(&now_ms) {
             Remembered::Good
         } else {
-            // A clock that was set back must not stretch an entry's life.
+            // A clock that was set back must not extend an entry's life.
             Remembered::Before
         }
     }

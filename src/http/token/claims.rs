@@ -1,11 +1,11 @@
-//! What a token claims, and what of it is good here.
+//! The claims of a token, and their validation.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::members::{Members, Text};
+use super::fields::{Fields, Text};
 use super::refusal::TokenRefusal;
 use crate::base::actor::{Actor, ActorKind};
 
@@ -16,20 +16,20 @@ pub const IDENTIFIER_CHARS_MAX: usize = 512;
 /// 9999-12-31T23:59:59Z. A later date is a mistake, such as milliseconds for seconds.
 const NUMERIC_DATE_MAX_SECONDS: Duration = Duration::from_secs(253_402_300_799);
 
-/// Whose tokens are taken, and whom they must be for.
+/// The accepted issuer and audience.
 pub(super) struct Expected {
     pub(super) issuer: Box<str>,
     pub(super) audience: Box<str>,
 }
 
-/// Judges claims that are known to be the provider's: the actor, and when the token ends
-/// (leeway included).
+/// Validates claims whose signature is verified: the actor, and when the token expires (leeway
+/// included).
 pub(super) fn judge(
     claims: &[u8],
     expected: &Expected,
     now_ms: i64,
 ) -> Result<(Actor, i64), TokenRefusal> {
-    let claims = Members::read(claims).ok_or(TokenRefusal::ClaimsMalformed)?;
+    let claims = Fields::read(claims).ok_or(TokenRefusal::ClaimsMalformed)?;
 
     let issuer = claims.required::<Text>("iss")?;
     if *issuer.0 != *expected.issuer {

@@ -20,7 +20,7 @@ use super::refusal::{KEY_ID_BYTES_MAX, VerifierError};
 pub const KEY_SET_BYTES_MAX: usize = 64 * 1024;
 /// The most keys in a key set.
 pub const KEY_SET_KEYS_MAX: usize = 32;
-/// RSA moduli: shorter ones are too weak, longer ones cost too much.
+/// RSA moduli: shorter ones are too weak, longer ones too expensive.
 const RSA_BITS_MIN: usize = 2048;
 const RSA_BITS_MAX: usize = 8192;
 
@@ -57,8 +57,8 @@ impl KeyKind {
         }
     }
 
-    /// Whether keys of this type are used with `alg` anywhere: such a key is in order but for
-    /// other purposes than ours. Any other `alg` contradicts the type.
+    /// Whether keys of this type are used with `alg` anywhere: such a key is valid, but for other
+    /// purposes. Any other `alg` contradicts the type.
     fn is_used_with(self, alg: &str) -> bool {
         match self {
             Self::P256 => alg.starts_with("ES") || alg.starts_with("ECDH-"),
@@ -73,12 +73,12 @@ pub(super) struct Key {
     decoding: DecodingKey,
     /// What a signature costs to verify, as [`Recalled::Unknown`] counts it.
     pub(super) units: u32,
-    /// Tells two keys apart: SHA-256 of the public part.
+    /// Distinguishes keys: SHA-256 of the public part.
     fingerprint: [u8; 32],
 }
 
 impl Key {
-    /// Whether this key signed the message. Whatever goes wrong inside is a no.
+    /// Whether this key signed the message. Any error inside means no.
     pub(super) fn signed(&self, message: &str, signature: &str) -> bool {
         matches!(
             jsonwebtoken::crypto::verify(
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-/// A JWK as far as it is looked at (RFC 7517 section 4); a repeated member is a fault of it.
+/// The fields of a JWK that are used (RFC 7517 section 4); a duplicate field is a fault of it.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -115,10 +115,10 @@ struct Jwks<'a> {
     keys: Vec<&'a RawValue>,
 }
 
-/// What becomes of one key of a set.
+/// The result for one key of a set.
 pub(super) enum Judged {
     Used(Box<str>, Key),
-    /// In order, but not ours: RFC 7517 section 5 has sets hold such keys.
+    /// Valid, but not used here: RFC 7517 section 5 allows sets to contain such keys.
     Skipped(String),
 }
 
@@ -129,7 +129,7 @@ impl KeySet {
                 "has more than {KEY_SET_BYTES_MAX} bytes, the most that are read"
             )));
         }
-        // The parser's own words may quote the input, which could be a private key by mistake.
+        // The parser's own message may quote the input, which could be a private key by mistake.
         let set: Jwks = serde_json::from_slice(jwks).map_err(|error| {
             VerifierError::KeySet(format!(
                 "is not a JSON object with an array `keys` (line {}, column {}); give the provider's JWKS document as it is published",
@@ -166,7 +166,7 @@ impl KeySet {
         })
     }
 
-    /// The set, when it has a key that can verify a token: without one, no start makes sense.
+    /// The set, if it has a key that can verify a token: without one, a start makes no sense.
     pub(super) fn of_somebody(self) -> Result<Self, VerifierError> {
         if !self.keys.is_empty() {
             return Ok(self);
@@ -180,7 +180,7 @@ impl KeySet {
         Err(VerifierError::KeySet(fault))
     }
 
-    /// A set by which every token is refused.
+    /// A set by which every token is rejected.
     pub(super) fn of_nobody(generation: u64) -> Self {
         Self {
             generation,
@@ -199,11 +199,11 @@ impl KeySet {
     }
 }
 
-/// Judges one key: used, skipped with a reason, or a fault that refuses the whole set.
+/// Validates one key: used, skipped with a reason, or a fault that rejects the whole set.
 pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     let jwk: Jwk = serde_json::from_str(json).map_err(|error| {
         format!(
-            "is not a JWK: a member is repeated, has a wrong type, or kty is missing (column {} of it)",
+            "is not a JWK: a field is repeated, has a wrong type, or kty is missing (column {} of it)",
             error.column()
         )
     })?;
@@ -216,7 +216,7 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     }
     if jwk.d.is_some() {
         return Err(
-            "holds a private key (member d); publish the public part only, and replace the key if others could read it"
+            "holds a private key (field d); publish the public part only, and replace the key if others could read it"
                 .into(),
         );
     }
@@ -268,7 +268,7 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
     Ok(Judged::Used(kid.into(), key))
 }
 
-/// Decodes a member in base64url.
+/// Decodes a base64url field.
 fn bytes(member: Option<&str>, name: &str) -> Result<Vec<u8>, String> {
     let text = member.ok_or_else(|| format!("has no {name}"))?;
     URL_SAFE_NO_PAD
@@ -320,7 +320,7 @@ fn ed25519_key(jwk: &Jwk) -> Result<Key, String> {
 fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
     let n = bytes(jwk.n.as_deref(), "n")?;
     let e = bytes(jwk.e.as_deref(), "e")?;
-    // Some writers put a zero byte in front; the number is the same.
+    // Some programs write a leading zero byte; the number is the same.
     let n = significant(&n);
     let e = significant(&e);
     let unused_bits = n.first().map_or(0, |first| first.leading_zeros());
@@ -346,8 +346,8 @@ fn rsa_key(jwk: &Jwk) -> Result<Key, String> {
     })
 }
 
-/// What a signature by an RSA key costs: the square of its length for each bit of the exponent.
-/// With 4096 bits and the usual exponent it is about what one by a key on a curve costs.
+/// What an RSA signature costs: the square of its length for each bit of the exponent. With 4096
+/// bits and the usual exponent it is about as much as one by an elliptic-curve key.
 pub(super) fn rsa_units(bits: usize, exponent: &[u8]) -> u32 {
     const USUAL_EXPONENT_BITS: usize = 17;
     let leading = exponent.first().map_or(0, |first| first.leading_zeros());

@@ -3,28 +3,28 @@
 //! A token is a JWT in JWS compact form, signed by the identity provider. What is trusted, and in
 //! which order it is looked at:
 //!
-//! 1. The length, the three parts, the header as strict JSON without repeated members.
+//! 1. The length, the three parts, the header as strict JSON without duplicate fields.
 //! 2. The key: picked by `kid`, which is a map key and nothing else. The key's type fixes the
 //!    algorithm (RFC 8725 3.1); the token's `alg` must say the same. `jku`, `jwk`, `x5u` and
-//!    `x5c` are not looked at; `crit` is refused, as no extension is understood.
+//!    `x5c` are ignored; `crit` is rejected, as no extension is supported.
 //! 3. The signature.
-//! 4. The claims, as strict JSON without repeated members. A claim of the wrong JSON type is a
+//! 4. The claims, as strict JSON without duplicate fields. A claim of the wrong JSON type is a
 //!    refusal, never an absence: reading `"exp": "soon"` as "no expiry" would be a hole.
 //!
-//! What was verified is remembered for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
+//! A verified token is cached for at most [`REMEMBERED_MS`], under the SHA-256 of the whole
 //! token and the generation of the key set, so that a request costs a hash and a look-up instead
-//! of a signature. Refusals are not remembered. The time of tokens is handed in; how old the key set is
-//! goes by a stopwatch.
+//! of a signature. Rejections are not cached. The time of tokens is passed in; the age of the key
+//! set is measured by a monotonic clock.
 //!
-//! The signature of a token that was never good may be a forger's work, and costs us more than it
-//! does them: [`TokenVerifier::recall`] tells such a token from others before it is verified, and
-//! `forgeries` makes it wait where too many were bad.
+//! A token that was never verified successfully may be forged, and verifying it costs more than
+//! sending it: [`TokenVerifier::recall`] distinguishes such tokens before they are verified, and
+//! `forgeries` limits them.
 
 mod bearer;
 mod cache;
 mod claims;
+mod fields;
 mod key_set;
-mod members;
 mod refusal;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -1,13 +1,13 @@
-//! Why a token is refused, and why a key set is.
+//! Why a token is rejected, and why a key set is.
 
 use std::fmt;
 
-/// The longest token that is looked at, in bytes.
+/// The longest token that is accepted, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// The longest key id, in bytes, in a key set and in a token.
 pub const KEY_ID_BYTES_MAX: usize = 256;
 
-/// Why a token is refused. Every one of them is a 401; the difference is for logs and counters.
+/// Why a token is rejected. Every one of them is a 401; the difference is for logs and counters.
 /// None carries any part of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenRefusal {
@@ -15,9 +15,9 @@ pub enum TokenRefusal {
     TooLong,
     /// Not three parts, or not base64url without padding.
     NotCompact,
-    /// The header is no JSON object, repeats a member, or `alg` or `kid` is no string.
+    /// The header is not a JSON object, repeats a field, or `alg` or `kid` is not a string.
     HeaderMalformed,
-    /// The header has `crit`: it demands what is not understood here.
+    /// The header has `crit`: it requires an extension that is not supported.
     CriticalHeader,
     /// The header has no `kid`.
     KeyIdMissing,
@@ -29,7 +29,7 @@ pub enum TokenRefusal {
     AlgorithmMismatch,
     /// The key did not sign this.
     SignatureInvalid,
-    /// The claims are no JSON object or repeat a member.
+    /// The claims are not a JSON object or repeat a field.
     ClaimsMalformed,
     /// A required claim is absent.
     ClaimMissing(&'static str),
@@ -100,7 +100,7 @@ impl fmt::Display for TokenRefusal {
             Self::NotCompact => "the token is not a JWS in compact form",
             Self::HeaderMalformed => "the token's header is malformed",
             Self::CriticalHeader => "the token's header demands an extension (crit)",
-            Self::KeyIdMissing => "the token's header has no kid, so no key can be picked",
+            Self::KeyIdMissing => "the token's header has no kid, so no key can be selected",
             Self::KeyUnknown => "the token's kid is not in the key set",
             Self::AlgorithmMismatch => "the token's alg is not that of the key it names",
             Self::SignatureInvalid => "the token's signature is not by the key it names",
@@ -117,17 +117,17 @@ impl fmt::Display for TokenRefusal {
 
 impl std::error::Error for TokenRefusal {}
 
-/// Why a verifier cannot be built, or a key set cannot be taken. The caller adds the name of the
-/// file that the key set came from.
+/// Why a verifier cannot be made, or a key set cannot be used. The caller adds the name of the file
+/// that the key set came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifierError {
     /// The expected issuer is blank.
     IssuerBlank,
     /// The expected audience is blank.
     AudienceBlank,
-    /// The key set as a whole is unfit: what is wrong, and what to do.
+    /// The key set as a whole is invalid: what is wrong, and what to do.
     KeySet(String),
-    /// One key is unfit.
+    /// One key is invalid.
     Key {
         /// Its place in `keys`, from 0.
         index: usize,

@@ -1017,7 +1017,7 @@ fn an_unfit_key_refuses_the_set_and_is_named() {
         r#"{{"keys":[{}]}}"#,
         p256.to_string().replacen('{', r#"{"kid":"k0","#, 1)
     );
-    assert!(set_fault(repeated.as_bytes()).contains("a member is repeated"));
+    assert!(set_fault(repeated.as_bytes()).contains("a field is repeated"));
 }
 
 #[test]

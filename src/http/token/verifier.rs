@@ -16,33 +16,33 @@ use super::cache::{
     TYPICAL_ENTRY_BYTES,
 };
 use super::claims::{Expected, judge};
+use super::fields::{Fields, Text};
 use super::key_set::{Key, KeySet};
-use super::members::{Members, Text};
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 use crate::base::actor::Actor;
 
 /// What a reload did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// The set has the keys that were in use already; nothing was forgotten.
+    /// The set has the keys that were in use already; the cache is kept.
     Unchanged,
-    /// The set replaced the one before, and every token is verified anew.
+    /// The set replaced the previous one, and every token is verified again.
     Replaced,
-    /// The set that replaced the one before has no key that can verify a token: all are refused.
+    /// The new set has no key that can verify a token: all are rejected.
     Nobody,
 }
 
-/// What is known of a token before its signature is looked at.
+/// What is known of a token before its signature is checked.
 #[derive(Debug)]
 pub enum Recalled {
-    /// It is good.
+    /// It is valid.
     Good(Arc<Actor>),
-    /// It was good, and is to be verified again.
+    /// It was valid, and has to be verified again.
     GoodBefore,
-    /// It is refused, whoever signed it.
+    /// It is rejected, whoever signed it.
     Refused(TokenRefusal),
-    /// It was never seen, or was refused: verifying it costs so many units, of which a signature
-    /// by P-256 or Ed25519 costs one.
+    /// It was never seen, or was rejected: verifying it costs so many units, where a P-256 or
+    /// Ed25519 signature costs one.
     Unknown {
         /// The cost.
         units: u32,
@@ -54,7 +54,7 @@ pub struct TokenVerifier {
     expected: Expected,
     keys: ArcSwap<KeySet>,
     next_generation: AtomicU64,
-    /// When the key set was last read well.
+    /// When the key set was last read successfully.
     read_well_at: Mutex<Instant>,
     pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
 }
@@ -65,9 +65,9 @@ impl TokenVerifier {
         Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
     }
 
-    /// What is known of the token without looking at its signature.
+    /// What is known of the token without checking its signature.
     pub fn recall(&self, token: &str, now_ms: i64) -> Recalled {
-        // Before the hash: what is too long must not cost one.
+        // Before the hash: a token that is too long must not cost one.
         if token.len() > TOKEN_BYTES_MAX {
             return Recalled::Refused(TokenRefusal::TooLong);
         }
@@ -115,10 +115,10 @@ impl TokenVerifier {
         })
     }
 
-    /// Who the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same token gives
-    /// the same `Arc` as long as it is remembered.
+    /// The actor that the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same
+    /// token gives the same `Arc` as long as it is cached.
     pub fn verify(&self, token: &str, now_ms: i64) -> Result<Arc<Actor>, TokenRefusal> {
-        // Before the hash: what is too long must not cost one.
+        // Before the hash: a token that is too long must not cost one.
         if token.len() > TOKEN_BYTES_MAX {
             return Err(TokenRefusal::TooLong);
         }
@@ -145,9 +145,9 @@ impl TokenVerifier {
         Ok(actor)
     }
 
-    /// Takes another key set, read at `now`, whole or not at all: after an error the set before
-    /// stays in use, until it is too old ([`TokenVerifier::expire`]). A set without a key that can
-    /// verify a token is a set all the same: its provider trusts nobody any more.
+    /// Replaces the key set by another, read at `now`, as a whole or not at all: after an error the
+    /// previous set stays in use, until it is too old ([`TokenVerifier::expire`]). A set without
+    /// any usable key is valid: its provider trusts nobody any more.
     pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
         let next = KeySet::parse(jwks, self.next_generation())?;
         let mut read_well_at = self.read_well_at.lock();
@@ -164,8 +164,8 @@ impl TokenVerifier {
         Ok(reload)
     }
 
-    /// Lets go of a key set that was last read well longer than `max_age` ago: from here on every
-    /// token is refused, until a set is read well again. Whether it was let go of now.
+    /// Drops a key set that was last read successfully longer than `max_age` ago: from here on
+    /// every token is rejected, until a set is read successfully again. Whether it was dropped now.
     pub fn expire(&self, now: Instant, max_age: Duration) -> bool {
         let read_well_at = self.read_well_at.lock();
         let is_old = now.saturating_duration_since(*read_well_at) > max_age;
@@ -177,7 +177,7 @@ impl TokenVerifier {
         true
     }
 
-    /// How long ago the key set was last read well.
+    /// The time since the key set was last read successfully.
     pub fn key_set_age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(*self.read_well_at.lock())
     }
@@ -207,7 +207,7 @@ impl fmt::Debug for TokenVerifier {
     }
 }
 
-/// A token in its parts, whose header is in order; nothing is known of its signature yet.
+/// A token in its parts, with a valid header; its signature is not checked yet.
 struct Signed<'t, 'k> {
     /// The key that it names.
     key: &'k Key,
@@ -224,7 +224,7 @@ impl<'t, 'k> Signed<'t, 'k> {
             return Err(TokenRefusal::NotCompact);
         }
         let header = decoded(header)?;
-        let header = Members::read(&header).ok_or(TokenRefusal::HeaderMalformed)?;
+        let header = Fields::read(&header).ok_or(TokenRefusal::HeaderMalformed)?;
         if header.raw("crit").is_some() {
             return Err(TokenRefusal::CriticalHeader);
         }
@@ -248,7 +248,7 @@ impl<'t, 'k> Signed<'t, 'k> {
         })
     }
 
-    /// The decoded claims, when the signature holds.
+    /// The decoded claims, if the signature is valid.
     fn claims(&self) -> Result<Vec<u8>, TokenRefusal> {
         if !self.key.signed(self.message, self.signature) {
             return Err(TokenRefusal::SignatureInvalid);

@@ -1,4 +1,4 @@
-//! What a member can be: numbers, lists, maps, times, and how each says that it may be absent.
+//! The types of fields: numbers, lists, maps, times, and which of them may be absent or null.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +31,8 @@ impl FromJson for i64 {
         match value {
             Json::Int(value) => Some(*value),
             Json::TooLarge => at.fault(FaultCode::OutOfRange),
-            // Nothing tells an integer of many digits from a number with an exponent here; either
-            // is outside.
+            // An integer of many digits and a number with an exponent are not distinguished here;
+            // both are outside.
             Json::Fraction(value) if value.abs() >= TWO_TO_63 => at.fault(FaultCode::OutOfRange),
             _ => at.fault(FaultCode::WrongType),
         }
@@ -68,7 +68,7 @@ impl<const MIN: i64> FromJson for AtLeast<MIN> {
     }
 }
 
-/// An optional member: absent and null mean the same.
+/// An optional field: absent and null mean the same.
 impl<T: FromJson> FromJson for Option<T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         match value {
@@ -90,7 +90,7 @@ impl<T: FromJson> FromJson for Option<T> {
     }
 }
 
-/// A member that must be there and may be null.
+/// A required field that may be null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nullable<T>(pub Option<T>);
@@ -153,8 +153,7 @@ impl<T: FromJson> FromJson for NonEmpty<T> {
     }
 }
 
-/// An array of at most so many items: of what is looked up, or kept up, for each of them while others
-/// wait.
+/// An array of at most so many items: for items that each cost work under a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AtMost<T, const MOST: usize>(pub Vec<T>);
@@ -178,7 +177,7 @@ impl<T: FromJson, const MOST: usize> FromJson for AtMost<T, MOST> {
     }
 }
 
-/// Notes `not_unique` at each item of the member `name` that equals an earlier one.
+/// Notes `not_unique` at each item of the field `name` that equals an earlier one.
 pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) {
     let mut seen = std::collections::BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
@@ -190,7 +189,7 @@ pub fn refuse_repeats<T: Ord>(items: &[T], name: &'static str, at: &mut Reader) 
     }
 }
 
-/// A map whose names are the sender's; sorted, so that equal maps have equal forms.
+/// A map with names of the sender's choice; sorted, so that equal maps have equal forms.
 impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
         let Json::Object(members) = value else {

@@ -1,4 +1,4 @@
-//! The members of a token's header and claims, as strict JSON.
+//! The fields of a token's header and claims, as strict JSON.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 
 use super::refusal::TokenRefusal;
 
-/// The members of a JSON object by name; an object that repeats a name is not read at all.
-pub(super) struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+/// The fields of a JSON object by name; an object with a duplicate name is rejected.
+pub(super) struct Fields<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
-impl<'a> Members<'a> {
+impl<'a> Fields<'a> {
     pub(super) fn read(json: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
-    /// The JSON text of a member.
+    /// The JSON text of a field.
     pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).map(|value| value.get())
     }
 
-    /// A member that must be there.
+    /// A required field.
     pub(super) fn required<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -31,7 +31,7 @@ impl<'a> Members<'a> {
         self.present(name)?.ok_or(TokenRefusal::ClaimMissing(name))
     }
 
-    /// A member that is checked when it is there.
+    /// A field that is checked when it is present.
     pub(super) fn present<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -41,8 +41,8 @@ impl<'a> Members<'a> {
             .transpose()
     }
 
-    /// A member that may be left out. Null is the same as leaving it out, as it is in bodies:
-    /// providers write it for an attribute that a user does not have, and it grants nothing.
+    /// A field that may be absent. Null counts as absent, as in bodies: providers write it for an
+    /// attribute that a user does not have, and it grants nothing.
     pub(super) fn optional<T: Deserialize<'a>>(
         &self,
         name: &'static str,
@@ -51,12 +51,12 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
 
         impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
+            type Value = Fields<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -67,10 +67,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 while let Some(Text(name)) = map.next_key()? {
                     let value: &'de RawValue = map.next_value()?;
                     if members.insert(name, value).is_some() {
-                        return Err(serde::de::Error::custom("a member is repeated"));
+                        return Err(serde::de::Error::custom("a field is repeated"));
                     }
                 }
-                Ok(Members(members))
+                Ok(Fields(members))
             }
         }
 
