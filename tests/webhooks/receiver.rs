@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -23,7 +23,6 @@ pub struct Delivery {
     pub body: Vec<u8>,
     /// Whether it was answered that it is taken.
     pub taken: bool,
-    pub at: Instant,
 }
 
 impl Delivery {
@@ -237,7 +236,6 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Delivery> {
         headers,
         body,
         taken: false,
-        at: Instant::now(),
     })
 }
 
