@@ -1,5 +1,6 @@
 //! Webhooks, against receivers that are real servers.
 
+mod examples;
 mod hostile;
 mod managing;
 mod receiver;

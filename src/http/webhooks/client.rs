@@ -514,4 +514,66 @@ mod tests {
         assert!(!allows(&plain, "http://a/", "10.0.0.1"));
         assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
     }
+
+    /// A receiver that takes everything, once on each connection, and tells on which address.
+    async fn taking(listener: tokio::net::TcpListener, heard: Arc<Mutex<Vec<SocketAddr>>>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            heard.lock().push(stream.local_addr().unwrap());
+            let mut head = vec![0; 4_096];
+            let _ = stream.read(&mut head).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    }
+
+    #[test]
+    fn a_name_that_resolves_otherwise_the_second_time_is_judged_again_and_never_asked_in_between() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            tokio::spawn(taking(listener, Arc::clone(&heard)));
+            let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let resolve: Resolve = Arc::new(move |host, port| {
+                assert_eq!(host, "receiver.example");
+                let time = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let address = match time {
+                    0 => ["127.0.0.1"].as_slice(),
+                    // One of several that may be gone to is.
+                    1 => ["10.0.0.1", "127.0.0.1"].as_slice(),
+                    _ => ["127.0.0.2", "169.254.169.254", "::1"].as_slice(),
+                };
+                let found = address
+                    .iter()
+                    .map(|address| SocketAddr::new(address.parse().unwrap(), port))
+                    .collect();
+                Box::pin(std::future::ready(Ok(found)))
+            });
+            let client = Client::new(trusting(Vec::new()).unwrap(), resolve);
+            let judge = Judge::Webhooks {
+                allowed: Arc::new(Allowed(vec!["127.0.0.1".parse().unwrap()])),
+                plain: false,
+            };
+            let url = format!("http://receiver.example:{port}/");
+            let headers = HeaderMap::new();
+            for time in 1..=2 {
+                let answer = client.post(&url, &judge, &headers, Bytes::new()).await;
+                assert_eq!(answer.map(|answer| answer.status), Ok(200));
+                assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), time);
+            }
+            let refused = client.post(&url, &judge, &headers, Bytes::new()).await;
+            assert_eq!(refused, Err("its address is not allowed"));
+            let loopback = IpAddr::from([127, 0, 0, 1]);
+            let heard = heard.lock();
+            assert_eq!(heard.len(), 2);
+            assert!(heard.iter().all(|address| address.ip() == loopback));
+        });
+    }
 }
