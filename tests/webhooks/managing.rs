@@ -26,7 +26,7 @@ fn only_workflows_and_the_head_office_with_the_permission_may_manage_webhooks() 
                     true => vec!["webhooks:manage".into()],
                     false => vec!["facts:write".into(), "events:read".into()],
                 },
-                ..actor(kind, "somebody")
+                ..actor(kind, &format!("{kind}-{has_permission}"))
             });
             let may = has_permission && permitted.contains(&kind);
             let mut client = house.client();

@@ -155,6 +155,13 @@ impl Receiver {
         self.shared.came.lock().unwrap().clone()
     }
 
+    /// What came in until now, when it is gone.
+    pub fn end(self) -> Vec<Delivery> {
+        let came = self.shared.came.lock().unwrap();
+        self.shared.ended.store(true, Ordering::Release);
+        came.clone()
+    }
+
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
@@ -195,6 +202,9 @@ impl Shared {
         while let Some(mut delivery) = read(&mut reader) {
             let reply = {
                 let mut came = self.came.lock().unwrap();
+                if self.ended.load(Ordering::Acquire) {
+                    return;
+                }
                 let decide = Arc::clone(&self.decide.lock().unwrap());
                 let reply = decide(&delivery, came.len());
                 delivery.taken = matches!(reply, Reply::Status(200..300, _) | Reply::Body(_));

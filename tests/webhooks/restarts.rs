@@ -60,11 +60,7 @@ fn after_a_stop_nothing_that_was_taken_comes_again_and_what_waits_goes_on() {
     }
     receiver.wait(|came| taken(came).len() == 20);
     house = house.restarted(&NEAR);
-    let read = house.read(&subscription);
-    assert_eq!(
-        (&read["waiting"], &read["status"]),
-        (&json!(1), &json!("failing"))
-    );
+    assert_eq!(house.read(&subscription)["waiting"], 1);
     receiver.from_now_on(|_, _| TAKEN);
     house.fact("b", 1);
     let came = receiver.wait(|came| taken(came).len() == 22);
@@ -138,8 +134,7 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
                 // One that is down for a while.
                 let which = random.random_range(0..receivers.len());
                 if let Some(receiver) = receivers[which].take() {
-                    came[which].extend(receiver.came());
-                    drop(receiver);
+                    came[which].extend(receiver.end());
                 }
             }
             1 => house = house.killed(&NEAR),

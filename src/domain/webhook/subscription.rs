@@ -274,15 +274,6 @@ impl WebhookSubscription {
         let old = old.then(|| self.secret_number - 1);
         std::iter::once(self.secret_number).chain(old).collect()
     }
-
-    /// Whether events of this type go to it.
-    #[must_use]
-    pub fn wants(&self, event_type: &str) -> bool {
-        self.types
-            .0
-            .iter()
-            .any(|pattern| pattern.matches(event_type))
-    }
 }
 
 /// The list of the subscriptions that there are.

@@ -36,7 +36,7 @@ use crate::domain::event::{Name, PublicEvents as _, subject};
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::{Delivery, LastFailure, Progress, WebhookDeliveries};
 use crate::domain::webhook::record_progress::Report;
-use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
+use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription, subscriptions};
 use crate::engine::core::{CommandRequest, CommandResult, Shared};
 use crate::engine::feed::{EventFilter, NoPage, Page, TypePattern};
 use crate::journal::events::{Event, EventId};
@@ -58,6 +58,7 @@ const READ_PAUSE: Duration = Duration::from_secs(1);
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The kind of the events that tell of subscriptions.
 const OWN_KIND: &str = WebhookSubscription::KIND.name;
+const OWN_TYPES: &str = "carebook.webhook-subscription.*";
 
 /// A delivery on its way out.
 #[derive(Clone, Debug)]
@@ -170,6 +171,8 @@ enum Message {
 struct Loaded {
     id: Uuid,
     stored: Option<(WebhookSubscription, WebhookDeliveries)>,
+    /// The last commit to it.
+    changed: u64,
     /// The last commit to its deliveries.
     position: u64,
     /// A delivery that is to be tried at once.
@@ -209,6 +212,12 @@ struct Attached {
     /// Tells this channel from one that it had before.
     run: u64,
     subscription: WebhookSubscription,
+    /// The types that events are matched with: those of the subscription as of `examined`.
+    types: EventTypePatterns,
+    /// The types from its next change on, where that is known already.
+    next_types: Option<EventTypePatterns>,
+    /// Whether a change of it was passed whose outcome is not known yet.
+    is_stale: bool,
     generation: u32,
     channel: Channel<EventId, Carried>,
     kept_bytes: usize,
@@ -377,6 +386,7 @@ impl Dispatcher {
         let Loaded {
             id,
             stored,
+            changed,
             position,
             retried,
         } = loaded;
@@ -390,6 +400,18 @@ impl Dispatcher {
             Some(attached) if attached.subscription.revision > subscription.revision => return,
             Some(attached) => {
                 let was_paused = attached.subscription.is_paused;
+                let passed = match (&self.tail, attached.is_at_end) {
+                    (Some(tail), true) => tail.last_event.max(attached.examined),
+                    _ => attached.examined,
+                };
+                // Events before the change are matched with what was said before.
+                if attached.is_stale || passed.position >= changed {
+                    attached.types = subscription.types.clone();
+                    attached.next_types = None;
+                } else {
+                    attached.next_types = Some(subscription.types.clone());
+                }
+                attached.is_stale = false;
                 attached.subscription = subscription;
                 if attached.subscription.is_paused && !was_paused {
                     attached.leave_end(self.tail.as_ref());
@@ -420,6 +442,9 @@ impl Dispatcher {
         let bounds = self.bounds;
         let mut attached = Attached {
             run: self.runs,
+            types: subscription.types.clone(),
+            next_types: None,
+            is_stale: false,
             subscription,
             generation: deliveries.generation,
             channel: Channel::new(bounds),
@@ -521,7 +546,7 @@ impl Dispatcher {
             attached.wake = wake;
         }
         let is_wanting = attached.channel.has_room() && attached.channel.ready() < READY_MIN;
-        let is_behind = !attached.is_at_end && self.tail.is_some();
+        let is_behind = !attached.is_at_end && !attached.is_stale && self.tail.is_some();
         if may_send && is_behind && !attached.is_reading && is_wanting {
             attached.is_reading = true;
             attached.read_page(id, &self.shared, &self.own);
@@ -610,6 +635,9 @@ impl Dispatcher {
         };
         let now = self.now();
         for event in &page.events {
+            if event.name.kind == OWN_KIND {
+                self.pass_change(event);
+            }
             let wanting = match self.wanting.get(&event.name) {
                 Some(wanting) => Arc::clone(wanting),
                 None => self.who_wants(event.name),
@@ -636,10 +664,27 @@ impl Dispatcher {
         }
     }
 
+    /// The tail has come to a change of a subscription: from here on that counts.
+    fn pass_change(&mut self, event: &Event) {
+        let id = event.subject.rsplit_once('/');
+        let Some(id) = id.and_then(|(_, id)| id.parse().ok()) else {
+            return;
+        };
+        let attached = self.attached.get_mut(&id);
+        let attached = attached.filter(|known| known.is_at_end && event.id > known.examined);
+        if let Some(attached) = attached {
+            self.wanting.clear();
+            if attached.pass_change(event.id) {
+                self.load(id, None);
+            }
+            self.touched.insert(id);
+        }
+    }
+
     fn who_wants(&mut self, name: Name) -> Arc<Vec<Uuid>> {
         let event_type = name.event_type();
         let wanting = self.attached.iter();
-        let wanting = wanting.filter(|(_, attached)| attached.subscription.wants(&event_type));
+        let wanting = wanting.filter(|(_, attached)| attached.wants(&event_type));
         let wanting: Arc<Vec<_>> = Arc::new(wanting.map(|(id, _)| *id).collect());
         self.wanting.insert(name, Arc::clone(&wanting));
         wanting
@@ -663,7 +708,16 @@ impl Dispatcher {
                     if !attached.channel.has_room() {
                         return;
                     }
-                    attached.offer(event, now);
+                    if attached.is_own(event) {
+                        if attached.pass_change(event.id) {
+                            self.load(id, None);
+                        }
+                        // What follows was read with the types of before.
+                        return;
+                    }
+                    if attached.wants(&event.event_type()) {
+                        attached.offer(event, now);
+                    }
                     attached.examined = event.id;
                 }
                 attached.examined = page.next;
@@ -806,11 +860,34 @@ impl Attempt {
 }
 
 impl Attached {
+    fn wants(&self, event_type: &str) -> bool {
+        self.types
+            .0
+            .iter()
+            .any(|pattern| pattern.matches(event_type))
+    }
+
+    /// Whether the event tells of this subscription itself, which is not told to it.
+    fn is_own(&self, event: &Event) -> bool {
+        let own = || subject(WebhookSubscription::READ_AT, &[&self.id()]);
+        event.name.kind == OWN_KIND && *event.subject == *own()
+    }
+
+    /// Goes past a change of the subscription, which events from here on are matched by; whether
+    /// it has to be read first what it has changed to.
+    fn pass_change(&mut self, id: EventId) -> bool {
+        self.examined = id;
+        self.is_at_end = false;
+        match self.next_types.take() {
+            Some(types) => self.types = types,
+            None => self.is_stale = true,
+        }
+        self.is_stale
+    }
+
     fn offer(&mut self, event: &Arc<Event>, now: Now) {
         self.is_unrecorded = true;
-        let path = subject(WebhookSubscription::READ_AT, &[&self.id()]);
-        if event.name.kind == OWN_KIND && *event.subject == *path {
-            // Its own changes are not told to it.
+        if self.is_own(event) {
             return;
         }
         let is_kept = self.kept_bytes < KEPT_BYTES_MAX;
@@ -1016,7 +1093,9 @@ impl Attached {
     }
 
     fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
-        let patterns = self.subscription.types.0.iter();
+        let patterns = self.types.0.iter().map(|pattern| pattern.as_str());
+        // And what changes it.
+        let patterns = patterns.chain([OWN_TYPES]);
         let filter = Arc::new(EventFilter {
             types: patterns
                 .filter_map(|pattern| TypePattern::parse(pattern))
@@ -1120,6 +1199,7 @@ impl Shared {
                 return Some(Loaded {
                     id,
                     stored,
+                    changed: positions.0,
                     position: positions.1,
                     retried,
                 });
