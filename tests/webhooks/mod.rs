@@ -2,6 +2,7 @@
 
 mod examples;
 mod hostile;
+mod load;
 mod managing;
 mod receiver;
 mod restarts;
@@ -363,16 +364,4 @@ fn a_subscription_is_told_of_others_and_not_of_its_own_changes() {
         !text.contains("secret words") && !text.contains("127.0.0.1"),
         "{text}"
     );
-}
-
-#[test]
-fn every_subscriber_of_an_event_is_told_of_it() {
-    let (house, receiver) = (House::new(), Receiver::start());
-    let count = 100;
-    for _ in 0..count {
-        house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
-    }
-    house.fact("a", 1);
-    let came = receiver.wait_for(count);
-    assert!(came.iter().all(|one| one.id() == came[0].id()));
 }

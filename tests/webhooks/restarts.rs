@@ -182,3 +182,75 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
         }
     }
 }
+
+#[test]
+fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
+    const SHORT: [&str; 10] = [
+        "--webhooks-allow",
+        "127.0.0.0/8",
+        "--webhooks-hurry",
+        "100",
+        "--snapshot-log-bytes",
+        "65536",
+        "--log-retention",
+        "0s",
+        "--log-kept-for-delivery-bytes",
+        "1",
+    ];
+    let mut house = House::with(&SHORT);
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    let through = |read: &Value| -> u64 {
+        let through = read["deliveredThrough"].as_str().unwrap();
+        through.split('-').next().unwrap().parse().unwrap()
+    };
+    let begun = through(&house.read(&subscription));
+    let switch = |house: &House, revision, status| {
+        let body = json!({"expectedRevision": revision, "status": status});
+        let answer = house.send("PATCH", &path_of(&subscription), &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    switch(&house, 1, "paused");
+    let first = |house: &House| -> f64 {
+        let page = house.client().request("GET", "/metrics", &[], b"");
+        let line = page.text().lines().find_map(|line| {
+            line.strip_prefix("carebook_log_first_position ")
+                .map(str::to_owned)
+        });
+        line.unwrap().parse().unwrap()
+    };
+    let started = Instant::now();
+    let mut number = 0;
+    // Each start begins a segment, and snapshots let whole ones go.
+    while first(&house) <= begun as f64 + 2.0 {
+        assert!(started.elapsed() < SOON, "the log keeps everything");
+        let facts: Vec<_> = (0..500)
+            .map(|_| {
+                number += 1;
+                fact(&format!("a{number}"), 1)
+            })
+            .collect();
+        let token = house.token.clone();
+        house.client().put_facts(&token, &facts);
+        house = house.restarted(&SHORT);
+    }
+    switch(&house, 2, "enabled");
+    let came = receiver.wait(|came| came.iter().any(|one| one.kind() == "carebook.gap"));
+    let gap = came
+        .iter()
+        .find(|one| one.kind() == "carebook.gap")
+        .unwrap();
+    let (from, to) = (&gap.event()["data"]["from"], &gap.event()["data"]["to"]);
+    let (from, to) = (from.as_u64().unwrap(), to.as_u64().unwrap());
+    assert_eq!(from, begun + 1);
+    assert!(to as f64 >= begun as f64 + 2.0);
+    assert_eq!(gap.subject(), path_of(&subscription)[1..]);
+    house.fact("last", 1);
+    let came = receiver.wait(|came| came.iter().any(|one| one.subject() == subject("last")));
+    for one in came.iter().filter(|one| one.kind() != "carebook.gap") {
+        let id = one.id();
+        let position: u64 = id.split('-').next().unwrap().parse().unwrap();
+        assert!(position > to, "{id} lies in the gap, up to {to}");
+    }
+    house.wait(&subscription, |read| read["waiting"] == 0);
+}

@@ -45,6 +45,9 @@ use crate::journal::events::{Event, EventId};
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is written where nothing was to be delivered, and only the log went on.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
+/// After so many commits it is written though none of them told anything: the log is kept from
+/// where deliveries stand in it.
+const COMMITS_UNRECORDED_MAX: u64 = 100_000;
 /// Events of a page.
 const TAIL_PAGE: usize = 1_000;
 const OWN_PAGE: usize = 500;
@@ -764,7 +767,7 @@ impl Dispatcher {
     /// Writes how far a subscription is, when there is anything new, or it is time.
     fn record(&mut self, id: Uuid, is_last: bool) {
         let now = self.now();
-        let tail = self.tail.as_ref().map(|tail| tail.last_event);
+        let tail = self.tail.as_ref().map(|tail| (tail.last_event, tail.upto));
         let Some(attached) = self.attached.get_mut(&id) else {
             return;
         };
@@ -772,10 +775,18 @@ impl Dispatcher {
             return;
         }
         let mut examined = attached.examined;
-        if attached.is_at_end {
-            examined = examined.max(tail.unwrap_or_default());
+        let mut is_new = attached.is_unrecorded || !attached.channel.is_recorded();
+        if attached.is_at_end
+            && let Some((last_event, upto)) = tail
+        {
+            examined = examined.max(last_event);
+            let known = attached.recorded.position + COMMITS_UNRECORDED_MAX;
+            // Where the tail began, it counts with more events than there may be.
+            if upto.position >= known && upto.number != u32::MAX {
+                examined = examined.max(upto);
+                is_new = true;
+            }
         }
-        let is_new = attached.is_unrecorded || !attached.channel.is_recorded();
         let idle = now.steady.saturating_sub(attached.recorded_at);
         let is_time = is_last || idle >= IDLE_RECORD_INTERVAL;
         if !is_new && !(is_time && examined > attached.recorded) {
