@@ -26,9 +26,10 @@ use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
-use crate::http::service::{Service, WebhookFront};
+use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::webhooks::managing::WebhookFront;
 
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);

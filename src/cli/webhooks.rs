@@ -12,10 +12,10 @@ use super::exit::Failure;
 use super::webhook_key;
 use crate::engine::Engine;
 use crate::engine::delivery::channel::Bounds;
-use crate::engine::delivery::dispatcher::Webhooks;
-use crate::http::service::WebhookFront;
+use crate::engine::delivery::webhooks::Webhooks;
 use crate::http::webhooks::address::{Allowed, Cidr};
 use crate::http::webhooks::client::{Client, Judge, WebhookSender, system_resolve, trusting};
+use crate::http::webhooks::managing::WebhookFront;
 
 /// The flags of webhooks.
 #[derive(Args)]

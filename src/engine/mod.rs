@@ -316,42 +316,6 @@ impl Engine {
         self.shared.relay.deliver_to(directory, first_pause);
     }
 
-    /// What delivers events to webhooks by this sender: the way to talk to it, and its work, to be
-    /// run once on a thread of its own.
-    #[must_use]
-    pub fn deliver_webhooks(
-        &self,
-        sender: Arc<dyn delivery::dispatcher::Sender>,
-        bounds: delivery::channel::Bounds,
-    ) -> (
-        delivery::dispatcher::Webhooks,
-        impl Future<Output = ()> + Send + use<>,
-    ) {
-        let log = crate::base::digest::hex(&self.shared.relay.births.log_id());
-        let shared = Arc::clone(&self.shared);
-        let (webhooks, dispatcher) =
-            delivery::dispatcher::Dispatcher::new(shared, sender, bounds, &log);
-        (webhooks, dispatcher.run())
-    }
-
-    /// The first position of the log whose record is there.
-    #[must_use]
-    pub fn first_position(&self) -> u64 {
-        self.shared.journal.first()
-    }
-
-    /// How many webhook subscriptions there are.
-    #[must_use]
-    pub fn webhook_subscriptions(&self) -> usize {
-        let list = crate::domain::webhook::subscription::subscriptions();
-        crate::domain::resource::Source::listed(&self.shared.tables, list).len()
-    }
-
-    /// From here on, webhooks may go over plain HTTP to other machines.
-    pub fn allow_plain_webhooks(&self) {
-        self.shared.plain_webhooks.store(true, Ordering::Relaxed);
-    }
-
     /// Continues what was not delivered when the log was last closed. To be called once, on a lane.
     pub fn resume_deliveries(&self) {
         self.shared.resume_deliveries();

@@ -13,7 +13,6 @@ use hyper::StatusCode;
 use super::route::{Series, series_names};
 use crate::engine::Figures;
 use crate::engine::checkpointer::CheckpointFigures;
-use crate::engine::delivery::dispatcher::SubscriptionFigures;
 use crate::engine::lane;
 
 /// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
@@ -90,13 +89,7 @@ impl Metrics {
 
     /// The whole page.
     #[must_use]
-    pub fn page(
-        &self,
-        figures: &Figures,
-        front: &FrontFigures,
-        webhooks: &[SubscriptionFigures],
-        now: crate::base::time::Instant,
-    ) -> String {
+    pub fn page(&self, figures: &Figures, front: &FrontFigures) -> String {
         let mut page = Page(String::with_capacity(64 << 10));
         self.requests(&mut page);
         self.latencies(&mut page);
@@ -108,7 +101,6 @@ impl Metrics {
         );
         self::front(&mut page, front);
         engine(&mut page, figures);
-        self::webhooks(&mut page, webhooks, now);
         page.0
     }
 
@@ -434,103 +426,32 @@ fn compactions(page: &mut Page, figures: &CheckpointFigures) {
     );
 }
 
-struct Page(String);
+#[derive(Default)]
+pub struct Page(pub String);
 
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         let _ = match labels {
             "" => writeln!(self.0, "{name} {value}"),
             labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
         };
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+    pub(super) fn one(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl std::fmt::Display,
+    ) {
         self.head(name, kind, help);
         self.sample(name, "", value);
     }
-}
-
-/// Subscriptions that have series of their own: those in the greatest need.
-const SUBSCRIPTIONS_SHOWN: usize = 200;
-
-fn webhooks(page: &mut Page, all: &[SubscriptionFigures], now: crate::base::time::Instant) {
-    let total = |of: fn(&SubscriptionFigures) -> usize| all.iter().map(of).sum::<usize>();
-    page.one(
-        "carebook_webhook_subscriptions",
-        "gauge",
-        "Webhook subscriptions.",
-        all.len(),
-    );
-    page.one(
-        "carebook_webhooks_waiting",
-        "gauge",
-        "Deliveries that wait, over all subscriptions.",
-        total(|of| of.waiting),
-    );
-    page.one(
-        "carebook_webhooks_dead",
-        "gauge",
-        "Deliveries that are dead, over all subscriptions.",
-        total(|of| of.dead),
-    );
-    let mut shown: Vec<_> = all.iter().collect();
-    shown.sort_by_key(|of| std::cmp::Reverse((of.waiting, of.dead, of.attempts)));
-    shown.truncate(SUBSCRIPTIONS_SHOWN);
-    let age = |of: &SubscriptionFigures| {
-        let since = of.oldest.map_or(0, |oldest| now.millis() - oldest.millis());
-        Duration::from_millis(u64::try_from(since).unwrap_or(0)).as_secs_f64()
-    };
-    let mut each = |name: &str, kind, says, of: &dyn Fn(&SubscriptionFigures) -> f64| {
-        page.head(name, kind, says);
-        for figures in &shown {
-            let labels = format!("subscription=\"{}\"", figures.subscription);
-            page.sample(name, &labels, of(figures));
-        }
-    };
-    #[allow(clippy::cast_precision_loss)]
-    let number = |count: u64| count as f64;
-    let of_usize = |count: usize| number(u64::try_from(count).unwrap_or(u64::MAX));
-    each(
-        "carebook_webhook_waiting",
-        "gauge",
-        "Deliveries that wait, of the subscriptions with the most.",
-        &|of| of_usize(of.waiting),
-    );
-    each(
-        "carebook_webhook_dead",
-        "gauge",
-        "Deliveries that are dead.",
-        &|of| of_usize(of.dead),
-    );
-    each(
-        "carebook_webhook_oldest_seconds",
-        "gauge",
-        "How long the oldest delivery that waits has waited.",
-        &age,
-    );
-    each(
-        "carebook_webhook_attempts_total",
-        "counter",
-        "Attempts, since the start.",
-        &|of| number(of.attempts),
-    );
-    each(
-        "carebook_webhook_failures_total",
-        "counter",
-        "Attempts that failed, since the start.",
-        &|of| number(of.failures),
-    );
-    each(
-        "carebook_webhook_attempt_seconds_total",
-        "counter",
-        "How long attempts took, in all, since the start.",
-        &|of| of.attempt_time.as_secs_f64(),
-    );
 }
 
 #[cfg(test)]

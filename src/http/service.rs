@@ -17,25 +17,23 @@ use super::body::{drain, json_body, shed};
 use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
-use super::list_query::{ListQuery, OwnParameter, as_body};
+use super::list_query::as_body;
 use super::metrics::{FrontFigures, Metrics};
-use super::request::{DryRun, ReadCommand, Unread, bodies_budget, read_command};
+use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position, json, tagged};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
-use super::webhooks::secret::{MasterKey, told};
+use super::webhooks::figures;
+use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage, ready};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, ReadRow, Row, Success};
-use crate::domain::read::{Read, Representation};
+use crate::domain::read::Representation;
 use crate::domain::rejection::Rejection;
-use crate::domain::webhook::lists;
-use crate::domain::webhook::read_subscription::read_whether_dead;
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::delivery::dispatcher::{SubscriptionFigures, Webhooks};
+use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::engine::{CommandRequest, CommandResult, Engine};
-use crate::journal::events::EventId;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -83,11 +81,6 @@ const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
-/// Operations whose number is above this manage webhooks.
-const MANAGEMENT_FROM: u16 = 100;
-/// The states of deliveries that are listed.
-const DELIVERY_STATES: [OwnParameter; 1] = [("state", &["waiting", "dead"])];
-
 /// What a request says beside its body.
 #[derive(Clone, Copy)]
 struct Said<'a> {
@@ -95,30 +88,6 @@ struct Said<'a> {
     query: Option<&'a str>,
     headers: &'a HeaderMap,
     dry_run: DryRun,
-}
-
-/// An operation by which webhooks are managed.
-struct Managed<'a> {
-    webhooks: &'a WebhookFront,
-    row: &'static Row,
-    actor: Arc<Actor>,
-    parameters: &'a Parameters<'a>,
-}
-
-/// What the front needs for webhooks.
-#[derive(Clone)]
-pub struct WebhookFront {
-    /// What their secrets are derived from.
-    pub key: Arc<MasterKey>,
-    /// What delivers.
-    pub dispatcher: Webhooks,
-}
-
-/// The subscription that an answer is about.
-fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
-    let text = std::str::from_utf8(body).ok()?;
-    let rest = text.strip_prefix("{\"subscriptionId\":\"")?;
-    rest.split_once('"')?.0.parse().ok()
 }
 
 impl Service {
@@ -320,13 +289,11 @@ impl Service {
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
-            Asked::Special(Special::ListWebhooks) => {
-                let own = (lists::list_subscriptions as Read, &[][..]);
-                self.list(caller, own, &parameters, uri, headers).await
-            }
-            Asked::Special(Special::ListWebhookDeliveries) => {
-                let own = (lists::list_deliveries as Read, &DELIVERY_STATES[..]);
-                self.list(caller, own, &parameters, uri, headers).await
+            Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
+                match self.actor(caller, headers, Problems::PLAIN).await {
+                    Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
+                    Err(answer) => *answer,
+                }
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
@@ -363,7 +330,8 @@ impl Service {
             Special::Metrics => {
                 let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
                 let now = self.engine.now();
-                let page = self.metrics.page(&engine, &self.figures(), &webhooks, now);
+                let mut page = self.metrics.page(&engine, &self.figures());
+                page.push_str(&figures::page(&webhooks, now));
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
@@ -491,19 +459,18 @@ impl Service {
         if self.engine.is_full() {
             return shed(problems).await;
         }
-        let has_body = row.body == BodySource::Json
-            || row.body == BodySource::Nothing && headers.contains_key(CONTENT_TYPE);
-        let (body, mut share) = if has_body {
-            match json_body(headers, body, &self.bodies, problems).await {
-                Ok(body) => body,
-                Err(answer) => return *answer,
+        let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
+            (BodySource::Json, _) | (BodySource::Nothing, true) => {
+                json_body(headers, body, &self.bodies, problems).await
             }
-        } else {
-            let instead = match row.body {
-                BodySource::Query => as_body(query),
-                _ => b"{}".to_vec(),
-            };
-            (Bytes::from(instead), Permit::none(&self.bodies))
+            (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
+            (BodySource::Nothing, false) => {
+                Ok((Bytes::from_static(b"{}"), Permit::none(&self.bodies)))
+            }
+        };
+        let (body, mut share) = match body {
+            Ok(body) => body,
+            Err(answer) => return *answer,
         };
         // The body may have been slow, and holds no permit meanwhile.
         let Some(permit) = self.engine.admit() else {
@@ -521,12 +488,13 @@ impl Service {
                 return problems.unavailable();
             };
             let managed = Managed {
+                engine: &self.engine,
                 webhooks,
                 row,
                 actor,
                 parameters,
             };
-            return self.manage(managed, read, permit).await;
+            return manage(managed, read, permit).await;
         }
         let call = CommandRequest {
             row: Some(row),
@@ -539,89 +507,6 @@ impl Service {
             DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
         };
         problems.reply(result, row.success)
-    }
-
-    /// Carries out an operation by which webhooks are managed, and has the dispatcher know.
-    async fn manage(&self, managed: Managed<'_>, read: ReadCommand, permit: Permit) -> Answer {
-        let Managed {
-            webhooks,
-            row,
-            actor,
-            parameters,
-        } = managed;
-        let problems = Problems::of(row);
-        let param = |name: &str| {
-            let found = parameters.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| *value)
-        };
-        let event: Option<EventId> = param("eventId").and_then(|id| id.parse().ok());
-        if let Some(event) = event
-            && event.position < self.engine.first_position()
-            && let Ok((dead, position)) = self
-                .engine
-                .read(read_whether_dead, &actor, parameters)
-                .await
-            && dead.body == b"true"
-        {
-            let gone = "The log no longer has this event: it cannot be sent again.";
-            let answer = problems.problem(StatusCode::GONE, "event_gone", gone);
-            return at_position(answer, position);
-        }
-        let call = CommandRequest {
-            row: Some(row),
-            actor,
-            command: read.command,
-            header_key: read.header_key,
-        };
-        let mut result = self.engine.execute(call, permit).await;
-        if let CommandResult::Done { body, replay, .. } = &mut result {
-            let id = param("subscriptionId").and_then(|id| id.parse().ok());
-            if let Some(id) = id.or_else(|| subscription_of(body)) {
-                match event {
-                    Some(event) if !*replay => webhooks.dispatcher.retried(id, event),
-                    _ => webhooks.dispatcher.changed(id),
-                }
-            }
-            if let Some(told) = told(&webhooks.key, body) {
-                *body = told.into();
-            }
-        }
-        problems.reply(result, row.success)
-    }
-
-    /// A page of a list, which is read so, and has these parameters of its own.
-    async fn list(
-        &self,
-        caller: &Caller,
-        (read, own): (Read, &'static [OwnParameter]),
-        parameters: &Parameters<'_>,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Answer {
-        let problems = Problems::PLAIN;
-        let actor = match self.actor(caller, headers, problems).await {
-            Ok(actor) => actor,
-            Err(answer) => return *answer,
-        };
-        let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own) {
-            Ok(query) => query,
-            Err(rejection) => return problems.rejected(&rejection),
-        };
-        let limit = query.limit.to_string();
-        let mut parameters = parameters.clone();
-        parameters.extend([
-            ("limit", limit.as_str()),
-            ("order", query.order),
-            ("after", query.after.as_str()),
-        ]);
-        parameters.extend(&query.own);
-        match self.engine.read(read, &actor, &parameters).await {
-            Ok((found, position)) => {
-                let body = lists::with_cursor(found.body, |after| query.cursor(after));
-                at_position(json(StatusCode::OK, body), position)
-            }
-            Err(reply) => problems.reply(reply, Success::Ok),
-        }
     }
 
     async fn read_row(
@@ -648,22 +533,6 @@ impl Service {
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
-}
-
-/// That the service is ready; with a word on webhooks where anybody subscribes, which has no say in
-/// that.
-fn ready(webhooks: &[SubscriptionFigures]) -> String {
-    if webhooks.is_empty() {
-        return "{\"status\":\"ready\"}".to_owned();
-    }
-    let failing = webhooks.iter().filter(|of| of.is_failing).count();
-    let waiting: usize = webhooks.iter().map(|of| of.waiting).sum();
-    let dead: usize = webhooks.iter().map(|of| of.dead).sum();
-    format!(
-        "{{\"status\":\"ready\",\"webhooks\":{{\"subscriptions\":{},\"failing\":{failing},\
-         \"waiting\":{waiting},\"dead\":{dead}}}}}",
-        webhooks.len()
-    )
 }
 
 /// The refusal of a dry run where nothing is carried out.

@@ -19,29 +19,8 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use super::schedule::{Failure, longest_pause, pause};
 use crate::base::time::Instant;
-
-const SECOND: u64 = 1;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-/// The pauses after the first attempt that failed, the second one, and so on. After one more
-/// failure the item is dead.
-pub const PAUSES: [Duration; 9] = [
-    Duration::from_secs(5 * SECOND),
-    Duration::from_secs(30 * SECOND),
-    Duration::from_secs(2 * MINUTE),
-    Duration::from_secs(10 * MINUTE),
-    Duration::from_secs(30 * MINUTE),
-    Duration::from_secs(2 * HOUR),
-    Duration::from_secs(5 * HOUR),
-    Duration::from_secs(10 * HOUR),
-    Duration::from_secs(14 * HOUR),
-];
-/// A pause is longer than the schedule says by up to this part of it, by chance: what failed
-/// together does not come back together.
-const LONGER_BY: u32 = 5;
-/// A receiver may ask for a longer pause, up to this.
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(HOUR);
 
 /// Bounds of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -78,17 +57,6 @@ pub struct Now {
     pub steady: Duration,
     /// By the wall clock.
     pub wall: Instant,
-}
-
-/// How an attempt has failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The status that the receiver answered with, where it answered.
-    pub status: Option<u16>,
-    /// What was wrong, in a few words of ours.
-    pub error: Box<str>,
-    /// How long the receiver asked to be left alone.
-    pub retry_after: Option<Duration>,
 }
 
 /// What stands in the log of an item that waits.
@@ -184,22 +152,6 @@ pub struct Channel<I, P> {
     is_failing: bool,
     unrecorded: BTreeSet<I>,
     settled: Vec<I>,
-}
-
-/// How long to pause after so many failed attempts; `None`: it is given up. `chance` is from 0 to
-/// 255.
-#[must_use]
-pub fn pause(attempts: u32, chance: u8, retry_after: Option<Duration>) -> Option<Duration> {
-    let index = usize::try_from(attempts.checked_sub(1)?).ok()?;
-    let scheduled = *PAUSES.get(index)?;
-    let scheduled = scheduled + scheduled / LONGER_BY * u32::from(chance) / u32::from(u8::MAX);
-    let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
-    Some(scheduled.max(asked))
-}
-
-/// The longest pause after so many failed attempts.
-fn longest_pause(attempts: u32) -> Duration {
-    pause(attempts, u8::MAX, Some(RETRY_AFTER_MAX)).unwrap_or_default()
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -563,6 +515,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
+    use super::super::schedule::PAUSES;
     use super::*;
 
     const NONE: [u64; 0] = [];

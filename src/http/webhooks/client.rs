@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -29,8 +29,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::address::Allowed;
 use super::secret::{MasterKey, signatures};
-use crate::engine::delivery::channel::Failure;
-use crate::engine::delivery::dispatcher::{Delivered, Outgoing, Sender, Sending};
+use crate::engine::delivery::schedule::Failure;
+use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
 
 /// From connecting to the end of the answer's head.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -245,7 +245,8 @@ impl Client {
         answer: Response<Incoming>,
     ) -> Answered {
         let status = answer.status().as_u16();
-        let retry_after = answer.headers().get(RETRY_AFTER).and_then(retry_after);
+        let header = |name| answer.headers().get(name);
+        let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(value, header(DATE)));
         let body = answer.into_body();
         if body.is_end_stream() {
             self.shared.keep(target, connection);
@@ -396,15 +397,16 @@ fn target(url: &str) -> Result<(Target, Uri), &'static str> {
     Ok((target, uri))
 }
 
-/// Seconds, or a date (RFC 9110 10.2.3).
-fn retry_after(value: &HeaderValue) -> Option<Duration> {
+/// Seconds, or a date (RFC 9110 10.2.3): by the receiver's own clock, which the answer's `Date` is.
+fn retry_after(value: &HeaderValue, date: Option<&HeaderValue>) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let date = chrono::DateTime::parse_from_rfc2822(text).ok()?;
-    let left = date.timestamp() - chrono::Utc::now().timestamp();
-    u64::try_from(left).ok().map(Duration::from_secs)
+    let timestamp = |text| chrono::DateTime::parse_from_rfc2822(text).ok();
+    let until = timestamp(text)?.timestamp();
+    let now = timestamp(date?.to_str().ok()?)?.timestamp();
+    u64::try_from(until - now).ok().map(Duration::from_secs)
 }
 
 /// Sends webhooks: signed, and only to where they may go.
@@ -478,15 +480,17 @@ mod tests {
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
-        let of = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap());
-        assert_eq!(of("120"), Some(Duration::from_secs(120)));
-        assert_eq!(of("0"), Some(Duration::ZERO));
-        let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(100);
-        let left = of(&soon.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap();
-        assert!((90..=100).contains(&left.as_secs()), "{left:?}");
-        for nothing in ["Sun, 06 Nov 1994 08:49:37 GMT", "-1", "1.5", "soon", ""] {
+        let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
+        let of = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap(), Some(&date));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(of("120"), seconds(120));
+        assert_eq!(of("0"), seconds(0));
+        assert_eq!(of("Sun, 06 Nov 1994 08:51:17 GMT"), seconds(100));
+        for nothing in ["Sun, 06 Nov 1994 08:49:36 GMT", "-1", "1.5", "soon", ""] {
             assert_eq!(of(nothing), None, "{nothing}");
         }
+        let alone = HeaderValue::from_static("Sun, 06 Nov 1994 08:51:17 GMT");
+        assert_eq!(retry_after(&alone, None), None);
     }
 
     #[test]

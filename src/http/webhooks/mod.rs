@@ -3,4 +3,6 @@
 
 pub mod address;
 pub mod client;
+pub mod figures;
+pub mod managing;
 pub mod secret;
