@@ -84,7 +84,7 @@ pub struct SubscriptionFigures {
 #[derive(Clone)]
 pub struct Webhooks {
     messages: mpsc::UnboundedSender<Message>,
-    figures: Arc<Mutex<Arc<Vec<SubscriptionFigures>>>>,
+    pub(super) figures: Arc<Mutex<Arc<Vec<SubscriptionFigures>>>>,
 }
 
 impl Webhooks {
