@@ -300,10 +300,11 @@ impl Shared {
         let read = self
             .read_events(from, durable, limit, Arc::new(wanted))
             .await?;
+        let next = read.upto.max(after);
         Ok(Page {
-            end: read.is_whole && read.upto.position >= self.journal.durable(),
+            end: read.is_whole && next.position >= self.journal.durable(),
             events: read.events.into_iter().map(Arc::new).collect(),
-            next: read.upto.max(after),
+            next,
             durable,
         })
     }
