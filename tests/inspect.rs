@@ -500,7 +500,7 @@ fn what_a_compaction_removed_is_told_from_the_snapshot() {
     let (code, _, err) = inspect(&world, &resource);
     assert_eq!(code, Some(0));
     assert!(
-        err.contains("before position 4 is in the snapshot only"),
+        err.contains("before position 4, was removed by a compaction"),
         "{err}"
     );
 

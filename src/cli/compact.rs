@@ -1,5 +1,5 @@
-//! `carebook compact`: shortens the log of a stopped server. What it held is then in two
-//! snapshots, each of which has everything.
+//! `carebook compact`: shortens the log of a stopped server. Its content is then in two snapshots,
+//! each of which has everything.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,15 +32,15 @@ younger than --keep stay as records, for whoever reads them back; a start does n
 and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
-A snapshot comes first, on the same disk. Where there is no space for it, nothing is removed: copy
-the directory to another disk (carebook backup), compact the copy, and serve from that.
+The snapshots are written first, on the same disk. If there is no space for them, nothing is removed:
+copy the directory to another disk (carebook backup), compact the copy, and serve from that.
 
 Exit codes:
-  0  the log is short: two snapshots hold everything
+  0  the log is compacted: two snapshots hold everything
   1  failed, for example because a server holds the directory, or the disk is full
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct CompactArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
@@ -58,7 +58,7 @@ pub struct CompactArgs {
     json: bool,
 }
 
-/// What a compaction came to.
+/// The result of a compaction.
 struct Done {
     log: String,
     last: u64,
@@ -71,7 +71,7 @@ struct Done {
 }
 
 impl CompactArgs {
-    /// A failure of the log. Where the disk is full, there is a way out that needs another one.
+    /// A failure of the log. If the disk is full, the message names a way out with another disk.
     fn failed(&self, error: &wal::Error) -> Failure {
         let is_full = matches!(error, wal::Error::Io { source, .. }
             if source.kind() == std::io::ErrorKind::StorageFull);
@@ -86,13 +86,13 @@ impl CompactArgs {
         }
         let data = self.data.display();
         Failure::other(format!(
-            "{error}. The snapshot comes first, on the same disk. Nothing was removed: `carebook \
+            "{error}. A snapshot is written first, on the same disk. Nothing was removed: `carebook \
              backup --data {data} --to DIR`, with DIR on another disk, then `carebook compact --data \
              DIR`, and serve from there or put it in the place of {data}"
         ))
     }
 
-    /// The archive, when that is where it failed.
+    /// The archive, if that is where it failed.
     fn archive_of(&self, error: &wal::Error) -> Option<&Path> {
         let wal::Error::Io { file, .. } = error else {
             return None;
@@ -106,7 +106,7 @@ impl CompactArgs {
     /// Compacts.
     ///
     /// # Errors
-    /// When the log is damaged, held, not there, or cannot be written.
+    /// When the log is damaged, held, does not exist, or cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         let opening = Opening {
             lanes: 1,
@@ -142,7 +142,7 @@ impl CompactArgs {
             done.map_err(of_log)?;
             taken += 1;
         }
-        // A run before this one may have been interrupted just here.
+        // An earlier run may have been interrupted just here.
         let compacted = engine.compact_log().map_err(of_log)?;
         let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
         engine.shut_down().map_err(of_log)?;

@@ -129,11 +129,14 @@ fn what_an_archive_covers_can_be_gone_back_to() {
     assert_eq!(without.earliest(), 200);
     let error = refusal(&without, 199);
     assert!(
-        error.contains("the earliest that can be had is 200"),
+        error.contains("the earliest position that can be restored is 200"),
         "{error}"
     );
     let error = refusal(&without, 201);
-    assert!(error.contains("the last that can be had is 200"), "{error}");
+    assert!(
+        error.contains("the last position that can be restored is 200"),
+        "{error}"
+    );
 
     let past = past(&source, Some(&archive)).unwrap();
     assert_eq!(past.earliest(), 1);
@@ -177,7 +180,7 @@ fn a_backup_goes_on_with_what_was_archived_after_it() {
     }
     let error = refusal(&past, last + 1);
     assert!(
-        error.contains(&format!("the last that can be had is {last}")),
+        error.contains(&format!("the last position that can be restored is {last}")),
         "{error}"
     );
 }
@@ -192,7 +195,7 @@ fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
     archive.take_away(&third);
     let error = refusal(&past(&source, Some(&archive)).unwrap(), 20);
     assert!(
-        error.contains("the earliest that can be had is 200"),
+        error.contains("the earliest position that can be restored is 200"),
         "{error}"
     );
     for (at, is_seen_at_once) in [

@@ -135,7 +135,10 @@ fn a_log_is_restored_at_each_position_that_it_has() {
             assert_eq!(opened.log.append(&[vec![1]]).unwrap(), expected as u64 + 1);
         }
         let error = restore(&disk, Some(81)).err().unwrap().to_string();
-        assert!(error.contains("the last that can be had is 80"), "{error}");
+        assert!(
+            error.contains("the last position that can be restored is 80"),
+            "{error}"
+        );
     }
 }
 
@@ -152,7 +155,7 @@ fn a_compacted_log_is_restored_from_its_oldest_snapshot_on() {
     }
     let error = restore(&disk, Some(7)).err().unwrap().to_string();
     assert!(
-        error.contains("the earliest that can be had is 31"),
+        error.contains("the earliest position that can be restored is 31"),
         "{error}"
     );
 }
