@@ -209,10 +209,7 @@ impl ServeArgs {
         tell_of_recovery(&data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
-        if engine.webhook_subscriptions() > 0 {
-            // Until it is known from where on they need the log.
-            engine.keep_for_deliveries(Some(0));
-        }
+        engine.keep_for_webhooks();
         engine.start_checkpointer().map_err(Failure::from_error)?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;

@@ -24,6 +24,7 @@ mod deliveries;
 pub mod delivery;
 pub mod directory;
 pub mod feed;
+mod following;
 mod id_source;
 mod idempotency;
 pub mod intake;

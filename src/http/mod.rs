@@ -3,6 +3,7 @@
 mod answer_body;
 pub mod authority;
 mod body;
+mod conditional;
 pub mod connections;
 pub mod directory_client;
 pub mod events;
@@ -19,6 +20,7 @@ pub mod response;
 pub mod route;
 pub mod server;
 pub mod service;
+mod specials;
 pub mod timed_io;
 pub mod tls;
 pub mod token;

@@ -9,30 +9,27 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName,
-    HeaderValue, IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
+    HeaderValue, STRICT_TRANSPORT_SECURITY,
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
+use super::conditional::found_answer;
 use super::events::{self, Reader};
-use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
-use super::metrics::{FrontFigures, Metrics};
+use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Problems, at_position, json, tagged};
+use super::response::{self, Answer, Problems, at_position, json};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
-use super::webhooks::figures;
-use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage, ready};
+use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, ReadRow, Row, Success};
-use crate::domain::read::Representation;
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::delivery::webhooks::SubscriptionFigures;
 use crate::engine::{CommandRequest, CommandResult, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,16 +37,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_MAX: usize = 128;
 /// The service behind every connection.
 pub struct Service {
-    engine: Arc<Engine>,
-    verifier: Arc<TokenVerifier>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) verifier: Arc<TokenVerifier>,
     routes: Routes,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     /// The actor of operations without a token.
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
-    bodies: Arc<Admission>,
-    forgeries: Arc<Forgeries>,
-    webhooks: Option<WebhookFront>,
+    pub(super) bodies: Arc<Admission>,
+    pub(super) forgeries: Arc<Forgeries>,
+    pub(super) webhooks: Option<WebhookFront>,
 }
 
 /// The client of a connection.
@@ -306,78 +303,8 @@ impl Service {
         }
     }
 
-    async fn special<B>(
-        &self,
-        caller: &Caller,
-        special: Special,
-        headers: &HeaderMap,
-        body: B,
-    ) -> Answer
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match special {
-            Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
-            Special::Ready if self.engine.is_ready() => {
-                json(StatusCode::OK, ready(&self.webhook_figures()))
-            }
-            Special::Ready => Problems::PLAIN.unavailable(),
-            // They have a query.
-            Special::Events | Special::ListWebhooks | Special::ListWebhookDeliveries => {
-                Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
-            }
-            Special::Metrics => {
-                let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
-                let now = self.engine.now();
-                let mut page = self.metrics.page(&engine, &self.figures());
-                page.push_str(&figures::page(&webhooks, now));
-                response::metrics(page)
-            }
-            Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
-                Ok(actor) => {
-                    let sender = facts::Sender {
-                        engine: &self.engine,
-                        actor,
-                        token_is_good: &|| {
-                            let authorization = headers.get(AUTHORIZATION);
-                            is_verified(&self.verifier, authorization, self.engine.now())
-                        },
-                        bodies: &self.bodies,
-                    };
-                    let put =
-                        unless_its_future_panics(pin!(facts::put(sender, headers, body))).await;
-                    put.unwrap_or_else(|| {
-                        Problems::PLAIN.problem(
-                            StatusCode::INTERNAL_SERVER_ERROR,
-                            "internal_error",
-                            "An internal error. Facts that were applied before it remain; \
-                             sending all again is safe.",
-                        )
-                    })
-                }
-                Err(answer) => *answer,
-            },
-        }
-    }
-
-    fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
-        let webhooks = self.webhooks.as_ref();
-        webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
-    }
-
-    fn figures(&self) -> FrontFigures {
-        FrontFigures {
-            key_set_age: self.verifier.key_set_age(Instant::now()),
-            keys: self.verifier.key_count(),
-            bad_signatures: self.forgeries.bad(),
-            tokens_waited: self.forgeries.waited(),
-            bodies_bytes: self.bodies.in_flight(),
-        }
-    }
-
     /// The actor whose token the request carries, or the 401.
-    async fn actor(
+    pub(super) async fn actor(
         &self,
         caller: &Caller,
         headers: &HeaderMap,
@@ -413,7 +340,12 @@ impl Service {
         verified.map_err(refused)
     }
 
-    async fn events(&self, caller: &Caller, query: Option<&str>, headers: &HeaderMap) -> Answer {
+    pub(super) async fn events(
+        &self,
+        caller: &Caller,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Answer {
         match self.actor(caller, headers, Problems::PLAIN).await {
             Ok(actor) => {
                 let reader = Reader {
@@ -558,66 +490,8 @@ impl Shared {
     }
 }
 
-/// Whether the token of a request that was taken when it began is still good.
-pub(super) fn is_verified(
-    verifier: &TokenVerifier,
-    authorization: Option<&HeaderValue>,
-    now: crate::base::time::Instant,
-) -> bool {
-    match bearer(authorization.map(HeaderValue::as_bytes)) {
-        Bearer::Token(token) => verifier.verify(token, now.millis()).is_ok(),
-        Bearer::Missing | Bearer::Malformed => false,
-    }
-}
-
 /// What the request's headers hold of a token.
 fn token(headers: &HeaderMap) -> Bearer<'_> {
     let values = headers.get_all(AUTHORIZATION).iter();
     bearer(values.map(HeaderValue::as_bytes))
-}
-
-/// 200 with the entity tag, or 304 when the caller has it already.
-fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
-    if has_tag(headers, &found.tag) {
-        return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
-    }
-    tagged(json(StatusCode::OK, found.body), &found.tag)
-}
-
-/// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
-fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
-    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
-        let Ok(value) = value.to_str() else {
-            return false;
-        };
-        value.split(',').map(str::trim).any(|candidate| {
-            let opaque = candidate.strip_prefix("W/").unwrap_or(candidate);
-            candidate == "*"
-                || opaque
-                    .strip_prefix('"')
-                    .and_then(|rest| rest.strip_suffix('"'))
-                    == Some(tag)
-        })
-    })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tag_is_matched_weakly_in_a_list_or_by_a_star() {
-        let matches = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.append(IF_NONE_MATCH, value.parse().unwrap());
-            has_tag(&headers, "7")
-        };
-        for value in ["\"7\"", "W/\"7\"", "\"1\", \"7\"", "*"] {
-            assert!(matches(value), "{value}");
-        }
-        for value in ["7", "\"77\"", "\"\"", "\"7"] {
-            assert!(!matches(value), "{value}");
-        }
-    }
 }

@@ -48,6 +48,14 @@ impl Engine {
         self.shared.journal.first()
     }
 
+    /// Keeps the whole log for webhooks, where anybody subscribes, until it is known from where on
+    /// they need it. To be called before [`Engine::start_checkpointer`].
+    pub fn keep_for_webhooks(&self) {
+        if self.webhook_subscriptions() > 0 {
+            self.keep_for_deliveries(Some(0));
+        }
+    }
+
     /// How many webhook subscriptions there are.
     #[must_use]
     pub fn webhook_subscriptions(&self) -> usize {
