@@ -209,7 +209,6 @@ impl ServeArgs {
         tell_of_recovery(&data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
-        engine.keep_for_webhooks();
         engine.start_checkpointer().map_err(Failure::from_error)?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;

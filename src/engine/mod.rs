@@ -265,6 +265,7 @@ impl Engine {
     /// # Errors
     /// When the thread cannot be started.
     pub fn start_checkpointer(&self) -> std::io::Result<()> {
+        self.keep_for_webhooks();
         self.shared.start_checkpointer()
     }
 

@@ -426,6 +426,7 @@ fn compactions(page: &mut Page, figures: &CheckpointFigures) {
     );
 }
 
+/// A page of metrics, in Prometheus' text format.
 #[derive(Default)]
 pub struct Page(pub String);
 

@@ -20,7 +20,7 @@ use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
 use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Problems, at_position, json};
+use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage};
@@ -415,8 +415,7 @@ impl Service {
             Err(Unread::Overloaded) => return shed(problems).await,
         };
         if row.tag > MANAGEMENT_FROM {
-            let webhooks = self.webhooks.as_ref();
-            let Some(webhooks) = webhooks else {
+            let Some(webhooks) = &self.webhooks else {
                 return problems.unavailable();
             };
             let managed = Managed {

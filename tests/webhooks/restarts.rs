@@ -211,14 +211,16 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     switch(&house, 1, "paused");
-    let first = |house: &House| -> f64 {
+    let figure = |house: &House, name: &str| -> f64 {
         let page = house.client().request("GET", "/metrics", &[], b"");
-        let line = page.text().lines().find_map(|line| {
-            line.strip_prefix("carebook_log_first_position ")
-                .map(str::to_owned)
-        });
-        line.unwrap().parse().unwrap()
+        let mut lines = page.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(&format!("{name} ")));
+        value
+            .unwrap_or_else(|| panic!("no {name}"))
+            .parse()
+            .unwrap()
     };
+    let first = |house: &House| figure(house, "carebook_log_first_position");
     let started = Instant::now();
     let mut number = 0;
     // Each start begins a segment, and snapshots let whole ones go.
@@ -232,6 +234,12 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
             .collect();
         let token = house.token.clone();
         house.client().put_facts(&token, &facts);
+        let before = figure(&house, "carebook_snapshots_total");
+        house.server.signal("USR1");
+        while figure(&house, "carebook_snapshots_total") <= before {
+            assert!(started.elapsed() < SOON, "no snapshot is taken");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         house = house.restarted(&SHORT);
     }
     switch(&house, 2, "enabled");

@@ -49,8 +49,8 @@ impl Engine {
     }
 
     /// Keeps the whole log for webhooks, where anybody subscribes, until it is known from where on
-    /// they need it. To be called before [`Engine::start_checkpointer`].
-    pub fn keep_for_webhooks(&self) {
+    /// they need it.
+    pub(super) fn keep_for_webhooks(&self) {
         if self.webhook_subscriptions() > 0 {
             self.keep_for_deliveries(Some(0));
         }

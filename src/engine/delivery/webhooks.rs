@@ -83,7 +83,7 @@ pub struct SubscriptionFigures {
 /// The dispatcher, for those who talk to it.
 #[derive(Clone)]
 pub struct Webhooks {
-    messages: mpsc::UnboundedSender<Message>,
+    pub(super) messages: mpsc::UnboundedSender<Message>,
     pub(super) figures: Arc<Mutex<Arc<Vec<SubscriptionFigures>>>>,
 }
 
