@@ -143,7 +143,7 @@ impl Operation for CreateBranch {
     fn ladder() -> Ladder {
         /// Another branch stands that shares but this with the example.
         fn standing<'c>(case: &'c mut Case, shared: &str) -> &'c mut Case {
-            let number = u32::try_from(shared.len()).unwrap();
+            let number = u32::try_from(shared.len()).expect("a pointer is short");
             case.done_before(|before| {
                 let kept = before.body.pointer(shared).cloned();
                 (CreateBranch::EXAMPLE.vary)(&mut before.body, number);
@@ -156,7 +156,8 @@ impl Operation for CreateBranch {
                     .set(shared, kept);
             });
             let state = case.service.state::<Organization>(&["organization"]);
-            let revision = state.unwrap().revision.number();
+            let organization = state.expect("the organization exists");
+            let revision = organization.revision.number();
             case.set("/expectedOrganizationRevision", revision)
         }
         Ladder::new()
