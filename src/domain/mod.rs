@@ -20,7 +20,6 @@ pub mod operation;
 pub mod payment;
 pub mod payment_words;
 pub mod payout;
-pub mod personal;
 pub mod read;
 pub mod reference;
 pub mod registered;
