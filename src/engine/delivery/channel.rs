@@ -130,14 +130,6 @@ pub struct Unrecorded<I> {
     pub settled: Vec<I>,
 }
 
-impl<I> Unrecorded<I> {
-    /// Whether the log knows all.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.settled.is_empty()
-    }
-}
-
 /// What is to be delivered to one receiver: items known by `I`, in its order, each of which carries
 /// a `P`.
 #[derive(Debug)]
@@ -461,12 +453,6 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.len()
-    }
-
-    /// How many are on their way.
-    #[must_use]
-    pub fn on_way(&self) -> usize {
-        self.on_way
     }
 
     /// Whether the newest attempt has failed.
