@@ -335,9 +335,7 @@ impl Attached {
         // And what changes it.
         let patterns = patterns.chain([OWN_TYPES]);
         let filter = Arc::new(EventFilter {
-            types: patterns
-                .filter_map(|pattern| TypePattern::parse(pattern))
-                .collect(),
+            types: patterns.filter_map(TypePattern::parse).collect(),
             subject: None,
         });
         let (shared, own) = (Arc::clone(shared), own.clone());

@@ -30,7 +30,6 @@ use crate::domain::webhook::subscription::subscriptions;
 impl Engine {
     /// What delivers events to webhooks by this sender: the way to talk to it, and its work, to be
     /// run once on a thread of its own.
-    #[must_use]
     pub fn deliver_webhooks(
         &self,
         sender: Arc<dyn Sender>,

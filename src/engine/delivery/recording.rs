@@ -65,7 +65,7 @@ impl Dispatcher {
         }
         let idle = now.steady.saturating_sub(attached.recorded_at);
         let is_time = is_last || idle >= IDLE_RECORD_INTERVAL;
-        if !is_new && !(is_time && examined > attached.recorded) {
+        if !(is_new || is_time && examined > attached.recorded) {
             return;
         }
         self.runs += 1;
