@@ -10,7 +10,7 @@ use serde_json::Value;
 use wal::storage::Storage;
 
 use super::exit::Failure;
-use crate::catalogue::{self, OPERATIONS};
+use crate::catalogue;
 
 /// Standard output, until somebody closes it or its disk is full: that is a [`Failure`], and
 /// never a panic.
@@ -114,8 +114,7 @@ pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Fail
 /// What the operation with this tag is called; what has none brings facts in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    let row = OPERATIONS.iter().find(|row| row.tag == tag);
-    row.map_or("reference_facts", |row| row.name)
+    catalogue::row(tag).map_or("reference_facts", |row| row.name)
 }
 
 /// What the kind of resource with this tag is called.

@@ -13,6 +13,7 @@ use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
+use super::nats::NatsArgs;
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
@@ -75,6 +76,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     relay_pause_millis: u64,
+    #[command(flatten)]
+    nats: NatsArgs,
     /// The issuer of tokens: their `iss`.
     #[arg(long, default_value = DEFAULT_ISSUER)]
     issuer: String,
@@ -184,6 +187,7 @@ impl ServeArgs {
         };
         let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
+        let nats = self.nats.target()?;
         let (engine, report) = open(&data, self.opening(), end_the_process())?;
         tell_of_recovery(&data, &report);
         let engine = Arc::new(engine);
@@ -225,6 +229,8 @@ impl ServeArgs {
             None => None,
         };
         let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
+        let published = nats.map(|nats| nats.publish(&engine)).transpose();
+        let published = published.map_err(Failure::from_error)?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -236,6 +242,10 @@ impl ServeArgs {
                 .map_err(Failure::other)?);
         }
         server.run(listener, stop).map_err(Failure::from_error)?;
+        engine.end_feed();
+        if let Some(published) = published {
+            published.wait();
+        }
         engine
             .shut_down()
             .map_err(|error| Failure::of_log(&error))?;
@@ -425,7 +435,13 @@ fn log_to_stderr() {
     // ractor's spans at INFO would halve the throughput.
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new("info"))
-        .add_directive("ractor=warn".parse().expect("a constant directive parses"));
+        .add_directive("ractor=warn".parse().expect("a constant directive parses"))
+        // What it has to say the publisher says, less often.
+        .add_directive(
+            "async_nats=off"
+                .parse()
+                .expect("a constant directive parses"),
+        );
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -31,6 +31,8 @@ pub mod lane;
 mod lifecycle;
 mod pipeline;
 pub mod processors;
+pub mod publisher;
+mod publisher_counts;
 mod read_set;
 mod reads;
 pub mod relay;
@@ -67,6 +69,8 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
+use publisher_counts::PublisherCounts;
+pub use publisher_counts::PublisherFigures;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
 
@@ -149,6 +153,7 @@ impl Engine {
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
             feed,
+            published: PublisherCounts::default(),
             checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
             room: RoomWatch::default(),
             relay: Relay::new(&recovered.tables, recovered.births),
@@ -240,6 +245,12 @@ impl Engine {
             has_room: shared.journal.has_room(),
             commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
         }
+    }
+
+    /// What the publisher has done; `None` where there is none.
+    #[must_use]
+    pub fn publisher_figures(&self) -> Option<PublisherFigures> {
+        self.shared.published.figures(self.durable(), self.now())
     }
 
     /// Sets how snapshots are taken from here on.
