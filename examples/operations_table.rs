@@ -23,41 +23,41 @@ compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
 
 ## Operations
 
-A *key* is the idempotency key: in the header `Idempotency-Key`, or in the body. A status stands
-with the codes of its problems; the operation's own stand in the order in which they are tested.
+A *key* is the idempotency key: in the header `Idempotency-Key`, or in the body. Each status is listed
+with the codes of its problems; the operation's own codes are in the order in which they are tested.
 ";
 
 const COMMON_CODES: &str = "\
-### What every operation can answer
+### Responses of every operation
 
 | status | code | when |
 |---|---|---|
-| 401 | `authentication_required` | there is no token, or it is refused; never where the table says that no token is looked at |
-| 403 | `actor_inactive`, `actor_withdrawn` | the actor's lifecycle; never where no token is looked at |
+| 401 | `authentication_required` | there is no token, or it is rejected; never for operations without a token |
+| 403 | `actor_inactive`, `actor_withdrawn` | the actor's lifecycle; never for operations without a token |
 | 408 | `request_invalid` | the body did not arrive whole within 20 seconds; nothing was done |
 | 413 | `body_too_large` | the body has more than 1 MiB |
 | 415 | `unsupported_media_type` | the body is not `application/json` |
-| 429 | `overloaded` | shed before any work |
-| 500 | `internal_error` | a fault of the service; nothing was done |
-| 503 | `service_unavailable` | the disk has no room, the log has failed, or the service is ending; nothing was done |
-| 503 | `outcome_unknown` | the log failed before the commit was durable: send it again under the same key; never where there is no key |
+| 429 | `overloaded` | rejected for load, before any work |
+| 500 | `internal_error` | an internal error; nothing was done |
+| 503 | `service_unavailable` | the disk has no room, the log has failed, or the service is stopping; nothing was done |
+| 503 | `outcome_unknown` | the log failed before the commit was durable: send it again under the same idempotency key; never for operations without one |
 
-A path that is not known is 404 `route_not_found`, a method that a path does not have 405
-`method_not_allowed`. A head that cannot be read is answered by the HTTP library, 400 or 431 without
+An unknown path is 404 `route_not_found`, a method that the path does not have 405
+`method_not_allowed`. A head that cannot be parsed is answered by the HTTP library, 400 or 431 without
 a body.
 
-| shape of problems | members |
+| shape of problems | fields |
 |---|---|
 | full | `status`, `code`, `message`, `fieldErrors`, `conflictingFieldPaths`, `retryable` |
 | profile | `status`, `code`, `retryable` |
 | invitation | `status`, `code`, `message`, `retryable` |
 
-A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` in the place of the code,
+A 409 of `confirm_reservation_draft` has a body of its own: `conflictCode` instead of the code,
 `draftId`, `expectedDraftRevision`, `currentDraftRevision`,
 `reservationDraftStepAuthorityProjectionId`, `expectedReviewRevision`, `currentReviewRevision`,
-`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` answers 202
-where an external directory has left a side effect pending, and so does its replay; with the embedded
-directory each is completed in the commit.
+`refreshRequired`, `conflictingFieldPaths`, `disabledReasonCodes`. `create_branch` responds 202
+when an external directory has left a side effect pending (a replay is 200); with the embedded
+directory all are completed in the commit.
 ";
 
 const READS_INTRODUCTION: &str = "\
@@ -65,42 +65,41 @@ const READS_INTRODUCTION: &str = "\
 
 All `GET`, with a token. 200 with an `ETag`; 304 for a matching `If-None-Match`; 401; 403
 `actor_inactive` and `actor_withdrawn`; 404 `not_found` for what does not exist and for what the
-actor may not see; 503 `service_unavailable` when the log has failed. Where a read itself answers
-403, it is `permission_denied`.
+actor may not see; 503 `service_unavailable` when the log has failed. A read's own 403 is `permission_denied`.
 
 | read | path | shape of problems |
 |---|---|---|
 ";
 
 const BESIDE: &str = "\
-Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process answers),
-`GET /readyz` (commands are taken; else 503) and `GET /metrics` (Prometheus' text format), the last
+Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process runs),
+`GET /readyz` (commands are accepted; else 503) and `GET /metrics` (Prometheus' text format), the last
 three without a token. With `--internal-listen`, `/metrics` and the operations without a token are on
 that listener alone.
 ";
 
 const REQUESTS_INTRODUCTION: &str = "
-## What requests hold
+## Request bodies
 
-Every member of each operation's body, in the order in which they are declared, and a body that is
-carried out in the world of the samples (`carebook serve --demo`). A member that is not in the
-table is a fault, and so is one that is given twice. *Optional*: absent and null mean the same.
-`a.b` is the member `b` of `a`, `a[].b` that of each item. Texts are counted in characters. Where an
-example goes on with the answer of another operation, `$member` stands for that member of it.
+Every field of each operation's body, in the order in which they are declared, and a body that succeeds
+with the sample data (`carebook serve --demo`). A field that is not in the
+table is a fault, and so is a duplicate. *Optional*: absent and null mean the same.
+`a.b` is the field `b` of `a`, `a[].b` that of each item. Texts are counted in characters. Where an
+example uses the response of another operation, `$field` stands for that field of it.
 ";
 
 const FACTS_INTRODUCTION: &str = "
-## What facts hold
+## Facts
 
-The member `facts` of each kind, beside `kind`, `id` and `revision`.
+The field `facts` of each kind, besides `kind`, `id` and `revision`.
 ";
 
 const KINDS_INTRODUCTION: &str = "\
 ## Kinds of resources
 
-The tag stands in the log and never changes.
+The tag is stored in the log and never changes.
 
-| tag | kind | reference facts come in to it |
+| tag | kind | loaded as reference facts |
 |---|---|---|
 ";
 
@@ -112,7 +111,7 @@ fn main() {
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str(
-        "\n| no. | operation | request | key | problems | answers |\n|---|---|---|---|---|---|\n",
+        "\n| no. | operation | request | key | problems | responses |\n|---|---|---|---|---|---|\n",
     );
     for row in OPERATIONS {
         let method = match row.method {
@@ -159,7 +158,7 @@ fn requests(page: &mut String) {
     for row in OPERATIONS {
         let example = row.operation.example();
         let _ = writeln!(page, "\n### {}. `{}`\n", row.tag, row.name);
-        let _ = writeln!(page, "| member | value | what |\n|---|---|---|");
+        let _ = writeln!(page, "| field | value | what |\n|---|---|---|");
         members(page, "", &row.operation.shape());
         let _ = writeln!(page, "\n```json\n{}\n```", example.body);
     }
@@ -170,7 +169,7 @@ fn facts(page: &mut String) {
     page.push_str(FACTS_INTRODUCTION);
     for kind in FACTS {
         let _ = writeln!(page, "\n### `{}`\n", kind.kind().name);
-        let _ = writeln!(page, "| member | value | what |\n|---|---|---|");
+        let _ = writeln!(page, "| field | value | what |\n|---|---|---|");
         members(page, "", &kind.shape());
     }
 }

@@ -544,7 +544,7 @@ fn the_template_has_each_kind_once_and_every_way_in_takes_it() {
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(out.contains("invalid"), "{out}");
     assert!(
-        err.contains("malformed_json") && err.contains("2 facts are not in place"),
+        err.contains("malformed_json") && err.contains("2 facts are not applied"),
         "{err}"
     );
     // A token that may not.

@@ -279,7 +279,7 @@ fn a_resource_s_commits_are_told_backwards_as_far_as_the_log_goes() {
     // What a compaction has removed is named, and not taken for the beginning.
     let data = world.data();
     assert_eq!(
-        run(&["compact", "--data", data.to_str().unwrap()]).0,
+        run(&["compact", "--keep", "0s", "--data", data.to_str().unwrap()]).0,
         Some(0)
     );
     let (code, out, err) = inspect(&world, &[&backwards[..], &["--json"]].concat());
@@ -461,7 +461,7 @@ fn what_a_compaction_removed_is_told_from_the_snapshot() {
     let before = inspected(&world, &["keys"]);
     let second = inspected(&world, &["records", "--from", "3", "--limit", "1"]).remove(0);
     let second = second["changes"][0]["id"][0].clone();
-    assert_eq!(run(&["compact", "--data", data]).0, Some(0));
+    assert_eq!(run(&["compact", "--keep", "0s", "--data", data]).0, Some(0));
     let server = Server::start(&world);
     acknowledge(&world, &mut server.client(), &second, "ack-2");
     assert_eq!(server.stop(), Some(0));
@@ -500,7 +500,7 @@ fn what_a_compaction_removed_is_told_from_the_snapshot() {
     let (code, _, err) = inspect(&world, &resource);
     assert_eq!(code, Some(0));
     assert!(
-        err.contains("before position 4 is in the snapshot only"),
+        err.contains("before position 4, was removed by a compaction"),
         "{err}"
     );
 
@@ -575,7 +575,7 @@ fn looking_is_right_while_the_server_compacts() {
         statements.extend((0..5).map(|_| request(&mut client)));
         server.kill();
     }
-    let server = Server::start(&world);
+    let server = Server::start_with(&world, &["--log-retention", "0s"]);
     let mut client = server.client();
     let id = server.id().to_string();
     let first_position = || inspected(&world, &["counts"]).remove(0)["firstPosition"].clone();

@@ -26,7 +26,7 @@ use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
-use carebook::http::request::{bodies_budget, read_command};
+use carebook::http::request::{DryRun, bodies_budget, read_command};
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
 use carebook::journal::replay::Replay;
@@ -108,7 +108,15 @@ fn deposit_body() -> String {
 fn read(name: &str, body: &str) -> Box<dyn AnyCommand> {
     let mut share = Permit::none(&bodies_budget());
     let headers = HeaderMap::new();
-    let read = read_command(row(name), &[], &headers, body.as_bytes(), &mut share, now());
+    let read = read_command(
+        row(name),
+        &[],
+        &headers,
+        DryRun::No,
+        body.as_bytes(),
+        &mut share,
+        now(),
+    );
     read.unwrap_or_else(|_| panic!("{name} was read with faults"))
         .command
 }

@@ -17,22 +17,22 @@ Examples:
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
   carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
 
-The server need not be stopped, and is not disturbed: the copy holds everything that was durable
-when the command began, and nothing that is not. A server that is restarted meanwhile is looked at
-anew. The copy is read again, and compared with what was found in the directory. An interrupted one is no data directory, and is refused as such: remove it and begin again.
-`carebook restore` makes a data directory of it.
+The server need not be stopped, and is not disturbed: the copy has everything that was durable
+when the command began, and nothing that is not. It goes on when the server is restarted meanwhile.
+The copy is read again, and compared with its source. An interrupted copy is not accepted as a data
+directory: remove it and begin again. `carebook restore` makes a data directory from a copy.
 
 Exit codes:
-  0  the copy is there and verified
+  0  the copy is complete and verified
   1  failed, for example because --to is not empty
   2  the arguments are wrong
   3  the data directory is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct BackupArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where the copy goes: a directory that is empty, or is not there yet.
+    /// Where the copy goes: a directory that is empty, or does not exist yet.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Prints JSON instead of a table.

@@ -165,7 +165,7 @@ fn token_in(file: &Path) -> Result<String, Failure> {
     let token = text.trim();
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
         return Err(unfit(&format_args!(
-            "it has to hold one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
+            "it has to contain one, of at most {TOKEN_BYTES_MAX} bytes, and nothing else"
         )));
     }
     Ok(token.to_owned())
@@ -188,7 +188,7 @@ impl Client {
     /// When the token cannot be one, or there are no certificates to trust.
     pub fn new(url: ServerUrl, ca_file: Option<&Path>, token: &str) -> Result<Self, Failure> {
         let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| Failure::other("the token holds what no token can"))?;
+            .map_err(|_| Failure::other("the token has characters that no token can have"))?;
         bearer.set_sensitive(true);
         let tls = match url.is_https {
             true => Some(connector(ca_file)?),
@@ -385,7 +385,7 @@ pub fn tls_config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
                 roots.add(certificate).map_err(|error| unfit(&error))?;
             }
             if roots.is_empty() {
-                return Err(unfit(&"it holds no certificate"));
+                return Err(unfit(&"it contains no certificate"));
             }
         }
         None => {

@@ -1,7 +1,8 @@
-//! `carebook compact`: shortens the log of a stopped server. What it held is then in two
-//! snapshots, each of which has everything.
+//! `carebook compact`: shortens the log of a stopped server. Its content is then in two snapshots,
+//! each of which has everything.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -12,6 +13,7 @@ use super::open::{Opening, count_bar, log_name, open};
 use super::output::{Output, new_directory};
 use crate::engine::Limits;
 use crate::engine::checkpointer::CheckpointPolicy;
+use crate::engine::retention::LogRetention;
 
 /// Snapshots that are kept.
 const KEPT: usize = 2;
@@ -21,27 +23,34 @@ const KEPT: usize = 2;
 #[command(after_help = "\
 Examples:
   carebook compact --data /srv/carebook
+  carebook compact --data /srv/carebook --keep 0s
   carebook compact --data /srv/carebook --archive /archive/carebook
   carebook compact --data /srv/carebook --json | jq .bytesRemoved
 
-The server must be stopped; a running one does the same by itself, as its log grows. Every read,
+The server must be stopped; a running one does the same by itself, as its log grows. Records
+younger than --keep stay as records, for whoever reads them back; a start does not read them. Every read,
 and every command sent again, is answered as before. Idempotency keys are kept: only `serve
 --idempotency-retention` forgets them. A second run finds nothing to do.
 
-A snapshot comes first, on the same disk. Where there is no space for it, nothing is removed: copy
-the directory to another disk (carebook backup), compact the copy, and serve from that.
+The snapshots are written first, on the same disk. If there is no space for them, nothing is removed:
+copy the directory to another disk (carebook backup), compact the copy, and serve from that.
 
 Exit codes:
-  0  the log is short: two snapshots hold everything
+  0  the log is compacted: two snapshots hold everything
   1  failed, for example because a server holds the directory, or the disk is full
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct CompactArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Moves segments there that the log no longer needs, instead of deleting them.
+    /// How old records are (by the time that servers ran) when the log lets go of them; with 0s
+    /// it keeps none that the snapshots cover.
+    #[arg(long, value_name = "DURATION", default_value = "7d",
+        value_parser = humantime::parse_duration)]
+    keep: Duration,
+    /// Moves segments there that the log no longer keeps, instead of deleting them.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Prints JSON instead of a table.
@@ -49,7 +58,7 @@ pub struct CompactArgs {
     json: bool,
 }
 
-/// What a compaction came to.
+/// The result of a compaction.
 struct Done {
     log: String,
     last: u64,
@@ -62,7 +71,7 @@ struct Done {
 }
 
 impl CompactArgs {
-    /// A failure of the log. Where the disk is full, there is a way out that needs another one.
+    /// A failure of the log. If the disk is full, the message names a way out with another disk.
     fn failed(&self, error: &wal::Error) -> Failure {
         let is_full = matches!(error, wal::Error::Io { source, .. }
             if source.kind() == std::io::ErrorKind::StorageFull);
@@ -77,13 +86,13 @@ impl CompactArgs {
         }
         let data = self.data.display();
         Failure::other(format!(
-            "{error}. The snapshot comes first, on the same disk. Nothing was removed: `carebook \
+            "{error}. A snapshot is written first, on the same disk. Nothing was removed: `carebook \
              backup --data {data} --to DIR`, with DIR on another disk, then `carebook compact --data \
              DIR`, and serve from there or put it in the place of {data}"
         ))
     }
 
-    /// The archive, when that is where it failed.
+    /// The archive, if that is where it failed.
     fn archive_of(&self, error: &wal::Error) -> Option<&Path> {
         let wal::Error::Io { file, .. } = error else {
             return None;
@@ -97,7 +106,7 @@ impl CompactArgs {
     /// Compacts.
     ///
     /// # Errors
-    /// When the log is damaged, held, not there, or cannot be written.
+    /// When the log is damaged, held, does not exist, or cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         let opening = Opening {
             lanes: 1,
@@ -109,6 +118,11 @@ impl CompactArgs {
         let archive = self.archive.as_deref().map(new_directory).transpose()?;
         engine.checkpoint_by(CheckpointPolicy {
             archive,
+            log: LogRetention {
+                age: self.keep,
+                bytes: u64::MAX,
+                ..LogRetention::default()
+            },
             ..CheckpointPolicy::default()
         });
         let of_log = |error: wal::Error| self.failed(&error);
@@ -128,7 +142,7 @@ impl CompactArgs {
             done.map_err(of_log)?;
             taken += 1;
         }
-        // A run before this one may have been interrupted just here.
+        // An earlier run may have been interrupted just here.
         let compacted = engine.compact_log().map_err(of_log)?;
         let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
         engine.shut_down().map_err(of_log)?;

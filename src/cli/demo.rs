@@ -1,5 +1,5 @@
-//! The demonstration: a world of sample facts, a signing key of its own, a token for each kind of
-//! actor, a line to paste, and a walk through all operations.
+//! The demonstration: sample facts, a signing key of its own, a token for each kind of actor, a
+//! `curl` line to paste, and a walk through all operations.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -22,7 +22,7 @@ use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
 use crate::engine::Engine;
 
-/// How long a token of the demonstration is good.
+/// How long a token of the demonstration is valid.
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
 /// The signing key, beside the log in the data directory.
 const KEY_FILE: &str = "demo-key.pem";
@@ -39,12 +39,12 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 impl Demo {
     /// A demonstration in `data`, or in a new directory under the system's temporary one.
     ///
-    /// Sample facts, and a key whose tokens are printed, have no business in a log that was made
-    /// for something else: such a directory is taken only when `over_existing` says so.
+    /// Sample facts, and a key whose tokens are printed, must not get into a log that was made for
+    /// something else: such a directory is accepted only with `over_existing`.
     ///
     /// # Errors
-    /// When the directory was made without a demonstration, is not this user's alone, or cannot
-    /// be made or read.
+    /// When the directory was made without a demonstration, is not this user's alone, or cannot be
+    /// made or read.
     pub fn prepare(data: Option<&Path>, over_existing: bool) -> Result<Self, BoxError> {
         let is_temporary = data.is_none();
         let data = match data {
@@ -60,7 +60,7 @@ impl Demo {
         if is_anothers && !over_existing {
             return Err(format!(
                 "{} was not made by --demo, which would put sample facts into it and print tokens \
-                 for it: name a directory of its own, or say --demo-over-existing",
+                 for it: name a directory of its own, or give --demo-over-existing",
                 data.display()
             )
             .into());
@@ -85,10 +85,10 @@ impl Demo {
         self.key.jwks()
     }
 
-    /// Puts the sample facts in place; those that stand already are left alone.
+    /// Applies the sample facts; those that exist already are unchanged.
     ///
     /// # Errors
-    /// When the engine does not take them.
+    /// When the engine does not accept them.
     pub fn load_samples(&self, engine: &Arc<Engine>) -> Result<(), BoxError> {
         let loading = load_lines(engine, samples::NDJSON.as_bytes());
         on_lane(engine, loading)??;
@@ -110,7 +110,7 @@ impl Demo {
             lines.push(format!("# data directory: {}", self.data.display()));
         }
         lines.push(
-            "# the address, and a token of each kind of actor, good for seven days:".to_owned(),
+            "# the address, and a token of each kind of actor, valid for seven days:".to_owned(),
         );
         lines.push(format!("export {}='{url}'", walk::ADDRESS));
         for actor in samples::cast() {
@@ -140,7 +140,7 @@ impl Demo {
     fn token(&self, actor: &Actor) -> Result<String, BoxError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let mut claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TTL_SECONDS);
-        // Whoever tries the demonstration may bring in more facts.
+        // A user of the demonstration may write more facts.
         let writes = |permission: &String| permission == FACTS_WRITE;
         if actor.kind == ActorKind::SystemWorkflow && !claims.permissions.iter().any(writes) {
             claims.permissions.push(FACTS_WRITE.to_owned());
@@ -149,7 +149,7 @@ impl Demo {
     }
 }
 
-/// The body of the example of a request for a deposit, under a code and a key of its own.
+/// The body of the example of a request for a deposit, with its own code and idempotency key.
 fn deposit_request(number: &str) -> String {
     let mut body = RequestDeposit::EXAMPLE.body(&serde_json::Value::Null);
     body["statementCode"] = format!("STATEMENT-{number}").into();
@@ -157,7 +157,7 @@ fn deposit_request(number: &str) -> String {
     body.to_string()
 }
 
-/// A new directory under the system's temporary one, with a name that nobody can know before.
+/// A new directory under the system's temporary one, with an unpredictable name.
 fn temporary() -> io::Result<PathBuf> {
     let data = std::env::temp_dir().join(format!("carebook-demo-{}", uuid::Uuid::new_v4()));
     DirBuilder::new().mode(0o700).create(&data)?;

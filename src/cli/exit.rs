@@ -12,13 +12,13 @@ use crate::journal::replay_error::ReplayError;
 pub enum Failure {
     /// Anything that has no code of its own: 1.
     Other(String),
-    /// The arguments cannot go together: 2.
+    /// The arguments do not go together: 2.
     Arguments(String),
     /// The data directory is held by another process: 1.
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
-    /// Whoever read the output wants no more of it: 0.
+    /// The reader of the output has gone away: 0.
     NobodyReads,
     /// The log cannot be checked beside the server that holds it: 4.
     Busy(String),
@@ -39,7 +39,7 @@ impl Failure {
         Self::Other(error.to_string())
     }
 
-    /// A failure to print. A reader that has seen enough, such as `head`, is none.
+    /// A failure to print. A reader that goes away, such as `head`, is not a failure.
     #[must_use]
     pub fn of_output(error: std::io::Error) -> Self {
         match error.kind() {
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// What could not be told of something that is done: that comes first.
+    /// The output failed, but something was done: that comes first.
     #[must_use]
     pub fn after(self, done: impl fmt::Display) -> Self {
         match self {
@@ -73,11 +73,11 @@ impl Failure {
         match error {
             wal::Error::Held { .. } => Self::Held(error.to_string()),
             wal::Error::Visitor { source, .. } if source.is::<wal::OtherForm>() => {
-                Self::OtherVersion(format!("the log was refused: {source}"))
+                Self::OtherVersion(format!("the log was rejected: {source}"))
             }
-            // It knows the position better: replaying lags behind reading.
+            // The replay knows the position better, since it lags behind reading.
             wal::Error::Visitor { source, .. } if source.is::<ReplayError>() => {
-                Self::Damaged(format!("the log was refused: {source}"))
+                Self::Damaged(format!("the log was rejected: {source}"))
             }
             wal::Error::Visitor { source, .. } if is_of_other_version(source) => {
                 Self::OtherVersion(error.to_string())
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Says why on standard error; the exit code.
+    /// Prints why on standard error; returns the exit code.
     #[must_use]
     pub fn report(self) -> ExitCode {
         let (code, sentence) = match self {
@@ -106,7 +106,7 @@ impl Failure {
     }
 }
 
-/// Whether a record was refused for nothing but the version of its form.
+/// Whether a record was rejected only for the version of its form.
 fn is_of_other_version(source: &wal::BoxError) -> bool {
     matches!(source.downcast_ref(), Some(DecodeError::OtherVersion(_)))
 }

@@ -1,4 +1,4 @@
-//! Writes records that a recovery gives up to a file, for people who do them anew.
+//! Writes records that a recovery gives up to a file, so that people can do them again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -15,8 +15,8 @@ use super::inspect::records::{changes_of, record_json};
 use crate::base::digest::hex;
 use crate::journal::record::Record;
 
-/// Writes each readable record after a position to a new file that only its owner can read; how
-/// many there were. The file has its name once it is whole: an interruption leaves `FILE.part`.
+/// Writes each readable record after a position to a new file that only its owner can read; returns
+/// how many. The file gets its name once it is complete: an interruption leaves `FILE.part`.
 pub(super) fn export(
     salvage: &Salvage,
     position: u64,
@@ -62,7 +62,7 @@ pub(super) fn export(
     Ok(exported)
 }
 
-/// What a file is called until it is whole.
+/// The name of the file until it is complete.
 fn part_of(file: &Path) -> PathBuf {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
@@ -77,7 +77,7 @@ fn sync_name(file: &Path) -> io::Result<()> {
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A record as `inspect records --json` shows it; one that is not understood as its bytes.
+/// A record as `inspect records --json` shows it; or its bytes, if it cannot be decoded.
 fn exported_json(ids: &mut Ids, mask: Mask, position: u64, payload: &[u8]) -> Value {
     let shown = Record::decode(payload)
         .map_err(wal::BoxError::from)

@@ -1,4 +1,4 @@
-//! `carebook facts`: brings reference facts in, over HTTP or into a stopped server's directory,
+//! `carebook facts`: loads reference facts, over HTTP or into a stopped server's directory,
 //! and shows what they look like.
 
 use std::fs::File;
@@ -39,9 +39,9 @@ pub struct FactsArgs {
 
 #[derive(Subcommand)]
 enum FactsCommand {
-    /// Brings facts in: one JSON object a line.
+    /// Loads facts: one JSON object a line.
     Load(LoadArgs),
-    /// Prints one sample of each kind, as `load` takes it.
+    /// Prints one sample of each kind, in the form that `load` reads.
     #[command(after_help = "\
 Examples:
   carebook facts template > facts.ndjson
@@ -65,10 +65,10 @@ safe: those that stand are unchanged.
 
 Exit codes:
   0  every fact is applied or unchanged
-  1  failed, or some facts were stale, in conflict or invalid (the answer names them)
+  1  failed, or some facts were stale, in conflict or invalid (the output names them)
   2  the arguments are wrong
   3  --data: the log is damaged
-  5  --data: it was written by another version of carebook: which one is told")]
+  5  --data: it was written by another version of carebook, which is named")]
 struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
@@ -86,7 +86,7 @@ struct LoadArgs {
     /// A stopped server's data directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Prints the answer as JSON instead of a table.
+    /// Prints the response as JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
@@ -138,8 +138,8 @@ impl LoadArgs {
         let reported = report(&answer, self.json);
         let count = |name: &str| answer[name].as_u64().unwrap_or(0);
         match count("stale") + count("conflict") + count("invalid") {
-            0 => reported.map_err(|failure| failure.after("all facts are in place")),
-            some => Err(Failure::other(format!("{some} facts are not in place"))),
+            0 => reported.map_err(|failure| failure.after("all facts are applied")),
+            some => Err(Failure::other(format!("{some} facts are not applied"))),
         }
     }
 }
@@ -186,15 +186,15 @@ fn why_it_ended(ended: &Ended) -> String {
     let why = match ended.reply {
         CommandResult::Unavailable | CommandResult::Overloaded => {
             format!(
-                "the directory takes no more: its disk has less than {RESERVE_BYTES} bytes free, or \
+                "the directory accepts no more: its disk has less than {RESERVE_BYTES} bytes free, or \
                  its log has failed"
             )
         }
         CommandResult::OutcomeUnknown => "the log has failed".to_owned(),
-        _ => "a fact could not be put in place, by a fault of the program".to_owned(),
+        _ => "a fact could not be applied, because of an internal error".to_owned(),
     };
     format!(
-        "{why}; applied before: {}, which stay so. Loading the whole file again is safe",
+        "{why}; {} facts were applied before and remain. Loading the whole file again is safe",
         ended.applied
     )
 }

@@ -1,8 +1,7 @@
-//! The file of the identity provider's keys: read with a bound, and again and again.
+//! The file of the identity provider's keys: read with a size limit, and read again regularly.
 //!
-//! Whoever reads it may be held up by it for ever (a file system that hangs), so the thread that
-//! does has nothing else to do. That the set in use has grown too old is noticed elsewhere, by
-//! whoever keeps a [`KeySetAge`].
+//! Reading may block for ever (a file system that hangs), so it has a thread of its own. The age of
+//! the set in use is checked elsewhere, with a [`KeySetAge`].
 
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -16,15 +15,15 @@ use rustix::fs::OFlags;
 use super::reread::reread;
 use crate::http::token::{KEY_SET_BYTES_MAX, Reload, TokenVerifier};
 
-/// How often the file is looked at again, at most.
+/// How often the file is read again, at least.
 const INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// The file's bytes; no more than one beyond [`KEY_SET_BYTES_MAX`] are read.
+/// The file's bytes; at most one more than [`KEY_SET_BYTES_MAX`] is read.
 ///
 /// # Errors
-/// When it cannot be read, or is no regular file: a pipe or a device could keep its reader waiting.
+/// When it cannot be read, or is not a regular file: a pipe or a device could block the reader.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
-    // Without waiting for somebody who writes into a pipe, and without making a terminal ours.
+    // Do not block on a pipe without a writer, and do not become the owner of a terminal.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let opened = OpenOptions::new()
         .read(true)
@@ -33,7 +32,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
         .map_err(|error| error.to_string())?;
     let about = opened.metadata().map_err(|error| error.to_string())?;
     if !about.is_file() {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let most = u64::try_from(KEY_SET_BYTES_MAX).unwrap_or(u64::MAX) + 1;
@@ -44,7 +43,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// How old a key set may get that cannot be read again.
+/// How old a key set may become that cannot be read again.
 pub(super) struct KeySetAge {
     verifier: Arc<TokenVerifier>,
     max: Duration,
@@ -56,19 +55,19 @@ impl KeySetAge {
         interval(self.max)
     }
 
-    /// Has every token refused when the set in use has grown too old.
+    /// Rejects every token once the set in use is too old.
     pub(super) fn look(&self) {
         if self.verifier.expire(Instant::now(), self.max) {
             tracing::error!(
                 max_age = %humantime::format_duration(self.max),
-                "the key set could not be read again for too long: every token is refused"
+                "the key set could not be read for too long: every token is rejected"
             );
         }
     }
 }
 
-/// Starts the thread that reads the file again, at SIGHUP and every half a minute, or oftener where
-/// the set may not get that old.
+/// Starts the thread that reads the file again, at SIGHUP and every half a minute, or more often if
+/// the set may not become that old.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -92,7 +91,7 @@ fn interval(max_age: Duration) -> Duration {
 }
 
 fn reload(verifier: &TokenVerifier, file: &Path) {
-    // From before the reading: what was read may be as old as that.
+    // Taken before reading: the content may be as old as that.
     let now = Instant::now();
     let reloaded = read(file).and_then(|jwks| {
         verifier
@@ -104,12 +103,12 @@ fn reload(verifier: &TokenVerifier, file: &Path) {
         Ok(Reload::Replaced) => tracing::info!(file = %file.display(), "the key set was replaced"),
         Ok(Reload::Nobody) => tracing::error!(
             file = %file.display(),
-            "the key set is empty now: every token is refused"
+            "the key set is empty now: every token is rejected"
         ),
         Err(error) => tracing::warn!(
             file = %file.display(), %error,
             age = verifier.key_set_age(now).as_secs(),
-            "the key set cannot be read again: the last good one stays for now"
+            "the key set cannot be read: the last good one stays in use for now"
         ),
     }
 }
@@ -146,7 +145,7 @@ mod tests {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
         for what in [&pipe, Path::new("/dev/zero"), directory.path()] {
-            assert_eq!(read(what), Err("is no regular file".to_owned()));
+            assert_eq!(read(what), Err("is not a regular file".to_owned()));
         }
         assert!(read(&directory.path().join("nothing")).is_err());
     }

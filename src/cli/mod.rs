@@ -1,4 +1,4 @@
-//! The command line: what each command does, and how it ends.
+//! The command line: what each command does, and its exit codes.
 
 pub mod backup;
 pub mod client;
@@ -57,7 +57,7 @@ Exit codes:
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
   4  verify: the data directory is held by a running server
-  5  the log was written by another version of carebook: which one is told"
+  5  the log was written by another version of carebook, which is named"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -73,19 +73,21 @@ enum Command {
     Token(Box<token::TokenArgs>),
     /// Prints the events of a running server, and follows what comes.
     Events(events::EventsArgs),
-    /// Brings reference facts in, or shows what they look like.
+    /// Loads reference facts, or shows what they look like.
     Facts(facts::FactsArgs),
-    /// Reads a whole log, checks every byte of it, replays it, and says what it found.
+    /// Reads a whole log, checks every byte of it, replays it, and reports what it found.
     Verify(verify::VerifyArgs),
-    /// Looks into a data directory, also that of a running server: commits, histories, keys, counts.
+    /// Shows what is in a data directory, also of a running server: commits, histories, keys,
+    /// counts.
     Inspect(inspect::InspectArgs),
     /// Copies the data directory of a running or a stopped server, and checks the copy.
     Backup(backup::BackupArgs),
-    /// Says what of a damaged data directory can be had, at what cost; gives up the rest when told.
+    /// Reports what of a damaged data directory can be recovered, and at what cost; recovers it
+    /// when told to.
     Recover(recover::RecoverArgs),
-    /// Makes a new data directory of a backup, at a position or a time.
+    /// Makes a new data directory from a backup, at a position or a time.
     Restore(restore::RestoreArgs),
-    /// Shortens the log of a stopped server: snapshots hold what it held.
+    /// Shortens the log of a stopped server: snapshots take over its content.
     Compact(compact::CompactArgs),
 }
 
@@ -112,12 +114,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Has the kernel give this process memory by small pages, whatever the system's setting and the
-/// allocator ask for: to be given a huge page takes as long as to clear it, and where the machine
-/// is a guest, as long as its host takes to find and clear it, too. That was measured to hold up
-/// a lane, and all whose requests it has, by 5 ms for each 2 MiB that the tables grow.
+/// Makes the kernel give this process memory in small pages, whatever the system's setting and the
+/// allocator ask for: a huge page has to be cleared when it is allocated, and in a virtual machine
+/// the host has to find and clear it, too. That was measured to delay a lane, and all its requests,
+/// by 5 ms for each 2 MiB that the tables grow.
 fn keep_pages_small() {
-    // A kernel that does not know of this has no huge pages to give.
+    // A kernel that does not know this call has no huge pages.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 

@@ -15,7 +15,7 @@ use crate::journal::births::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
 
-/// Shows snapshots and records to a replay, and how far the reading is to whoever looks.
+/// Passes snapshots and records to a replay, and shows the progress.
 pub struct Replaying {
     replay: Option<Replay>,
     recovered: Recovered,
@@ -24,7 +24,7 @@ pub struct Replaying {
 }
 
 impl Replaying {
-    /// A replay that shows `what` it is doing, when a person is looking.
+    /// A replay that shows `what` it is doing, on a terminal.
     #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Replaying {
         }
     }
 
-    /// What a log made that was read to its end; the bar is gone.
+    /// What was recovered from a log that was read to its end; the bar is gone.
     #[must_use]
     pub fn finish(self) -> Recovered {
         self.bar.finish_and_clear();
@@ -47,7 +47,7 @@ impl Replaying {
     }
 }
 
-/// What the log is told of an error of replaying: whether another snapshot might be a way out.
+/// The log's form of a replay error: whether another snapshot might be a way out.
 fn refused(error: ReplayError) -> BoxError {
     match error.is_of_other_version() {
         true => wal::OtherForm(error.into()).into(),
@@ -55,7 +55,7 @@ fn refused(error: ReplayError) -> BoxError {
     }
 }
 
-/// As for a whole replay, of what a snapshot holds.
+/// The same for an error of a snapshot's entry.
 #[must_use]
 pub fn refusal(error: DecodeError) -> BoxError {
     match error {
@@ -119,7 +119,7 @@ impl Visitor for Replaying {
 
     fn progress(&mut self, done: u64, total: u64) {
         if self.bar.message() != self.what {
-            // The time that is left is another's.
+            // The remaining time was that of the snapshot.
             self.bar.reset();
             self.bar.set_message(self.what);
         }
@@ -135,7 +135,7 @@ pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     bar(total, what, template)
 }
 
-/// A bar for a number of things on standard error, drawn only on a terminal.
+/// A bar for a number of items on standard error, drawn only on a terminal.
 #[must_use]
 pub fn count_bar(what: &'static str) -> ProgressBar {
     bar(
@@ -165,7 +165,7 @@ pub struct Opening {
     pub lanes: usize,
     /// Bounds of the engine.
     pub limits: Limits,
-    /// Free space below which commands are refused.
+    /// Free space below which commands are rejected.
     pub reserve_bytes: u64,
     /// Whether an empty directory becomes a new log.
     pub create: bool,
@@ -211,7 +211,7 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
     Ok(Arc::new(wal::storage::FileStorage::existing(data)?))
 }
 
-/// The log's random name, as people see it: 32 hexadecimal digits.
+/// The log's id, as it is displayed: 32 hexadecimal digits.
 #[must_use]
 pub fn log_name(report: &Report) -> String {
     crate::base::digest::hex(&report.log_id)

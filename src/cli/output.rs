@@ -1,4 +1,4 @@
-//! What several commands print alike.
+//! Output that several commands share.
 
 use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write as _};
@@ -12,14 +12,13 @@ use wal::storage::Storage;
 use super::exit::Failure;
 use crate::catalogue;
 
-/// Standard output, until somebody closes it or its disk is full: that is a [`Failure`], and
-/// never a panic.
+/// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
 }
 
 impl Output {
-    /// Nothing is printed yet. Nobody else prints while it is there.
+    /// Nothing is printed yet. It locks standard output.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -30,7 +29,7 @@ impl Output {
     /// A line.
     ///
     /// # Errors
-    /// When it cannot be written; most is seen by [`Output::flush`].
+    /// When it cannot be written; mostly reported by [`Output::flush`].
     pub fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
         writeln!(self.out, "{line}").map_err(Failure::of_output)
     }
@@ -43,7 +42,7 @@ impl Output {
         self.line(value)
     }
 
-    /// Names and values in two columns that line up, the values to the right.
+    /// Names and values in two aligned columns, the values to the right.
     ///
     /// # Errors
     /// As [`Output::line`].
@@ -77,7 +76,7 @@ impl Default for Output {
     }
 }
 
-/// The storage of a data directory that is there; nothing is written.
+/// The storage of an existing data directory; nothing is written.
 ///
 /// # Errors
 /// When there is none.
@@ -86,16 +85,16 @@ pub fn existing(data: &Path) -> Result<Arc<dyn Storage>, Failure> {
         .map_err(|error| Failure::other(format!("{} cannot be read: {error}", data.display())))
 }
 
-/// The storage of a new directory, which is made (mode 0700) when it is missing.
+/// The storage of a new directory, which is created (mode 0700) if it does not exist.
 ///
 /// # Errors
-/// When it can neither be found nor made.
+/// When it can be neither found nor created.
 pub fn new_directory(path: &Path) -> Result<Arc<dyn Storage>, Failure> {
     wal::open_dir(path)
         .map_err(|error| Failure::other(format!("{} cannot be used: {error}", path.display())))
 }
 
-/// A failure to make a new directory, which says what to do with what is left of it.
+/// A failure to make a new directory, with what to do about its remains.
 #[must_use]
 pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Failure {
     let failure = Failure::of_log(error);
@@ -106,18 +105,18 @@ pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Fail
         return failure;
     }
     failure.with(format_args!(
-        "What is in {} by now is no data directory: remove it, and begin again",
+        "{} is incomplete and not a data directory: remove it, and begin again",
         path.display()
     ))
 }
 
-/// What the operation with this tag is called; what has none brings facts in.
+/// The name of the operation with this tag; without one it is the loading of facts.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
     catalogue::row(tag).map_or("reference_facts", |row| row.name)
 }
 
-/// What the kind of resource with this tag is called.
+/// The name of the kind of resource with this tag.
 #[must_use]
 pub fn kind_name(tag: u16) -> &'static str {
     catalogue::resource(tag).map_or("unknown", |resource| resource.kind().name)

@@ -1,5 +1,5 @@
-//! `carebook recover`: says what of a damaged data directory can still be had, what each way out
-//! would cost, and takes the one that it is told to take.
+//! `carebook recover`: reports what of a damaged data directory can still be recovered, what each
+//! way out would cost, and takes the one that it is told to take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::domain::resource::Source as _;
 use crate::journal::record::Record;
 use crate::journal::tables::Tables;
 
-/// How many of the resources and keys that a way out costs are named; `--json` names all.
+/// How many of the resources and keys that a way out loses are named; `--json` names all.
 const NAMED_MAX: usize = 20;
 
 /// Arguments of `carebook recover`.
@@ -35,36 +35,36 @@ Examples:
   carebook recover --data /srv/carebook --export behind.jsonl --reveal
   carebook recover --data /srv/carebook --give-up-after 120394
 
-Without --give-up-after it only looks, and writes nothing: what is damaged, which positions can
-still be had, and what is lost with each: positions, resources, idempotency keys. What was
-acknowledged to people is among that, so it is a decision of people: a backup that reaches farther
-may cost less (carebook restore). What lies behind the damage and can be read is written to a file,
-one JSON object on a line, with --export: whoever does it anew sees there what it was.
+Without --give-up-after it only reports, and writes nothing: what is damaged, which positions can
+still be recovered, and what each way out loses: positions, resources, idempotency keys. That may
+include acknowledged commits, so people have to decide: a newer backup may lose less (carebook
+restore). With --export, the readable records after the damage are written to a file, one JSON object
+a line, so that they can be done again.
 
-With it, the directory is brought to what it was at that position: a log of its own, with a new
-identity. Every file of before is kept beside, under its name and `.given-up.N`. Interrupted, it
-can be done again. A position that is not one of the ways out gives up more than the damage demands:
-it is refused unless --give-up-readable says that this is meant.
+With --give-up-after, the log is cut after that position, and gets a new log id. Every original file
+is kept beside, under its name and `.given-up.N`. If it is interrupted, it can be run again. A
+position that is not one of the ways out gives up more than necessary: it is rejected unless
+--give-up-readable is given.
 
 Exit codes:
-  0  nothing is damaged; or the directory was brought to that position, and is verified
+  0  nothing is damaged; or the log was cut after that position, and is verified
   1  failed, for example because no way out reaches that position, or a server holds the directory
   2  the arguments are wrong
   3  there is damage, and nothing was done about it
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct RecoverArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Gives up every record after this position, for good. It is one of the ways out.
+    /// Gives up every record after this position, for good. It has to be one of the ways out.
     #[arg(long, value_name = "POSITION")]
     give_up_after: Option<u64>,
-    /// With --give-up-after: also another position than a way out, though readable records are
-    /// given up with it that need not be.
+    /// With --give-up-after: also accepts a position that is not a way out, although more readable
+    /// records are given up than necessary.
     #[arg(long, requires = "give_up_after")]
     give_up_readable: bool,
     /// Writes the readable records that are lost (with --give-up-after those after that position,
-    /// else those of the best way out) to a new file, one JSON object on a line.
+    /// else those of the best way out) to a new file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     /// With --export: shows names, contacts, addresses, accounts and free text, which are masked
@@ -77,11 +77,11 @@ pub struct RecoverArgs {
 }
 
 impl RecoverArgs {
-    /// Looks, and recovers when it is told to.
+    /// Reports, and recovers when told to.
     ///
     /// # Errors
     /// When there is damage and nothing was done about it; when the directory is held, or nothing
-    /// can be had of it.
+    /// of it can be recovered.
     pub fn run(self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
         let salvage = Salvage::survey(storage).map_err(|error| Failure::of_log(&error))?;
@@ -106,8 +106,8 @@ impl RecoverArgs {
         }
     }
 
-    /// Whether there is anything to do about it; a position that gives up more than the damage
-    /// demands has to be meant.
+    /// Whether the directory should be cut at that position; one that gives up more than necessary
+    /// needs the flag.
     fn is_wanted(&self, salvage: &Salvage, position: u64) -> Result<bool, Failure> {
         if salvage.damage().is_empty() && position == salvage.highest() {
             return Ok(false);
@@ -115,7 +115,7 @@ impl RecoverArgs {
         let ways = salvage.ways();
         let is_way = ways.iter().any(|way| way.keep_to == position);
         let Some(nearest) = ways.iter().rev().find(|way| way.keep_to >= position) else {
-            // No way out reaches it: that is refused where it is tried.
+            // No way out reaches it: `wal` rejects it.
             return Ok(true);
         };
         if (is_way && !salvage.damage().is_empty()) || self.give_up_readable {
@@ -134,7 +134,7 @@ impl RecoverArgs {
         )))
     }
 
-    /// Writes the readable records after a position to the file, where one was asked for.
+    /// Writes the readable records after a position to the file, if one was given.
     fn export(&self, salvage: &Salvage, position: u64) -> Result<(), Failure> {
         let Some(file) = &self.export else {
             return Ok(());
@@ -226,7 +226,7 @@ impl RecoverArgs {
             ))?;
         }
         if ways.is_empty() {
-            return out.line("nothing can be had of it: restore a backup");
+            return out.line("nothing of it can be recovered: restore a backup");
         }
         if !salvage.end_is_known() {
             out.line(format_args!(
@@ -251,7 +251,7 @@ impl RecoverArgs {
         let highest = salvage.highest();
         let done = salvage.give_up_after(position).map_err(|error| {
             Failure::of_log(&error).with(format_args!(
-                "It can be done again: carebook recover --data {} says how the directory stands",
+                "It can be run again: carebook recover --data {} reports the state of the directory",
                 self.data.display()
             ))
         })?;
@@ -289,10 +289,10 @@ impl RecoverArgs {
     }
 }
 
-/// What giving up after a position costs, as far as it can be read.
+/// What giving up after a position loses, as far as it can be read.
 #[derive(Default)]
 struct Cost {
-    /// Positions that are lost, as far as anything tells how many there were.
+    /// Positions that are lost, as far as their number is known.
     lost: u64,
     /// Whether there may have been more.
     is_more: bool,
@@ -326,7 +326,7 @@ impl Cost {
                 let record = match Record::decode(bytes.payload) {
                     Ok(record) => record,
                     Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
-                    // What cannot be understood is lost all the same.
+                    // A record that cannot be decoded is lost all the same.
                     Err(_) => return Ok(()),
                 };
                 if let Some(key) = &record.key {
@@ -345,12 +345,12 @@ impl Cost {
         Ok(cost)
     }
 
-    /// Positions of which nothing can be read. Each may have taken a key.
+    /// Positions of which nothing can be read. Each may have used one idempotency key.
     fn unreadable(&self) -> u64 {
         self.lost.saturating_sub(self.readable)
     }
 
-    /// A number that is known for what can be read: what it is at least, and at most.
+    /// The least and the most of a number that is known only for readable records.
     fn bounds(&self, known: usize) -> (u64, Option<u64>) {
         let least = u64::try_from(known).unwrap_or(u64::MAX);
         let most = (!self.is_more).then(|| least.saturating_add(self.unreadable()));
@@ -370,7 +370,7 @@ impl Cost {
         )];
         if let Some(snapshot) = way.snapshot {
             rows.push((
-                "  rests on the snapshot of".to_owned(),
+                "  based on the snapshot of".to_owned(),
                 snapshot.covers.to_string(),
             ));
         }
@@ -447,16 +447,16 @@ fn way_json((way, cost): (&WayOut, &Cost)) -> Value {
     })
 }
 
-/// Finds out what the resources of lost records are called. Nothing is replayed: what came before
-/// a record that lies behind the damage may be lost.
+/// Finds the identifiers of the resources of lost records. Nothing is replayed: what came before a
+/// record after the damage may be lost.
 struct LostNames<'a> {
     kept: &'a Tables,
     ids: Ids,
 }
 
 impl LostNames<'_> {
-    /// Kind and identifier of each resource that a record changes: by what is kept of it, or what
-    /// the record says; the digest of its key where neither tells.
+    /// Kind and identifier of each resource that a record changes: from the kept state, or from the
+    /// record; the digest of its key if neither has it.
     fn of(&mut self, record: &Record<'_>) -> Vec<(String, String)> {
         let told = changes_of(&mut self.ids, record).unwrap_or_default();
         let changes = record.changes.iter().enumerate();

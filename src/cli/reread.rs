@@ -6,8 +6,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::base::panics::unless_it_panics;
 
-/// Starts a thread that does `read` at SIGHUP and each `interval`: one of its own, since a disk that
-/// hangs must hold up nothing else. A panic of `read` is told, and the next time comes as ever.
+/// Starts a thread that calls `read` at SIGHUP and each `interval`: its own thread, since a disk
+/// that hangs must block nothing else. A panic of `read` is logged, and it is called again as
+/// usual.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -34,7 +35,7 @@ pub(super) fn reread(
                 if unless_it_panics(&mut read).is_none() {
                     tracing::error!(
                         what,
-                        "reading it again has panicked: the last good one stays"
+                        "reading it again has panicked: the last good one stays in use"
                     );
                 }
             }

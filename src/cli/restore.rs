@@ -1,5 +1,5 @@
-//! `carebook restore`: makes a new data directory of what a backup, or a stopped server's
-//! directory, held at its end, at a position, or at a time.
+//! `carebook restore`: makes a new data directory from a backup, or from a stopped server's
+//! directory, as of its end, a position, or a time.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -23,27 +23,26 @@ Examples:
   carebook restore --from /backup/today --data /srv/carebook --at 2026-11-20T09:30:00Z
   carebook restore --from /backup/today --archive /archive --data /srv/carebook --at 5000
 
-What is restored is a log of its own, with a new identity and the same positions: the two can
-never be taken for one. Without --at it has all that the source has, its records and snapshots
-included. --at POSITION keeps everything up to that position; --at TIME everything that was
-committed at that time or before.
+The restored log has a log id of its own and the same positions, so the two can never be confused.
+Without --at it has all records and snapshots of the source. --at POSITION keeps everything up to
+that position; --at TIME everything that was committed at that time or before.
 
-Where the source begins with the first record, every position can be had; where a compaction has
-removed some, the earliest is that of the older snapshot. With --archive, the directory that
-serve or compact were given, what compactions have moved there counts as well: what goes on
-without a gap before the source, and behind it when it is a backup.
+If the source begins with the first record, every position can be restored; if a compaction has
+removed some, the earliest is that of the older snapshot. With --archive, the directory that was
+given to serve or compact, the segments that compactions have moved there are used as well: those that
+join the source without a gap, before it, and after it when it is a backup.
 
 Exit codes:
-  0  the new directory is there and verified
-  1  failed, for example because --data is not empty, or the position cannot be had
+  0  the new directory is complete and verified
+  1  failed, for example because --data is not empty, or the position cannot be restored
   2  the arguments are wrong
   3  the source is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct RestoreArgs {
     /// The backup, or the directory of a stopped server. It is not changed.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The new data directory: empty, or not there yet.
+    /// The new data directory: empty, or not existing yet.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The last position, or the time (RFC 3339) of the last commit; without it, all.
@@ -137,7 +136,7 @@ impl RestoreArgs {
 /// Finds the last position up to which everything was committed at a time or before.
 struct Search {
     time: Instant,
-    /// The earliest position that can be had, and its time once it is found.
+    /// The earliest position that can be restored, and its time once it is found.
     earliest: u64,
     earliest_at: Option<Instant>,
     first: Option<(u64, Instant)>,
@@ -168,12 +167,12 @@ impl Search {
                 self.time
             )),
             (Some(_), Some(at)) => Err(format!(
-                "the earliest that can be had is position {earliest} of {at}, which is after {}",
+                "the earliest position that can be restored is {earliest} of {at}, which is after {}",
                 self.time
             )),
             _ => Err(format!(
-                "there are no records in the log that a time could be found in: name a position; \
-                 the earliest that can be had is {earliest}"
+                "the log has no records in which a time could be found: name a position; \
+                 the earliest position that can be restored is {earliest}"
             )),
         }
     }

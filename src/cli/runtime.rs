@@ -1,4 +1,4 @@
-//! A runtime for what a command does with an engine before, or without, a server.
+//! A runtime for work with an engine before, or without, a server.
 
 use crate::engine::Engine;
 

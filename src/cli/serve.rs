@@ -21,6 +21,7 @@ use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
+use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
 use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
@@ -28,7 +29,7 @@ use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
 
-/// How long answers may still leave after the log has failed.
+/// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Arguments of `carebook serve`.
@@ -44,61 +45,61 @@ Examples:
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
 --internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
 error (RUST_LOG sets what is logged). SIGTERM and SIGINT end it after the requests in flight are
-answered; SIGHUP reads the key set and the certificate again; SIGUSR1 has a snapshot taken.
+answered; SIGHUP reads the key set and the certificate again; SIGUSR1 takes a snapshot.
 
 Exit codes:
-  0  it was told to stop, and all is durable
+  0  stopped by a signal, and everything is durable
   1  failed, or the data directory is held by another process
   2  the arguments are wrong, or --demo is reached from other machines without --demo-public
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct ServeArgs {
-    /// The data directory; made when it is missing.
+    /// The data directory; created when it does not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "demo")]
     data: Option<PathBuf>,
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where to offer what needs no token (the finalizing of charges, and /metrics), so that it
-    /// can be kept inside; without this it is offered where everything is. Without TLS.
+    /// A second address, for the routes that need no token (the finalization of charges, and
+    /// /metrics), to keep them internal; without it they are on --listen. Without TLS.
     #[arg(long, value_name = "ADDR")]
     internal_listen: Option<SocketAddr>,
-    /// Offers what needs no token to everybody who reaches --listen, though that is beyond the
-    /// loopback: whoever does can finalize charges. --demo-public says so, too.
+    /// Serves the routes that need no token to everyone who can reach --listen, even beyond the
+    /// loopback: they can finalize charges. --demo-public implies it.
     #[arg(long, conflicts_with = "internal_listen")]
     internal_public: bool,
-    /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without
-    /// it the embedded one carries out at once what there is to do.
+    /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without it
+    /// the embedded one completes everything at once.
     #[arg(long, value_name = "URL", value_parser = HttpDirectory::new)]
     directory_url: Option<HttpDirectory>,
-    /// The first pause before a message to the directory is sent again; it doubles up to 60
-    /// times as much.
+    /// The first pause before a message to the directory is sent again; it doubles up to 60 times
+    /// as much.
     #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     relay_pause_millis: u64,
     #[command(flatten)]
     nats: NatsArgs,
-    /// The issuer of tokens: their `iss`.
+    /// The issuer that tokens must have: their `iss`.
     #[arg(long, default_value = DEFAULT_ISSUER)]
     issuer: String,
-    /// Whom tokens must be for: their `aud`.
+    /// The audience that tokens must have: their `aud`.
     #[arg(long, default_value = DEFAULT_AUDIENCE)]
     audience: String,
     /// The identity provider's keys, a JWKS file.
     #[arg(long, value_name = "FILE", required_unless_present = "demo")]
     jwks: Option<PathBuf>,
-    /// How long the last good key set stays in use when the file cannot be read again; then every
-    /// token is refused.
+    /// How long the last good key set stays in use when the file can no longer be read; after that
+    /// every token is rejected.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
     jwks_max_age: Duration,
-    /// Needs nothing else: a directory of its own, its own signing key, sample facts of every
-    /// kind, a token of each kind of actor.
+    /// A demonstration with everything embedded: a directory of its own, its own signing key,
+    /// sample facts of every kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
     demo: bool,
-    /// Lets --demo listen beyond this machine: whoever sees what it prints can act as anybody.
+    /// Lets --demo listen beyond this machine: whoever sees its output can act as anybody.
     #[arg(long, requires = "demo", conflicts_with = "jwks")]
     demo_public: bool,
-    /// Lets --demo use a directory that was made without it, and put sample facts into it.
+    /// Lets --demo use a directory that was created without it, and put sample facts into it.
     #[arg(long, requires = "demo", conflicts_with = "jwks")]
     demo_over_existing: bool,
     /// The certificate chain for TLS, PEM.
@@ -107,39 +108,54 @@ pub struct ServeArgs {
     /// The private key for TLS, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Runtimes, each with a thread of its own; by default one for each processor.
+    /// Lanes: runtimes with a thread each; by default one for each processor.
     #[arg(long, value_name = "N")]
     runtimes: Option<usize>,
-    /// Does not bind each runtime to a processor of its own, which is done when there are as many
-    /// as processors: for a machine that other programs keep busy.
+    /// Does not pin lanes to processors. By default each lane is pinned to one when there are as
+    /// many lanes as processors. For a machine that other programs keep busy.
     #[arg(long)]
     unbound: bool,
-    /// Commands in flight beyond which further ones are answered 429.
+    /// Commands in flight, beyond which further ones are answered 429.
     #[arg(long, value_name = "N", default_value_t = Limits::default().commands_max)]
     commands_max: usize,
-    /// Open connections, to both listeners together, beyond which further ones are closed; no
-    /// more than the limit of file descriptors leaves.
+    /// Open connections, on both listeners together, beyond which further ones are closed; no more
+    /// than the limit of file descriptors allows.
     #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_max)]
     connections_max: usize,
-    /// Open connections from one address (of IPv6, one /64) beyond which further ones are closed.
+    /// Open connections from one address (IPv6: one /64), beyond which further ones are closed.
     #[arg(long, value_name = "N", default_value_t = FrontLimits::default().connections_per_address_max)]
     connections_per_address_max: usize,
     /// Free bytes on the disk below which commands are answered 503; reads go on.
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     reserve_bytes: u64,
-    /// Bytes of records after which a snapshot is taken; the size of the last snapshot when that
-    /// is more.
+    /// Bytes of records after which a snapshot is taken; the size of the last snapshot if that is
+    /// larger.
     #[arg(long, value_name = "BYTES", default_value_t = CheckpointPolicy::default().log_bytes)]
     snapshot_log_bytes: u64,
     /// How long after the last snapshot the next one is taken, when anything was committed since.
     #[arg(long, value_name = "DURATION", default_value = "1h",
         value_parser = humantime::parse_duration)]
     snapshot_interval: Duration,
-    /// How long idempotency keys are kept, such as 30d; without it for ever. They are
-    /// forgotten when a snapshot is taken, so up to a snapshot's interval later.
+    /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
+    /// when a snapshot is taken, so up to a snapshot's interval later.
     #[arg(long, value_name = "DURATION", value_parser = retention)]
     idempotency_retention: Option<Duration>,
-    /// Where segments are moved that snapshots cover; without it they are deleted.
+    /// How old records are (by the time that servers ran) when the log removes them, once snapshots
+    /// cover them.
+    #[arg(long, value_name = "DURATION", default_value = "7d",
+        value_parser = humantime::parse_duration)]
+    log_retention: Duration,
+    /// Bytes of the log beyond which its oldest records are removed, however young.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().bytes)]
+    log_retention_bytes: u64,
+    /// How old records are when the log removes them although a delivery still needs them.
+    #[arg(long, value_name = "DURATION", default_value = "30d",
+        value_parser = humantime::parse_duration)]
+    log_kept_for_delivery: Duration,
+    /// Bytes that the log keeps beyond its retention for deliveries that still need them.
+    #[arg(long, value_name = "BYTES", default_value_t = LogRetention::default().delivery_bytes)]
+    log_kept_for_delivery_bytes: u64,
+    /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }
@@ -148,7 +164,7 @@ pub struct ServeArgs {
 fn key_set_age(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(1) {
-        return Err("a key set is good for a second at least".to_owned());
+        return Err("at least a second".to_owned());
     }
     Ok(duration)
 }
@@ -157,7 +173,7 @@ fn key_set_age(text: &str) -> Result<Duration, String> {
 fn retention(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(1) {
-        return Err("a key is kept for a second at least".to_owned());
+        return Err("at least a second".to_owned());
     }
     Ok(duration)
 }
@@ -192,6 +208,9 @@ impl ServeArgs {
         tell_of_recovery(&data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
+        if nats.is_some() {
+            engine.begin_to_publish();
+        }
         engine.start_checkpointer().map_err(Failure::from_error)?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
@@ -253,8 +272,8 @@ impl ServeArgs {
         Ok(())
     }
 
-    /// Refuses a demonstration, whose tokens are printed, where other machines reach it, unless
-    /// that is wanted.
+    /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,
+    /// unless a flag allows it.
     fn expect_demo_inside(&self) -> Result<(), Failure> {
         let listeners = [Some(self.listen), self.internal_listen];
         let beyond = listeners
@@ -264,7 +283,7 @@ impl ServeArgs {
         match beyond {
             Some(address) if self.demo && !self.demo_public => Err(Failure::Arguments(format!(
                 "--demo prints tokens for everything, and {address} is not only for this machine: \
-                 listen on 127.0.0.1, or say --demo-public"
+                 listen on 127.0.0.1, or give --demo-public"
             ))),
             _ => Ok(()),
         }
@@ -276,6 +295,12 @@ impl ServeArgs {
             log_bytes: self.snapshot_log_bytes,
             interval: self.snapshot_interval,
             retention: self.idempotency_retention,
+            log: LogRetention {
+                age: self.log_retention,
+                bytes: self.log_retention_bytes,
+                delivery_age: self.log_kept_for_delivery,
+                delivery_bytes: self.log_kept_for_delivery_bytes,
+            },
             archive,
             ..CheckpointPolicy::default()
         })
@@ -286,7 +311,7 @@ impl ServeArgs {
         self.runtimes.unwrap_or(processors).max(1)
     }
 
-    /// Refuses to offer to others what needs no token, unless told to.
+    /// Rejects serving the routes that need no token to others, unless a flag allows it.
     fn keeps_inside(&self) -> Result<(), Failure> {
         let is_near = self.listen.ip().to_canonical().is_loopback();
         let is_meant = self.internal_public || self.demo_public;
@@ -294,19 +319,19 @@ impl ServeArgs {
             return Ok(());
         }
         Err(Failure::Arguments(format!(
-            "--listen {} would offer the finalizing of charges and /metrics, which need no token, \
-             beyond this machine: give them --internal-listen ADDR, or say --internal-public",
+            "--listen {} would serve the finalization of charges and /metrics, which need no token, \
+             beyond this machine: give --internal-listen ADDR, or --internal-public",
             self.listen
         )))
     }
 
-    /// How many connections may be open, when descriptors have room for so many.
+    /// How many connections may be open, within the limit of descriptors.
     fn connections_within(&self, room: usize) -> usize {
         if room < self.connections_max {
             tracing::warn!(
                 wanted = self.connections_max,
                 room,
-                "the limit of file descriptors lets fewer connections be open"
+                "the limit of file descriptors allows fewer connections"
             );
         }
         self.connections_max.min(room)
@@ -343,7 +368,7 @@ impl ServeArgs {
         Ok(verifier)
     }
 
-    /// What answers, what answers inside, and where that is.
+    /// The service, the internal service, and its address.
     #[allow(clippy::type_complexity)]
     fn services(
         &self,
@@ -367,7 +392,7 @@ impl ServeArgs {
 
     fn bind(&self) -> Result<TcpListener, Failure> {
         let bound = listen(self.listen);
-        // Whoever tries the demo should not have to look for a free port.
+        // So that a demonstration need not look for a free port.
         let bound = match bound {
             Err(error) if self.demo && error.kind() == std::io::ErrorKind::AddrInUse => {
                 listen((self.listen.ip(), 0).into())
@@ -401,7 +426,7 @@ fn tell_of_recovery(data: &Path, report: &Report) {
             offset = torn.offset,
             bytes = torn.bytes,
             kept_in = torn.kept_in,
-            "a crash left unacknowledged bytes behind, which were set aside"
+            "a crash left unacknowledged bytes, which were moved to the quarantine"
         );
     }
     for bad in &report.bad_snapshots {
@@ -409,13 +434,13 @@ fn tell_of_recovery(data: &Path, report: &Report) {
             file = bad.file,
             offset = bad.offset,
             what = bad.what,
-            "a snapshot is damaged, and an older one or the log was read in its place"
+            "a snapshot is damaged; an older one or the log was read instead"
         );
     }
 }
 
-/// A listener that lets a burst of connections wait: with the 128 that are usual, those beyond
-/// would try again only after a second.
+/// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
+/// try again only after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     const WAITING_MAX: i32 = 4_096;
     let listener = TcpListener::bind(address)?;
@@ -423,10 +448,10 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// One line, or several, on standard output, at once.
+/// One or several lines on standard output, flushed.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // A reader who left is no reason to stop serving.
+    // A reader that goes away is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
@@ -446,13 +471,13 @@ fn log_to_stderr() {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        // Where nobody reads them, there are none: that is told to nobody either.
+        // Where standard error is gone, errors of logging are not logged either.
         .log_internal_errors(false)
         .try_init();
 }
 
-/// When the log fails, what waits is answered `outcome_unknown`, and then the process ends: what
-/// it holds in memory may be more than what is on the disk.
+/// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
+/// its memory may be ahead of the disk.
 fn end_the_process() -> OnFatal {
     Box::new(|error| {
         tracing::error!(%error, "the log has failed: the process ends");

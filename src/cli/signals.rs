@@ -1,5 +1,4 @@
-//! What a server does when it is told something from outside: stop, take a snapshot, read its
-//! certificate again.
+//! Signals of a server: stop, take a snapshot, read the certificate again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +12,11 @@ use super::reread::reread;
 use crate::engine::Engine;
 use crate::http::tls::Tls;
 
-/// How often the files of the certificate are looked at again.
+/// How often the certificate's files are checked.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// While the service starts: until this is dropped, SIGTERM and SIGINT end the process at once.
-/// Nothing was acknowledged yet, and a start may be cut off anywhere.
+/// Nothing was acknowledged yet, and a start may be interrupted anywhere.
 pub(super) struct Starting(Arc<AtomicBool>);
 
 impl Starting {
@@ -58,8 +57,9 @@ impl Drop for Starting {
     }
 }
 
-/// Turns true on SIGTERM or SIGINT; has a snapshot taken on SIGUSR1. SIGHUP is for others, and must
-/// not end the process where there are none. Now and then looks at the age of the key set.
+/// Turns true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
+/// but must not end the process when nothing else handles it. Regularly checks the age of the key
+/// set.
 pub(super) fn listen_to_signals(
     engine: &Arc<Engine>,
     age: Option<KeySetAge>,
@@ -102,14 +102,14 @@ pub(super) fn listen_to_signals(
                 }
             });
             tracing::info!("told to stop");
-            // Nobody receives when the server has ended already.
+            // The receiver is gone when the server has ended already.
             let _ = sender.send(true);
         })?;
     Ok(receiver)
 }
 
-/// Reads the certificate again at SIGHUP and when its files have changed, on a thread of its own:
-/// a disk that hangs must hold up nothing else.
+/// Reads the certificate again at SIGHUP and when its files have changed, on its own thread: a disk
+/// that hangs must block nothing else.
 pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
     reread("certificate", CERTIFICATE_INTERVAL, move || {
         match tls.reload() {
@@ -117,7 +117,7 @@ pub(super) fn keep_certificate_fresh(tls: Arc<Tls>) -> std::io::Result<()> {
             Ok(true) => tracing::info!("the certificate was replaced"),
             Err(error) => tracing::warn!(
                 %error,
-                "the certificate cannot be read again: the last good one stays"
+                "the certificate cannot be read: the last good one stays in use"
             ),
         }
     })

@@ -1,10 +1,10 @@
-//! What is said on standard error.
+//! Standard error.
 
 use std::fmt;
 use std::io::{self, Write as _};
 
-/// Says something on standard error. Where that is closed or full nobody can be told, which is no
-/// reason to end.
+/// Prints a line on standard error. If that is closed or full the line is lost, which is no reason
+/// to end.
 pub fn tell(line: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Facts on their way to a running server: one POST whose body is a stream.
+//! Sending facts to a running server: one POST with a streamed body.
 
 use std::io::{self, Read};
 
@@ -15,10 +15,10 @@ use super::exit::Failure;
 /// How much is read, and sent, at once.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Sends the facts, one a line, to a running server; its answer.
+/// Sends the facts, one a line, to a running server; its response.
 ///
 /// # Errors
-/// When the server cannot be reached or trusted, or answers anything but 200.
+/// When the server cannot be reached or trusted, or responds with anything but 200.
 pub fn send(client: &Client, input: impl Read + Send + 'static) -> Result<Value, Failure> {
     let (status, body) = client.with_connection(|connection| post(connection, input))?;
     if status != StatusCode::OK {

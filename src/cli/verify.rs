@@ -1,5 +1,5 @@
 //! `carebook verify`: reads the whole log and the snapshots, checks every frame, block and chain,
-//! replays, and says what it found. Writes nothing.
+//! replays, and reports what it found. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,16 +21,16 @@ Examples:
   carebook verify --data /srv/carebook
   carebook verify --data /srv/carebook --json | jq .records
 
-Snapshots are checked as well, byte by byte, all that are kept. `records` are those in the log;
-`keys`, `operations` and `outboxMessages` also count what only a snapshot still knows of.
+All snapshots are checked as well, byte by byte. `records` are those in the log;
+`keys`, `operations` and `outboxMessages` also count what only a snapshot still has.
 
 Exit codes:
-  0  every byte is as it was written (a torn tail, which nobody was answered for, is reported)
+  0  every byte is as it was written (a torn tail, which was not acknowledged, is reported)
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  damage: file, offset and position are named
   4  a running server holds the directory
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct VerifyArgs {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
@@ -44,7 +44,7 @@ impl VerifyArgs {
     /// Verifies.
     ///
     /// # Errors
-    /// When the log is damaged, held, or not there.
+    /// When the log is damaged, held, or does not exist.
     pub fn run(self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
         let mut replaying = Replaying::new("verifying");
@@ -63,7 +63,7 @@ impl VerifyArgs {
             out.pairs(verified.rows())?;
             for torn in &verified.report.torn {
                 out.line(format_args!(
-                    "torn tail, which nobody was answered for: {} from offset {}, {} bytes",
+                    "torn tail, which was not acknowledged: {} from offset {}, {} bytes",
                     torn.file, torn.offset, torn.bytes
                 ))?;
             }
@@ -73,7 +73,7 @@ impl VerifyArgs {
     }
 }
 
-/// What a directory that is in order holds.
+/// The content of a directory that is in order.
 struct Verified {
     report: Report,
     recovered: Recovered,

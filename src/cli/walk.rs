@@ -1,9 +1,10 @@
-//! A walk through all operations in the samples' world, as lines for a shell: what the
-//! demonstration prints, and the document about it, come from here.
+//! A walk through all operations with the sample data, as shell commands: what the demonstration
+//! prints, and docs/walkthrough.md, come from here.
 //!
 //! Each step is a `curl` line that works as it is pasted, in the order given, against a fresh
-//! demonstration; what a later step needs of an answer is kept in a variable. No step needs more
-//! than `sh`, `curl` and `sed`. Keys are literal, so that a second walk is a walk of replays.
+//! demonstration; what a later step needs of a response is kept in a variable. No step needs more
+//! than `sh`, `curl` and `sed`. Idempotency keys are literal, so that a second walk is a walk of
+//! replays.
 
 use std::fmt::Write as _;
 
@@ -28,18 +29,18 @@ pub enum Call {
 /// One request.
 #[derive(Debug)]
 pub struct Step {
-    /// What it calls.
+    /// The operation or read.
     pub call: Call,
-    /// What happens, in one sentence that a shell can read past: without quotes and the like.
+    /// What happens, in one sentence that is safe in a shell comment: without quotes and the like.
     pub title: &'static str,
-    /// Who sends it in the place of the example's actor.
+    /// Who sends it, if not the example's actor.
     pub by: Option<ActorKind>,
-    /// What stands in path and body in the place of what the example has there; `$name` stands for
-    /// what an earlier step has kept.
+    /// Replacements in the example's path and body; `$name` stands for a variable of an earlier
+    /// step.
     pub with: &'static [(&'static str, &'static str)],
-    /// The members of the answer that are kept, each in a variable of its name.
+    /// The fields of the response that are kept, each in a variable of its name.
     pub kept: &'static [&'static str],
-    /// What to look at in the answer; for the document.
+    /// What to look at in the response; for the document.
     pub look: &'static str,
 }
 
@@ -64,7 +65,7 @@ const STEP: Step = Step {
     look: "",
 };
 
-/// The booking that the walk itself has brought into being, in the place of the samples'.
+/// The booking that the walk itself has created, instead of the sample data's.
 const BOOKING: (&str, &str) = ("reservation-booking-1", "$reservationBookingId");
 
 /// The walk.
@@ -149,7 +150,7 @@ pub static PARTS: &[Part] = &[
             },
             Step {
                 call: Operation("finalize_charge"),
-                title: "A backend finalizes the charge of that booking; no token is looked at.",
+                title: "A backend finalizes the charge of that booking; no token is needed.",
                 with: &[
                     (
                         r#""quotedOn""#,
@@ -182,7 +183,7 @@ pub static PARTS: &[Part] = &[
             Step {
                 call: Operation("assign_caregiver"),
                 title: "The manager of the branch assigns a caregiver out of the frozen candidates.",
-                look: "A decision of the kind `assign`. The roster stood at 0 before it and stands at 1 now.",
+                look: "A decision of the kind `assign`. The roster was at revision 0 before it and is at 1 now.",
                 ..STEP
             },
             Step {
@@ -202,7 +203,7 @@ pub static PARTS: &[Part] = &[
                     ActorKind::BranchManager,
                     "/caregiver-payout-receipt-states/reservation-booking-1/contract-assignment-1/payout-instruction-1",
                 ),
-                title: "The manager reads where the payout stands.",
+                title: "The manager reads the state of the payout.",
                 look: "The acknowledgement has advanced the receipt state to `revision` 2.",
                 ..STEP
             },
@@ -251,7 +252,7 @@ pub static PARTS: &[Part] = &[
             Step {
                 call: Operation("mark_artifact_ready"),
                 title: "The workflow that made the export says that it is ready.",
-                look: "`status` is `ready`, and the journal tells of both commands.",
+                look: "`status` is `ready`, and the journal has both commands.",
                 ..STEP
             },
         ],
@@ -279,7 +280,7 @@ pub static PARTS: &[Part] = &[
                     "/admin/branches/$branchId",
                 ),
                 title: "Headquarters reads the branch.",
-                look: "It stands at `revision` 2, its invitation is `accepted`.",
+                look: "It is at `revision` 2, its invitation is `accepted`.",
                 ..STEP
             },
             Step {
@@ -298,7 +299,7 @@ pub fn token_variable(kind: ActorKind) -> String {
     kind.as_str().to_uppercase()
 }
 
-/// The text with what was kept in place of `$name`, inside single quotes of a shell.
+/// The text with variables for `$name`, inside single quotes of a shell.
 fn in_single_quotes(text: &str) -> String {
     let mut quoted = String::from("'");
     let mut rest = text;
@@ -329,7 +330,7 @@ impl Step {
         }
     }
 
-    /// Whose token it has; none where none is looked at.
+    /// Whose token it has; none for operations without a token.
     #[must_use]
     pub fn who(&self) -> Option<ActorKind> {
         match (self.call, self.row()) {
@@ -339,13 +340,13 @@ impl Step {
         }
     }
 
-    /// A text of the example, with what the step has in the place of parts of it.
+    /// A text of the example, with the step's replacements.
     fn with(&self, text: &str) -> String {
         let with = self.with.iter();
         with.fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
     }
 
-    /// The path; `$name` stands for what an earlier step has kept.
+    /// The path; `$name` stands for a variable of an earlier step.
     #[must_use]
     pub fn path(&self) -> String {
         match (self.call, self.row()) {
@@ -358,7 +359,7 @@ impl Step {
         }
     }
 
-    /// The body, as the path; none for a read.
+    /// The body, like the path; none for a read.
     #[must_use]
     pub fn body(&self) -> Option<String> {
         let row = self.row()?;
@@ -368,7 +369,7 @@ impl Step {
         Some(self.with(&body.replace(&key, &own_key)))
     }
 
-    /// The status of its answer, the first time.
+    /// The status of its response, the first time.
     #[must_use]
     pub fn status(&self) -> u16 {
         match self.row().map(|row| row.success) {
@@ -466,13 +467,13 @@ Start a demonstration in one terminal:
 carebook serve --demo
 ```
 
-It prints its address and a token of each kind of actor as `export` lines, and then the very steps
+It prints its address and a token of each kind of actor as `export` lines, and then the steps
 below. Paste the `export` lines into a second terminal, and then a step at a time. Each step prints
-the answer's body, and its status on a line of its own. What a later step needs is kept in a
-variable of the shell; nothing but `sh`, `curl` and `sed` is used.
+the response body, and the status on a line of its own. What a later step needs is kept in a
+shell variable; only `sh`, `curl` and `sed` are used.
 
-The steps are to be taken in their order, against a fresh demonstration: they name revisions, and
-revisions advance. Taken a second time each of them is a replay: the same answer again, with the
+Take the steps in their order, against a fresh demonstration: they name revisions, and
+revisions advance. Taken a second time, each of them is a replay: the same response again, with the
 header `Idempotent-Replayed: true`, and nothing is done twice.
 ";
 
@@ -480,8 +481,8 @@ const CONCLUSION: &str = "
 ## And then
 
 Stop the server, with Ctrl-C or `kill -9`, and start it again on its data directory (`--data DIR`,
-printed as the first comment): every answer above is still there, and every replay is answered as
-before. `carebook verify --data DIR` reads the log and says what is in it.
+printed as the first comment): everything above is still there, and every replay gets the same
+response. `carebook verify --data DIR` checks the log and reports what is in it.
 ";
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! do not need it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Tick, SystemTime};
 
@@ -24,6 +24,7 @@ use wal::storage::Storage;
 use wal::{Compacted, SnapshotInfo};
 
 use super::clock::instant_of;
+use super::retention::{LogRetention, NeededFrom, Reminder};
 use crate::base::time::Instant;
 use crate::journal::counters::{Counters, Marks};
 use crate::journal::replay::Recovered;
@@ -38,7 +39,9 @@ pub struct CheckpointPolicy {
     pub interval: Duration,
     /// How long idempotency keys are kept; for ever when this is `None`.
     pub retention: Option<Duration>,
-    /// Where segments that the log no longer needs are moved; without it they are deleted.
+    /// What the log keeps of what its snapshots cover.
+    pub log: LogRetention,
+    /// Where segments that the log no longer keeps are moved; without it they are deleted.
     pub archive: Option<Arc<dyn Storage>>,
     /// How often the thread checks whether there is something to do.
     pub look: Duration,
@@ -47,12 +50,14 @@ pub struct CheckpointPolicy {
 }
 
 impl Default for CheckpointPolicy {
-    /// 256 MiB, an hour, for ever, deleted; a check each second, a minute after a failure.
+    /// 256 MiB, an hour, for ever, nothing kept and all deleted; a check each second, a minute after
+    /// a failure.
     fn default() -> Self {
         Self {
             log_bytes: 256 << 20,
             interval: Duration::from_secs(3_600),
             retention: None,
+            log: LogRetention::NOTHING,
             archive: None,
             look: Duration::from_secs(1),
             pause: Duration::from_secs(60),
@@ -85,6 +90,14 @@ pub struct CheckpointFigures {
     pub without_room: u64,
     /// The estimate, made before it began, of the last snapshot's largest size in bytes.
     pub estimate: u64,
+    /// The first position that the log keeps as a record.
+    pub log_first: u64,
+    /// Bytes of the log, without the segment that is being written.
+    pub log_bytes: u64,
+    /// Of these, bytes that are kept only because deliveries need them.
+    pub log_kept_for_delivery_bytes: u64,
+    /// Bytes that were removed from the log early, because the disk was nearly full.
+    pub log_given_up_bytes: u64,
     /// How often the thread has checked whether there is something to do.
     pub looks: u64,
 }
@@ -114,6 +127,12 @@ pub(crate) struct Checkpointer {
     pub(super) policy: Mutex<CheckpointPolicy>,
     pub(super) known: Mutex<Known>,
     pub(super) figures: Mutex<CheckpointFigures>,
+    /// What deliveries need of the log.
+    pub(super) needed_from: NeededFrom,
+    /// That much is kept for them.
+    pub(super) reminder: Mutex<Reminder>,
+    /// Bytes of which it was told that the log gave them up by itself.
+    pub(super) given_up: AtomicU64,
     pub(super) wake_up: Arc<WakeUp>,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -163,15 +182,16 @@ impl WakeUp {
 }
 
 impl Checkpointer {
-    /// The checkpointer of a recovered log, with the newest snapshot that there is, written at
-    /// `written`.
+    /// The checkpointer of a recovered log that keeps records from `first` on, with the newest
+    /// snapshot that there is, written at `written`.
     pub(crate) fn new(
         recovered: &Recovered,
+        first: u64,
         newest: Option<&SnapshotInfo>,
         written: Option<SystemTime>,
     ) -> Self {
         let mut marks = recovered.counters.marks.clone();
-        marks.drop_before(recovered.tables.forgotten());
+        marks.drop_before(recovered.tables.forgotten().min(first - 1));
         Self {
             policy: Mutex::default(),
             known: Mutex::new(Known {
@@ -179,11 +199,15 @@ impl Checkpointer {
                 marks,
             }),
             figures: Mutex::new(CheckpointFigures {
+                log_first: first,
                 covers: newest.map_or(0, |newest| newest.covers),
                 bytes: newest.map_or(0, |newest| newest.bytes),
                 at: written.and_then(instant_of),
                 ..CheckpointFigures::default()
             }),
+            needed_from: NeededFrom::default(),
+            reminder: Mutex::default(),
+            given_up: AtomicU64::new(0),
             wake_up: Arc::default(),
             thread: Mutex::default(),
         }

@@ -29,6 +29,7 @@ pub mod intake;
 pub mod key_locks;
 pub mod lane;
 mod lifecycle;
+mod log_upkeep;
 mod pipeline;
 pub mod processors;
 pub mod publisher;
@@ -38,6 +39,7 @@ mod reads;
 pub mod relay;
 mod repeats;
 mod resource;
+pub mod retention;
 mod room;
 mod snapshots;
 mod turns;
@@ -154,7 +156,12 @@ impl Engine {
         let shared = Arc::new(Shared {
             feed,
             published: PublisherCounts::default(),
-            checkpointer: Checkpointer::new(&recovered, newest.first(), journal.snapshot_written()),
+            checkpointer: Checkpointer::new(
+                &recovered,
+                journal.first(),
+                newest.first(),
+                journal.snapshot_written(),
+            ),
             room: RoomWatch::default(),
             relay: Relay::new(&recovered.tables, recovered.births),
             tables: recovered.tables,
@@ -255,6 +262,9 @@ impl Engine {
 
     /// Sets how snapshots are taken from here on.
     pub fn checkpoint_by(&self, policy: CheckpointPolicy) {
+        // What goes to an archive is not removed before it is there.
+        let may_remove = policy.archive.is_none();
+        self.shared.journal.give_up_for_room(may_remove);
         self.shared.checkpointer.set_policy(policy);
     }
 
@@ -287,6 +297,13 @@ impl Engine {
     /// As [`Engine::snapshot_now`].
     pub fn compact_log(&self) -> Result<wal::Compacted, wal::Error> {
         self.shared.compact_log()
+    }
+
+    /// Deliveries need the log from this position on: it is kept for them beyond its retention, up
+    /// to bounds of its own ([`retention::LogRetention`]). `None` when none waits. To be set before
+    /// [`Engine::start_checkpointer`], and again as deliveries come to their end.
+    pub fn keep_for_deliveries(&self, from: Option<u64>) {
+        self.shared.checkpointer.needed_from.set(from);
     }
 
     /// The snapshots there are, newest first.

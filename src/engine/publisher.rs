@@ -32,6 +32,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// How often at most the log is told how far the publisher is.
 const RECORDED_EVERY: Duration = Duration::from_secs(1);
+/// How far the log may be behind where commits tell no events: it is kept from there on.
+const RECORDED_BEHIND_MAX: u64 = 10_000;
 /// How long the acknowledgement of an event that is on its way is waited for when the service ends,
 /// and then the commit of how far it is.
 const LAST_WAIT: Duration = Duration::from_millis(300);
@@ -73,6 +75,8 @@ pub struct Publisher {
     passed: EventId,
     /// The last event that was acknowledged, where the log does not say it yet.
     unrecorded: Option<EventId>,
+    /// The position that the log says, and since when.
+    recorded_position: u64,
     recorded: Tick,
     /// When a failure was last logged, while it lasts.
     told: Option<Tick>,
@@ -83,24 +87,14 @@ impl Publisher {
     /// the earliest event that is kept.
     #[must_use]
     pub fn new(engine: &Arc<Engine>, sink: Arc<dyn EventSink>) -> Self {
-        let shared = &engine.shared;
-        let before = ReadView::new(&shared.tables).at::<Publication>(Publication::the_key());
-        let passed = match before {
-            Some(before) => EventId {
-                position: before.position,
-                number: before.number,
-            },
-            None => engine.before_first_event(),
-        };
-        let counts = &shared.published;
-        counts.through.store(passed.position, Ordering::Relaxed);
-        counts.is_on.store(true, Ordering::Release);
+        let passed = engine.begin_to_publish();
         Self {
             engine: Arc::clone(engine),
             sink,
             filter: Arc::default(),
             passed,
             unrecorded: None,
+            recorded_position: passed.position,
             recorded: Tick::now(),
             told: None,
         }
@@ -156,6 +150,9 @@ impl Publisher {
     }
 
     async fn wait_for_more(&mut self) {
+        if self.passed.position - self.recorded_position > RECORDED_BEHIND_MAX {
+            self.unrecorded = Some(self.passed);
+        }
         let beyond = self.engine.feed().beyond(self.passed.position);
         if self.unrecorded.is_none() {
             beyond.await;
@@ -275,6 +272,9 @@ impl Publisher {
         // Otherwise it is tried with the next one.
         if let Some(CommandResult::Done { .. }) = recorded {
             self.unrecorded = None;
+            self.recorded_position = through.position;
+            let needed_from = &self.engine.shared.checkpointer.needed_from;
+            needed_from.set_for_publisher(through.position);
         }
     }
 }
@@ -286,6 +286,29 @@ pub fn pause(failed: u32) -> Duration {
     let whole = PAUSE_MIN.saturating_mul(doubled).min(PAUSE_MAX);
     let chance = uuid::Uuid::new_v4().as_bytes()[0];
     whole - whole / 2 * u32::from(chance) / 255
+}
+
+impl Engine {
+    /// From here on the log is kept for the publisher from where the last one was; that is
+    /// returned. The first one begins with the earliest event that is kept. To be called before
+    /// [`Engine::start_checkpointer`].
+    pub fn begin_to_publish(&self) -> EventId {
+        let shared = &self.shared;
+        let before = ReadView::new(&shared.tables).at::<Publication>(Publication::the_key());
+        let passed = match before {
+            Some(before) => EventId {
+                position: before.position,
+                number: before.number,
+            },
+            None => self.before_first_event(),
+        };
+        let counts = &shared.published;
+        counts.through.store(passed.position, Ordering::Relaxed);
+        counts.is_on.store(true, Ordering::Release);
+        let needed_from = &shared.checkpointer.needed_from;
+        needed_from.set_for_publisher(passed.position);
+        passed
+    }
 }
 
 impl Shared {

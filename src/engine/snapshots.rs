@@ -27,6 +27,10 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         last: Tick::now(),
         failed: false,
     };
+    let mut tending = Schedule {
+        last: Tick::now(),
+        failed: false,
+    };
     let mut look = match shared.upgrade() {
         Some(shared) => shared.checkpointer.policy.lock().look,
         None => return,
@@ -44,6 +48,14 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         shared.look_for_room();
         let policy = shared.checkpointer.policy.lock().clone();
         look = policy.look;
+        if tending.wants(Tick::now(), false, policy.pause, |_| true) {
+            let tended = shared.tend_log(&policy);
+            if let Err(error) = &tended {
+                tracing::warn!(%error, "the log was not compacted; it is tried again");
+                shared.checkpointer.figures.lock().failures += 1;
+            }
+            tending.ended(Tick::now(), tended.is_err());
+        }
         let is_due = |since| shared.is_checkpoint_due(&policy, since);
         if !schedule.wants(Tick::now(), requested, policy.pause, is_due) {
             continue;
@@ -189,7 +201,7 @@ impl Shared {
     }
 
     /// Records that everything committed so far has reached the present age of the service.
-    fn note_age(&self, marks: &mut Marks) {
+    pub(super) fn note_age(&self, marks: &mut Marks) {
         let position = self.journal.appended();
         marks.note(position, self.running_time.now(&*self.clock));
     }
@@ -218,7 +230,7 @@ impl Shared {
     }
 
     /// Fails if the service is stopping.
-    fn unless_stopped(&self) -> Result<(), wal::Error> {
+    pub(super) fn unless_stopped(&self) -> Result<(), wal::Error> {
         match self.checkpointer.wake_up.stops() || self.lanes.has_failed() {
             true => Err(stopped()),
             false => Ok(()),
@@ -304,8 +316,11 @@ impl Shared {
         }
         match self.must_fit(pace) {
             Err(error) if is_no_room(&error) => {
-                // Segments that can be removed already may be the space that is missing.
-                self.compact(policy)?;
+                // Segments that can be removed already may be the space that is missing, or else
+                // what is kept for its age.
+                self.compact(policy, &self.keep(policy, &known.marks))?;
+                let estimate = self.checkpointer.figures.lock().estimate;
+                self.give_up_log(policy, estimate.saturating_sub(pace.spare()?))?;
                 self.must_fit(pace)?;
             }
             fits => fits?,
@@ -313,11 +328,12 @@ impl Shared {
         self.forget(policy, &mut known.marks, pace)?;
         let (snapshot, covered) = self.snapshot(known, pace, progress)?;
         known.covered = covered;
-        // The next compaction makes up for one that fails; the snapshot is kept.
-        let compacted = self.compact(policy).or_else(|error| match error {
+        // A compaction that fails is tried again; the snapshot is kept.
+        let keep = self.keep(policy, &known.marks);
+        let compacted = self.compact(policy, &keep).or_else(|error| match error {
             wal::Error::Stopped { .. } => Err(error),
             error => {
-                tracing::warn!(%error, "the log was not compacted; the next snapshot does it");
+                tracing::warn!(%error, "the log was not compacted; it is tried again");
                 self.checkpointer.figures.lock().failures += 1;
                 Ok(Compacted::default())
             }
@@ -326,24 +342,6 @@ impl Shared {
             snapshot,
             compacted,
         }))
-    }
-
-    /// Removes from the log what the older snapshot covers.
-    pub(crate) fn compact_log(&self) -> Result<Compacted, wal::Error> {
-        let _alone = self.checkpointer.known.lock();
-        let policy = self.checkpointer.policy.lock().clone();
-        self.compact(&policy)
-    }
-
-    fn compact(&self, policy: &CheckpointPolicy) -> Result<Compacted, wal::Error> {
-        let archive = policy.archive.as_deref();
-        let compacted = self
-            .journal
-            .compact_throttled(archive, &mut || self.unless_stopped())?;
-        let mut figures = self.checkpointer.figures.lock();
-        figures.compacted_segments += compacted.segments;
-        figures.compacted_bytes += compacted.bytes;
-        Ok(compacted)
     }
 
     /// Forgets the keys that are old enough, by a record of its own.
@@ -372,7 +370,8 @@ impl Shared {
             std::thread::sleep(Duration::from_millis(1));
         }
         let swept = self.tables.sweep(|| pace.throttle())?;
-        marks.drop_before(through);
+        // The ages of what the log keeps are still needed.
+        marks.drop_before(through.min(self.journal.first() - 1));
         self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
         tracing::info!(through, keys = swept, "forgot idempotency keys");
         Ok(())

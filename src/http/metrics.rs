@@ -372,6 +372,10 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         forgotten_keys: _,
         without_room,
         estimate,
+        log_first: _,
+        log_bytes: _,
+        log_kept_for_delivery_bytes: _,
+        log_given_up_bytes: _,
         looks: _,
     } = figures;
     let gauge = "gauge";
@@ -427,9 +431,34 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
     compactions(page, figures);
 }
 
-/// What compactions have removed.
+/// What the log keeps, and what compactions have removed.
 fn compactions(page: &mut Page, figures: &CheckpointFigures) {
+    let gauge = "gauge";
     let counter = "counter";
+    page.one(
+        "carebook_log_first_position",
+        gauge,
+        "The first position that the log keeps as a record.",
+        figures.log_first,
+    );
+    page.one(
+        "carebook_log_bytes",
+        gauge,
+        "Bytes of the log's segments, without the one that is written just now.",
+        figures.log_bytes,
+    );
+    page.one(
+        "carebook_log_kept_for_delivery_bytes",
+        gauge,
+        "Of these, bytes that are kept beyond the log's retention because deliveries need them.",
+        figures.log_kept_for_delivery_bytes,
+    );
+    page.one(
+        "carebook_log_given_up_bytes_total",
+        counter,
+        "Bytes that the log gave up before their time because the disk was nearly full.",
+        figures.log_given_up_bytes,
+    );
     page.one(
         "carebook_compacted_segments_total",
         counter,

@@ -429,6 +429,8 @@ fn read_key(headers: &HeaderMap, at: &mut Reader) -> Option<Box<str>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn key_fault(values: &[&[u8]]) -> Option<(String, &'static str)> {
@@ -463,6 +465,8 @@ mod tests {
         steps: std::collections::VecDeque<Option<Bytes>>,
         /// Whether it ends after its steps; else nothing more ever comes.
         ends: bool,
+        /// How often it was looked at.
+        looks: Arc<AtomicUsize>,
     }
 
     impl Slow {
@@ -470,6 +474,7 @@ mod tests {
             Self {
                 steps: steps.into_iter().collect(),
                 ends,
+                looks: Arc::default(),
             }
         }
     }
@@ -482,6 +487,7 @@ mod tests {
             mut self: Pin<&mut Self>,
             context: &mut std::task::Context<'_>,
         ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, std::io::Error>>> {
+            self.looks.fetch_add(1, Ordering::Relaxed);
             match self.steps.pop_front() {
                 Some(Some(chunk)) => Poll::Ready(Some(Ok(hyper::body::Frame::data(chunk)))),
                 Some(None) => {
@@ -644,35 +650,34 @@ mod tests {
 
     #[tokio::test]
     async fn while_memory_is_short_a_body_that_holds_much_and_brings_little_is_given_up() {
-        let stall = |length: usize| {
-            let steps = [None, None, Some(Bytes::from(vec![b'x'; length]))];
-            Slow::of(steps, false)
-        };
-        let endless = Pace {
-            ticks_max: u32::MAX,
+        const TICKS: usize = 25;
+        let pace = Pace {
+            ticks_max: u32::try_from(TICKS).unwrap(),
             ..HASTY
         };
-        let budget = bodies_budget();
-        let _others = Admission::admit(&budget, BODIES_BYTES_MAX / 2 + 1).unwrap();
-        let read = whole_body(&HeaderMap::new(), stall(200_000), &budget, endless).await;
-        assert_eq!(read.err(), Some(BodyError::Broken));
+        // How often a body that brings so much and then nothing is looked at until it is given up:
+        // at each tick once.
+        let looks = async |length: usize, budget: &Arc<Admission>| {
+            let piece = (length > 0).then(|| Bytes::from(vec![b'x'; length]));
+            let body = Slow::of([None, None, piece], false);
+            let looks = Arc::clone(&body.looks);
+            let read = whole_body(&HeaderMap::new(), body, budget, pace).await;
+            assert_eq!(read.err(), Some(BodyError::Broken));
+            looks.load(Ordering::Relaxed)
+        };
+        let early = |looks: usize| looks < TICKS / 2;
+        let short = bodies_budget();
+        let _others = Admission::admit(&short, BODIES_BYTES_MAX / 2 + 1).unwrap();
+        assert!(early(looks(200_000, &short).await));
         // While it is shorter still, whoever brings nothing holds nothing.
         let scarce = bodies_budget();
         let kept = kept_for_at_once(&scarce);
         let _others_too = Admission::admit(&scarce, BODIES_BYTES_MAX - kept + 1).unwrap();
-        let headers = HeaderMap::new();
-        let silent = Slow::of([None, None, None], false);
-        let read = whole_body(&headers, silent, &scarce, endless);
-        let ended = tokio::time::timeout(Duration::from_secs(30), read).await;
-        assert_eq!(ended.unwrap().err(), Some(BodyError::Broken));
-        // One that holds little may go on; so may every one while there is enough.
-        let small = stall(20_000);
-        let roomy = bodies_budget();
-        for (body, budget) in [(small, &budget), (stall(200_000), &roomy)] {
-            let headers = HeaderMap::new();
-            let read = whole_body(&headers, body, budget, endless);
-            let waited = tokio::time::timeout(20 * HASTY.tick, read).await;
-            assert!(waited.is_err(), "it is still waited for");
+        assert!(early(looks(0, &scarce).await));
+        // One that holds little may take its time; so may every one while there is enough.
+        for (length, budget) in [(20_000, &short), (200_000, &bodies_budget())] {
+            let looks = looks(length, budget).await;
+            assert!(looks >= TICKS, "{length}: {looks}");
         }
     }
 

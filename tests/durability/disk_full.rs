@@ -324,12 +324,12 @@ fn a_directory_on_a_full_disk_is_copied_to_another_and_compacted_there() {
     disk.fill(0);
     let (data, copy) = (crowd.world.data(), crowd.world.path("copy"));
     let (data_text, copy_text) = (data.to_str().unwrap(), copy.to_str().unwrap());
-    let (code, _, err) = run(&["compact", "--data", data_text]);
+    let (code, _, err) = run(&["compact", "--keep", "0s", "--data", data_text]);
     assert_eq!(code, Some(1));
     assert!(err.contains("carebook backup"), "{err}");
     let (code, _, err) = run(&["backup", "--data", data_text, "--to", copy_text]);
     assert_eq!(code, Some(0), "{err}");
-    let (code, _, err) = run(&["compact", "--data", copy_text]);
+    let (code, _, err) = run(&["compact", "--keep", "0s", "--data", copy_text]);
     assert_eq!(code, Some(0), "{err}");
     // The one on the full disk was not touched: it is let go of only now.
     assert_eq!(run(&["verify", "--data", data_text]).0, Some(0));

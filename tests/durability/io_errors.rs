@@ -243,7 +243,10 @@ fn serve(crowd: &Crowd, failing: &Failing, random: &mut StdRng) -> End {
 
 fn compact(crowd: &Crowd, failing: &Failing) -> End {
     let mut command = failing.strace(crowd);
-    command.arg("compact").arg("--data").arg(crowd.world.data());
+    command
+        .args(["compact", "--keep", "0s"])
+        .arg("--data")
+        .arg(crowd.world.data());
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let code = command.status().unwrap().code();
     std::thread::sleep(Duration::from_millis(30));

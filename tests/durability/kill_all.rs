@@ -143,7 +143,10 @@ fn live(crowd: &mut Crowd, rounds: u64, random: &mut StdRng, counts: &mut Counts
 /// `carebook compact`, to its end or until it is killed.
 fn compact(crowd: &Crowd, random: &mut StdRng, counts: &mut Counts) {
     let mut command = carebook();
-    command.arg("compact").arg("--data").arg(crowd.world.data());
+    command
+        .args(["compact", "--keep", "0s"])
+        .arg("--data")
+        .arg(crowd.world.data());
     let mut child = command
         .stdout(Stdio::null())
         .stderr(Stdio::null())

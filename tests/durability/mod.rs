@@ -32,6 +32,7 @@ mod kill;
 mod kill_all;
 mod load;
 mod panics;
+mod retention;
 mod room;
 mod sequencer;
 mod snapshots;
@@ -43,7 +44,7 @@ mod tools;
 mod withdrawal;
 
 /// Arguments of a server that takes snapshots often.
-const SNAPSHOT_OFTEN: &[&str] = &["--snapshot-log-bytes", "65536"];
+const SNAPSHOT_OFTEN: &[&str] = &["--snapshot-log-bytes", "65536", "--log-retention", "0s"];
 
 /// A number from the environment, or the default share.
 fn share(name: &str, default: u64) -> u64 {

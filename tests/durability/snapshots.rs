@@ -636,7 +636,8 @@ fn after_a_compaction_every_read_and_every_replay_is_as_before() {
         work(&town, &server, &mut memories, round as u64, time);
         assert_eq!(server.stop(), Some(0));
         let before = segments(&data);
-        let (code, out, err) = run(&[&["compact", "--data", data_text], arguments].concat());
+        let (code, out, err) =
+            run(&[&["compact", "--keep", "0s", "--data", data_text], arguments].concat());
         assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
         let after = segments(&data);
         assert!(after.iter().all(|name| !before.contains(name)), "{after:?}");
@@ -661,7 +662,7 @@ fn after_a_compaction_every_read_and_every_replay_is_as_before() {
             }
         }
         // There is nothing left to do.
-        let (code, out, _) = run(&["compact", "--data", data_text, "--json"]);
+        let (code, out, _) = run(&["compact", "--keep", "0s", "--data", data_text, "--json"]);
         let done: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((code, &done["snapshotsTaken"]), (Some(0), &0.into()));
         let server = Server::start(&town.world);
@@ -679,7 +680,7 @@ fn a_damaged_snapshot_is_passed_over_and_two_are_refused() {
     let town = Town::new();
     let mut memories = memories(seed);
     let data = town.world.data();
-    let mut server = Server::start(&town.world);
+    let mut server = Server::start_with(&town.world, &["--log-retention", "0s"]);
     town.settle(&server);
     for round in 0..3 {
         work(
@@ -691,7 +692,7 @@ fn a_damaged_snapshot_is_passed_over_and_two_are_refused() {
         );
         take_snapshot(&server);
         assert_eq!(server.stop(), Some(0));
-        server = Server::start(&town.world);
+        server = Server::start_with(&town.world, &["--log-retention", "0s"]);
     }
     let first = "segment-0000000000000001.log".to_owned();
     assert!(!segments(&data).contains(&first), "the log was compacted");
@@ -779,7 +780,10 @@ fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_arch
     assert_eq!(deposit(&server, "S-2", "key-1").status, 201);
     assert_eq!(server.stop(), Some(0));
     let old = segments(&world.data());
-    let server = Server::start_with(&world, &["--archive", archive_text]);
+    let server = Server::start_with(
+        &world,
+        &["--archive", archive_text, "--log-retention", "0s"],
+    );
     for _ in 0..2 {
         take_snapshot(&server);
     }

@@ -139,6 +139,8 @@ impl Template {
             if round < 2 {
                 let arguments = [
                     "compact",
+                    "--keep",
+                    "0s",
                     "--data",
                     text(&data),
                     "--archive",
@@ -648,7 +650,7 @@ impl<'a> Life<'a> {
 
     fn compact(&mut self, cut: Option<Cut>) {
         let (data, archive) = (self.data.clone(), self.archive.clone());
-        let mut arguments = vec!["compact", "--data", text(&data)];
+        let mut arguments = vec!["compact", "--keep", "0s", "--data", text(&data)];
         if self.archives {
             arguments.extend(["--archive", text(&archive)]);
         } else {
@@ -813,7 +815,7 @@ impl<'a> Life<'a> {
         let data = self.new_path("damaged");
         copy(&self.data, &data);
         self.damage(&data);
-        let before = bytes_of(&data);
+        let mut before = bytes_of(&data);
         let Ok(salvage) = Salvage::survey(storage(&data)) else {
             // Not even the log's id can be found: that is said, and nothing is changed.
             let ended = self.run(Tool::Recover, cut, &["recover", "--data", text(&data)]);
@@ -860,7 +862,11 @@ impl<'a> Life<'a> {
         let ended = self.run(Tool::Recover, cut, &words);
         let is_done = Self::done(&ended);
         if !is_done {
-            self.any_tool_on_damage(&data);
+            all_kept(&before, &data);
+            if self.any_tool_on_damage(&data) {
+                // A server has passed over what was damaged, and gone on from there.
+                before = bytes_of(&data);
+            }
         }
         let now = |data: &Path| {
             let mut nothing = Replaying::new("verifying");
@@ -881,11 +887,7 @@ impl<'a> Life<'a> {
                 assert!(Self::done(&self.run(Tool::Recover, None, &words)));
             }
         }
-        let kept = bytes_of(&data);
-        let kept: BTreeSet<_> = kept.values().collect();
-        for (name, bytes) in &before {
-            assert!(kept.contains(bytes), "{name} of before is gone");
-        }
+        all_kept(&before, &data);
         // It comes first: who was interrupted later has it already, and finds nothing more to lose.
         let whole: Vec<_> = exports.iter().filter(|file| file.is_file()).collect();
         exported(whole[0], &lost);
@@ -911,8 +913,9 @@ impl<'a> Life<'a> {
         report.unwrap().log_id
     }
 
-    /// Whatever is done with what an interrupted recovery leaves: it says so, or it works.
-    fn any_tool_on_damage(&mut self, data: &Path) {
+    /// Whatever is done with what an interrupted recovery leaves: it says so, or it works. Whether a
+    /// server did, and so went on from what it found there.
+    fn any_tool_on_damage(&mut self, data: &Path) -> bool {
         let target = self.new_path("target");
         let (data, target) = (text(data), text(&target));
         let choices: [&[&str]; 6] = [
@@ -931,15 +934,31 @@ impl<'a> Life<'a> {
             command
                 .arg("--jwks")
                 .arg(self.template.crowd.world.path("jwks.json"));
-            match Server::try_spawn(command) {
-                Ok(server) => assert_eq!(server.stop(), Some(0)),
-                Err(code) => assert_eq!(code, Some(3)),
-            }
-            return;
+            return match Server::try_spawn(command) {
+                Ok(server) => {
+                    assert_eq!(server.stop(), Some(0));
+                    true
+                }
+                Err(code) => {
+                    assert_eq!(code, Some(3));
+                    false
+                }
+            };
         }
         let ended = self.run(Tool::Verify, None, words);
         assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}");
         let _ = std::fs::remove_dir_all(target);
+        false
+    }
+}
+
+/// Every file that there was is there byte by byte, under its name or another.
+#[track_caller]
+fn all_kept(before: &BTreeMap<String, Vec<u8>>, data: &Path) {
+    let kept = bytes_of(data);
+    let kept: BTreeSet<_> = kept.values().collect();
+    for (name, bytes) in before {
+        assert!(kept.contains(bytes), "{name} of before is gone");
     }
 }
 

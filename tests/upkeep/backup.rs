@@ -150,7 +150,7 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
         assert!(err.contains(why), "{at}: {err}");
     };
     refused("1999-01-01T00:00:00Z", "which is after");
-    refused("99", "the last that can be had is");
+    refused("99", "the last position that can be restored is");
     // A directory that holds something is not written to.
     let (code, _, err) = run(&["restore", "--from", text(&data), "--data", text(&data)]);
     assert_eq!(code, Some(1));
@@ -160,7 +160,15 @@ fn a_directory_is_restored_as_it_was_at_a_position_or_a_time() {
 
 /// Two snapshots of a running server, after which its log lets go of what they cover.
 fn compact(data: &Path, archive: &Path) {
-    let arguments = ["compact", "--data", text(data), "--archive", text(archive)];
+    let arguments = [
+        "compact",
+        "--keep",
+        "0s",
+        "--data",
+        text(data),
+        "--archive",
+        text(archive),
+    ];
     let (code, _, err) = run(&arguments);
     assert_eq!(code, Some(0), "{err}");
 }
@@ -192,10 +200,16 @@ fn what_was_archived_is_restored_from_and_inspected() {
     };
     let (code, _, err, _) = restored(&data, "without", &["--at", "2"]);
     assert_eq!(code, Some(1));
-    assert!(err.contains("the earliest that can be had is 9"), "{err}");
+    assert!(
+        err.contains("the earliest position that can be restored is 9"),
+        "{err}"
+    );
     let (code, _, err, _) = restored(&data, "long-ago", &["--at", "1999-01-01T00:00:00Z"]);
     assert_eq!(code, Some(1));
-    assert!(err.contains("the earliest that can be had is 9"), "{err}");
+    assert!(
+        err.contains("the earliest position that can be restored is 9"),
+        "{err}"
+    );
     let archived = ["--archive", text(&archive)];
     for (from, name, at) in [(&data, "from-data", 2), (&copy, "from-copy", 8)] {
         let position = at.to_string();

@@ -78,8 +78,8 @@ fn what_nobody_can_be_told_is_no_panic_and_the_work_is_done_all_the_same() {
         &["recover", "--data", data],
         &["recover", "--data", data, "--json"],
         &["recover", "--data", data, "--give-up-after", "200"],
-        &["compact", "--data", data],
-        &["compact", "--data", data, "--json"],
+        &["compact", "--keep", "0s", "--data", data],
+        &["compact", "--keep", "0s", "--data", data, "--json"],
     ];
     for command in commands {
         let made = [copy, restored];
@@ -241,7 +241,7 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     done(&["backup", "--data", text(&data), "--to", &own]);
     disk.fill_but(0);
     failed(
-        &["compact", "--data", &own],
+        &["compact", "--keep", "0s", "--data", &own],
         &["Nothing was removed", "another disk"],
     );
     let give_up = [
@@ -269,11 +269,27 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
     // An archive on the full disk.
     let archive = at("archive");
     failed(
-        &["compact", "--data", text(&data), "--archive", &archive],
+        &[
+            "compact",
+            "--keep",
+            "0s",
+            "--data",
+            text(&data),
+            "--archive",
+            &archive,
+        ],
         &["Nothing was removed", "make room for the segments in"],
     );
     std::fs::remove_file(disk.ballast()).unwrap();
-    done(&["compact", "--data", text(&data), "--archive", &archive]);
+    done(&[
+        "compact",
+        "--keep",
+        "0s",
+        "--data",
+        text(&data),
+        "--archive",
+        &archive,
+    ]);
     done(&give_up);
     assert_eq!(kept().len(), 2, "a manifest and a segment: {:?}", kept());
     done(&["verify", "--data", &own]);

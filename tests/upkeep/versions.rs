@@ -99,7 +99,7 @@ fn all_refuse(world: &World, words: &[&str]) {
     std::fs::write(&facts, "").unwrap();
     for arguments in [
         &["verify", "--data", data][..],
-        &["compact", "--data", data],
+        &["compact", "--keep", "0s", "--data", data],
         &["facts", "load", facts.to_str().unwrap(), "--data", data],
     ] {
         refuses(world, arguments, words);

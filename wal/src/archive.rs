@@ -19,7 +19,7 @@ use crate::format::{
     to_usize,
 };
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
-use crate::manifest::{Manifest, Removable, Seal, Segment};
+use crate::manifest::{Manifest, Seal, Sealed, Segment};
 use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
 use crate::throttle::Throttle;
 use crate::window::Window;
@@ -40,7 +40,7 @@ pub(crate) fn keep_in(
     storage: &dyn Storage,
     log: &LogId,
     archive: &dyn Storage,
-    segments: &[Removable],
+    segments: &[Sealed],
     throttle: Throttle<'_>,
 ) -> Result<(), Error> {
     if segments.is_empty() {

@@ -694,7 +694,7 @@ mod tests {
                         }
                         drop(log);
                         let mut log = open(disk);
-                        log.compact(None).unwrap();
+                        log.compact(&crate::retention::Keep::NOTHING, None).unwrap();
                         log.append(&[payload(52)]).unwrap();
                         log.seal().unwrap();
                         if goes_on {

@@ -76,7 +76,7 @@ fn build(disk: &SimDisk, with_snapshots: bool) -> Result<(), BoxError> {
             }
             let upto = log.last_position();
             log.install(writer, upto)?;
-            log.compact(None)?;
+            log.compact(&crate::retention::Keep::NOTHING, None)?;
         }
         log.seal()?;
     }

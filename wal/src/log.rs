@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
 use crate::report::Report;
+use crate::retention::Keep;
 use crate::segment::{self, Compacted, Maker, Prepared};
 use crate::snapshot::{SnapshotFile, SnapshotWriter};
 use crate::storage::{Lock, Storage};
@@ -95,6 +96,7 @@ impl Log {
         };
         let reader = Reader::new(Arc::clone(&storage), &log_id, index, first, begun.kept);
         reader.set_snapshots(report.snapshots.clone());
+        reader.set_sealed(maker.manifest());
         let reader = Arc::new(reader);
         let batch = options.batch_bytes_max;
         let writer = Writer::new(Arc::clone(&reader), segment, next, chain, batch);
@@ -148,7 +150,7 @@ impl Log {
             };
             match self.writer.switch(prepared) {
                 Before::None => {}
-                Before::Retired(retired) => self.maker.retire(retired),
+                Before::Retired(retired) => self.maker.retire(retired, &self.reader),
                 Before::Unused(unused) => self.maker.give_up(&unused),
             }
         }
@@ -202,15 +204,20 @@ impl Log {
         }
     }
 
-    /// Removes the segments that the older snapshot covers, or moves them to
-    /// the archive.
+    /// Removes the segments that the older snapshot covers and that are not to be kept, or moves
+    /// them to the archive.
     ///
     /// # Errors
     /// [`Error::Io`]: when the manifest cannot be replaced, the log has failed
     /// ([`Error::Stopped`]); all others pass, and the call can be repeated.
-    pub fn compact(&mut self, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
+    pub fn compact(
+        &mut self,
+        keep: &Keep,
+        archive: Option<&dyn Storage>,
+    ) -> Result<Compacted, Error> {
         self.alive()?;
-        self.maker.compact(archive, &self.reader).map_err(|error| {
+        let compacted = self.maker.compact(keep, archive, &self.reader);
+        compacted.map_err(|error| {
             self.failed = !error.is_passing();
             error.into_inner()
         })

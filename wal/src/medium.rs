@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use crate::batched::Batch;
 use crate::error::{BoxError, Error};
+use crate::retention::{Keep, Retained};
 use crate::segment::Compacted;
 use crate::snapshot::SnapshotTarget;
 use crate::space::{Lack, Space};
@@ -140,12 +141,24 @@ pub trait Medium: Send + Sync {
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<SnapshotInfo, Error>;
 
-    /// Removes records that the older snapshot covers, or moves them to the archive.
+    /// What [`Medium::compact`] would leave now.
+    fn retained(&self, keep: &Keep) -> Retained;
+
+    /// Whether records that the older snapshot covers may be removed by themselves, the oldest
+    /// first, before [`Medium::has_room`] says no. They are not until this is said.
+    fn give_up_for_room(&self, may: bool);
+
+    /// Bytes that were removed so.
+    fn given_up_bytes(&self) -> u64;
+
+    /// Removes records that the older snapshot covers and that are not to be kept, or moves them
+    /// to the archive.
     ///
     /// # Errors
     /// Those of [`Medium::install`].
     fn compact(
         &self,
+        keep: &Keep,
         archive: Option<&dyn Storage>,
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Compacted, Error>;

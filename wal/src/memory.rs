@@ -13,9 +13,10 @@ use crate::appender::{Appender, Events, OpenLog};
 use crate::batched::Batch;
 use crate::error::{BoxError, Error};
 use crate::format::to_u64;
-use crate::manifest::Identity;
+use crate::manifest::{Identity, Sealed};
 use crate::medium::{BatchWriter, Medium, WakeUp};
 use crate::options::Options;
+use crate::retention::{self, Keep, Retained};
 use crate::segment::Compacted;
 use crate::snapshot::SnapshotTarget;
 use crate::space::{Lack, Space};
@@ -55,6 +56,24 @@ struct Snapshot {
 impl State {
     fn last(&self) -> u64 {
         self.forgotten + to_u64(self.records.len())
+    }
+
+    /// Each record by itself, as what is kept or removed as a whole.
+    fn sealed(&self) -> Vec<Sealed> {
+        let records = (self.forgotten + 1..).zip(&self.records);
+        let sealed = records.map(|(position, record)| Sealed {
+            number: position,
+            last: position,
+            length: to_u64(record.len()),
+        });
+        sealed.collect()
+    }
+
+    fn covered(&self) -> Option<u64> {
+        match self.snapshots.as_slice() {
+            [older, _] => Some(older.info.covers),
+            _ => None,
+        }
     }
 
     fn record(&self, position: u64) -> Option<&Vec<u8>> {
@@ -380,22 +399,32 @@ impl Medium for MemoryLog {
         Ok(info)
     }
 
+    fn retained(&self, keep: &Keep) -> Retained {
+        let state = self.state.lock();
+        retention::removable(&state.sealed(), state.covered(), keep).1
+    }
+
+    fn give_up_for_room(&self, _: bool) {}
+
+    fn given_up_bytes(&self) -> u64 {
+        0
+    }
+
     fn compact(
         &self,
+        keep: &Keep,
         _: Option<&dyn Storage>,
         _: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let mut state = self.state.lock();
-        let mut compacted = Compacted::default();
-        if let [older, _] = state.snapshots.as_slice() {
-            let removed = older.info.covers.saturating_sub(state.forgotten);
-            let removed = usize::try_from(removed).unwrap_or(usize::MAX);
-            let removed = removed.min(state.records.len());
-            let gone = state.records.drain(..removed);
-            compacted.bytes = gone.map(|record| to_u64(record.len())).sum();
-            compacted.segments = u64::from(removed > 0);
-            state.forgotten += to_u64(removed);
-        }
+        let (removed, retained) = retention::removable(&state.sealed(), state.covered(), keep);
+        state.records.drain(..removed);
+        state.forgotten += to_u64(removed);
+        let mut compacted = Compacted {
+            bytes: retained.removable_bytes,
+            segments: u64::from(removed > 0),
+            ..Compacted::default()
+        };
         compacted.first_position = state.forgotten + 1;
         Ok(compacted)
     }

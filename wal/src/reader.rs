@@ -11,7 +11,8 @@ use crate::error::{BoxError, Error};
 use crate::format::{self, LogId, to_usize};
 use crate::frame::{FrameHeader, HEADER, HeaderFound, KIND_DATA};
 use crate::index::{Entry, Index, Noted};
-use crate::manifest::Removable;
+use crate::manifest::{Manifest, Sealed};
+use crate::retention::{self, Keep, Retained};
 use crate::snapshot::{Kept, SnapshotFile};
 use crate::storage::{File, Storage};
 use crate::visitor::{OnRange, Record, SnapshotInfo};
@@ -36,6 +37,15 @@ pub(crate) struct Reader {
     kept: RwLock<Option<Arc<Kept>>>,
     /// Newest first.
     snapshots: RwLock<Vec<SnapshotInfo>>,
+    sealed: RwLock<SealedLog>,
+}
+
+/// What matters to who asks what is to be kept.
+#[derive(Default)]
+struct SealedLog {
+    segments: Vec<Sealed>,
+    /// Up to which position records are in every snapshot.
+    covered: Option<u64>,
 }
 
 impl Reader {
@@ -56,6 +66,7 @@ impl Reader {
             first: AtomicU64::new(first),
             kept: RwLock::new(kept.map(Arc::new)),
             snapshots: RwLock::default(),
+            sealed: RwLock::default(),
         }
     }
 
@@ -86,6 +97,20 @@ impl Reader {
         *self.snapshots.write() = snapshots;
     }
 
+    /// Which segments are sealed, and what snapshots cover of them.
+    pub(crate) fn set_sealed(&self, manifest: &Manifest) {
+        *self.sealed.write() = SealedLog {
+            segments: manifest.sealed(),
+            covered: manifest.covered(),
+        };
+    }
+
+    /// What a compaction would leave.
+    pub(crate) fn retained(&self, keep: &Keep) -> Retained {
+        let sealed = self.sealed.read();
+        retention::removable(&sealed.segments, sealed.covered, keep).1
+    }
+
     /// A snapshot is the newest one from now on.
     pub(crate) fn installed(&self, kept: Kept, snapshots: Vec<SnapshotInfo>) {
         *self.kept.write() = Some(Arc::new(kept));
@@ -93,7 +118,7 @@ impl Reader {
     }
 
     /// The log begins at this position from now on.
-    pub(crate) fn forget_before(&self, position: u64, segments: &[Removable]) {
+    pub(crate) fn forget_before(&self, position: u64, segments: &[Sealed]) {
         self.first.store(position, Ordering::Release);
         self.index.write().forget_before(position);
         let mut files = self.files.lock();

@@ -195,8 +195,11 @@ impl Past {
 
     fn unreachable(&self, position: u64, last: Option<u64>) -> Error {
         let bound = match last {
-            Some(last) => format!("the last that can be had is {last}"),
-            None => format!("the earliest that can be had is {}", self.earliest()),
+            Some(last) => format!("the last position that can be restored is {last}"),
+            None => format!(
+                "the earliest position that can be restored is {}",
+                self.earliest()
+            ),
         };
         Error::Io {
             what: "restore from",

@@ -7,10 +7,11 @@ use crate::error::{Error, MaintenanceError};
 use crate::format::{self, BLOCK, Chain, FIRST_FRAME, SegmentHeader, round_up, to_u64, to_usize};
 use crate::frame::{SEAL_BYTES, START_BYTES};
 use crate::lock;
-use crate::manifest::{Manifest, Removable, SNAPSHOTS_MAX, Seal, Segment, remove_if_there};
+use crate::manifest::{Manifest, SNAPSHOTS_MAX, Seal, Sealed, Segment, remove_if_there};
 use crate::reader::Reader;
 use crate::recovery::{self, Findings};
 use crate::report::TornTail;
+use crate::retention::{self, Keep};
 use crate::snapshot::Finished;
 use crate::storage::{File, Storage, write_all_at};
 use crate::visitor::SnapshotInfo;
@@ -136,7 +137,7 @@ impl Maker {
     }
 
     /// Notes the end of a segment; the next manifest that is written says it.
-    pub(crate) fn retire(&mut self, retired: Retired) {
+    pub(crate) fn retire(&mut self, retired: Retired, reader: &Reader) {
         let Retired {
             number,
             length,
@@ -154,6 +155,7 @@ impl Maker {
                 });
             }
         }
+        reader.set_sealed(&self.manifest);
     }
 
     /// Notes that a segment will never be used, because it is too small.
@@ -294,6 +296,7 @@ impl Maker {
         self.manifest = manifest;
         let info = SnapshotInfo::from(&finished.listed);
         reader.installed(finished.into_kept(), self.snapshots());
+        reader.set_sealed(&self.manifest);
         for dropped in dropped {
             // No longer listed: if it stays, the next start removes it.
             let _ = storage.remove(&format::snapshot_name(dropped.number));
@@ -307,26 +310,19 @@ impl Maker {
         listed.map(SnapshotInfo::from).collect()
     }
 
-    /// The segments, oldest first, of which the older snapshot covers every record.
-    pub(crate) fn removable(&self) -> Vec<Removable> {
-        let [older, _] = self.manifest.snapshots.as_slice() else {
-            return Vec::new();
-        };
-        let sealed = self.manifest.segments.iter().map_while(|segment| {
-            let seal = segment.seal?;
-            (seal.last <= older.covers).then_some(Removable {
-                number: segment.number,
-                length: seal.length,
-            })
-        });
-        sealed.collect()
+    /// The oldest segments, of which the older snapshot covers every record and nothing is to be kept.
+    pub(crate) fn removable(&self, keep: &Keep) -> Vec<Sealed> {
+        let mut sealed = self.manifest.sealed();
+        let (removable, _) = retention::removable(&sealed, self.manifest.covered(), keep);
+        sealed.truncate(removable);
+        sealed
     }
 
     /// Lets the log begin after these segments, which are the first ones. Their
     /// files are still there.
     pub(crate) fn forget(
         &mut self,
-        segments: &[Removable],
+        segments: &[Sealed],
         reader: &Reader,
     ) -> Result<Compacted, MaintenanceError> {
         self.settle()?;
@@ -335,6 +331,10 @@ impl Maker {
         let mut compacted = Compacted::default();
         for removed in segments {
             let first = manifest.segments.first().copied();
+            if first.is_some_and(|first| first.number > removed.number) {
+                // It was given up meanwhile.
+                continue;
+            }
             let listed = first.filter(|first| first.number == removed.number);
             let Some(seal) = listed.and_then(|listed| listed.seal) else {
                 break;
@@ -353,16 +353,19 @@ impl Maker {
         Manifest::put_in_place(self.storage.as_ref()).map_err(MaintenanceError::Final)?;
         self.manifest = manifest;
         reader.forget_before(compacted.first_position, segments);
+        reader.set_sealed(&self.manifest);
         Ok(compacted)
     }
 
-    /// Removes the segments that the older snapshot covers, or moves them to the archive.
+    /// Removes the segments that the older snapshot covers and that are not to be kept, or moves
+    /// them to the archive.
     pub(crate) fn compact(
         &mut self,
+        keep: &Keep,
         archive: Option<&dyn Storage>,
         reader: &Reader,
     ) -> Result<Compacted, MaintenanceError> {
-        let segments = self.removable();
+        let segments = self.removable(keep);
         if let Some(archive) = archive {
             let log = self.manifest.log;
             archive::keep_in(self.storage.as_ref(), &log, archive, &segments, &mut || {
@@ -386,7 +389,7 @@ impl Maker {
 
 /// Removes the files of segments that the manifest no longer lists. What stays,
 /// the next start removes.
-pub(crate) fn remove(storage: &dyn Storage, segments: &[Removable]) {
+pub(crate) fn remove(storage: &dyn Storage, segments: &[Sealed]) {
     for segment in segments {
         let _ = storage.remove(&format::segment_name(segment.number));
     }

@@ -156,7 +156,7 @@ fn keep(appender: &wal::Appender) -> Result<(), wal::BoxError> {
     })?;
     writer.entry(b"entry")?;
     appender.install(writer, appender.appended())?;
-    appender.compact(None)?;
+    appender.compact(&wal::Keep::NOTHING, None)?;
     Ok(())
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
             taken += 1;
             let covers = log.last_position();
             snapshot(&mut log, covers).unwrap();
-            log.compact(None).unwrap();
+            log.compact(&wal::Keep::NOTHING, None).unwrap();
         }
         if random.random_ratio(1, 9) {
             drop(log);

@@ -91,7 +91,7 @@ fn assert_stopped(log: &mut Log, case: &str) {
     for error in [
         log.append(&[b"more".to_vec()]).err(),
         log.seal().err(),
-        log.compact(None).err(),
+        log.compact(&wal::Keep::NOTHING, None).err(),
         log.append(&[b"more".to_vec()]).err(),
     ] {
         assert!(
@@ -163,7 +163,8 @@ fn run(disk: &SimDisk, seed: u64, batches: usize, case: &str) -> Known {
                 stopped = has_stopped(&mut log, case);
             }
         }
-        if !stopped && random.random_ratio(1, 4) && log.compact(None).is_err() {
+        if !stopped && random.random_ratio(1, 4) && log.compact(&wal::Keep::NOTHING, None).is_err()
+        {
             stopped = has_stopped(&mut log, case);
         }
         if !stopped && random.random_ratio(1, 4) {
@@ -259,7 +260,7 @@ fn run_beside(disk: &SimDisk, seed: u64, case: &str) -> (Vec<Vec<u8>>, usize) {
                     Ok(writer.keep(record.position, record.payload)?)
                 })?;
                 appender.install(writer, covers)?;
-                appender.compact(None)?;
+                appender.compact(&wal::Keep::NOTHING, None)?;
                 Ok(())
             };
             // It may fail: whether that ends the log shows below.

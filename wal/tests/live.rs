@@ -422,7 +422,7 @@ fn a_snapshot_is_shown_beside_the_writer_and_the_log_goes_on_behind_it() {
     // Before the compaction the log has everything, for the slow one too.
     let (seen, _) = read_on(&mut early).unwrap();
     let slow = LiveReader::open(disk.storage(), 1).unwrap();
-    let removed = appender.compact(None).unwrap();
+    let removed = appender.compact(&wal::Keep::NOTHING, None).unwrap();
     assert!(removed.segments > 0);
     appender.sequence().push(b"after").unwrap();
     eventually("the seal is written", || {
@@ -498,7 +498,7 @@ fn a_reader_beside_compactions_shows_every_record_or_says_that_it_missed_it() {
                 let covers = appender.durable();
                 let writer = appender.begin_snapshot(covers).unwrap();
                 appender.install(writer, covers).unwrap();
-                appender.compact(None).unwrap();
+                appender.compact(&wal::Keep::NOTHING, None).unwrap();
             }
         });
         // One that keeps up, and one that dawdles and finds things gone.

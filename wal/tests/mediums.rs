@@ -84,7 +84,7 @@ fn every_medium_keeps_records_and_snapshots_through_compactions_and_openings() {
                     model.snapshot(&appender);
                     assert_eq!(appender.log_bytes_since_snapshot(), 0);
                 }
-                let compacted = appender.compact(None).unwrap();
+                let compacted = appender.compact(&wal::Keep::NOTHING, None).unwrap();
                 assert!(compacted.first_position <= model.last() + 1);
                 model.check(&appender);
                 appender.shutdown().unwrap();

@@ -43,7 +43,9 @@ fn archived(disk: &SimDisk, archive: &SimDisk) -> u64 {
     append(&mut log, 1..=200);
     snapshot(&mut log, 100).unwrap();
     snapshot(&mut log, 150).unwrap();
-    let compacted = log.compact(Some(archive.storage().as_ref())).unwrap();
+    let compacted = log
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
     log.seal().unwrap();
     assert!(compacted.segments > 3);
     compacted.first_position
@@ -127,11 +129,14 @@ fn what_an_archive_covers_can_be_gone_back_to() {
     assert_eq!(without.earliest(), 200);
     let error = refusal(&without, 199);
     assert!(
-        error.contains("the earliest that can be had is 200"),
+        error.contains("the earliest position that can be restored is 200"),
         "{error}"
     );
     let error = refusal(&without, 201);
-    assert!(error.contains("the last that can be had is 200"), "{error}");
+    assert!(
+        error.contains("the last position that can be restored is 200"),
+        "{error}"
+    );
 
     let past = past(&source, Some(&archive)).unwrap();
     assert_eq!(past.earliest(), 1);
@@ -159,7 +164,9 @@ fn a_backup_goes_on_with_what_was_archived_after_it() {
     append(&mut log, 61..=200);
     snapshot(&mut log, 190).unwrap();
     snapshot(&mut log, 195).unwrap();
-    let compacted = log.compact(Some(archive.storage().as_ref())).unwrap();
+    let compacted = log
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
     let last = compacted.first_position - 1;
     assert!(last > 150);
 
@@ -173,7 +180,7 @@ fn a_backup_goes_on_with_what_was_archived_after_it() {
     }
     let error = refusal(&past, last + 1);
     assert!(
-        error.contains(&format!("the last that can be had is {last}")),
+        error.contains(&format!("the last position that can be restored is {last}")),
         "{error}"
     );
 }
@@ -188,7 +195,7 @@ fn a_gap_in_an_archive_is_not_passed_over_and_damage_in_it_is_told() {
     archive.take_away(&third);
     let error = refusal(&past(&source, Some(&archive)).unwrap(), 20);
     assert!(
-        error.contains("the earliest that can be had is 200"),
+        error.contains("the earliest position that can be restored is 200"),
         "{error}"
     );
     for (at, is_seen_at_once) in [
@@ -241,7 +248,8 @@ fn a_reader_shows_what_was_archived_and_what_came_after_it() {
     append(&mut log, 201..=300);
     snapshot(&mut log, 280).unwrap();
     snapshot(&mut log, 290).unwrap();
-    log.compact(Some(archive.storage().as_ref())).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
     log.seal().unwrap();
     let mut seen = Vec::new();
     let end = reader.read_on(&mut |record| {
@@ -266,7 +274,7 @@ fn logs_that_were_restored_from_each_other_share_an_archive_and_none_overwrites_
     snapshot(&mut log, 380).unwrap();
     snapshot(&mut log, 390).unwrap();
     assert!(
-        log.compact(Some(archive.storage().as_ref()))
+        log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
             .unwrap()
             .segments
             > 3
@@ -296,10 +304,13 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     snapshot(&mut log, 90).unwrap();
     let copy = source.after_kill();
     // A copy of the directory is run beside the first.
-    log.compact(Some(archive.storage().as_ref())).unwrap();
+    log.compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
     let names = segments(&archive);
     let mut other = open(&copy).unwrap().log;
-    let again = other.compact(Some(archive.storage().as_ref())).unwrap();
+    let again = other
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap();
     assert!(again.segments > 0, "what is the same is no hindrance");
     let copy = source.after_kill();
     drop(copy);
@@ -313,7 +324,9 @@ fn a_file_that_is_in_an_archive_is_left_as_it_is() {
     snapshot(&mut other, 90).unwrap();
     let bytes = archive.bytes(&names[0]).unwrap();
     let before = segments(&other_source);
-    let error = other.compact(Some(archive.storage().as_ref())).unwrap_err();
+    let error = other
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
+        .unwrap_err();
     assert!(error.to_string().contains("left as it is"), "{error}");
     assert!(archive.bytes(&names[0]).unwrap() == bytes);
     assert!(segments(&other_source) == before, "nothing was removed");
@@ -339,7 +352,7 @@ fn a_log_knows_under_which_id_each_position_was_appended() {
     // They outlive starts, changes of segments, snapshots and compactions.
     snapshot(&mut log, 20).unwrap();
     snapshot(&mut log, 25).unwrap();
-    log.compact(None).unwrap();
+    log.compact(&wal::Keep::NOTHING, None).unwrap();
     drop(log);
     let (report, _) = verify(&first).unwrap();
     assert_eq!(ids(&report), [([1; 16], 15)]);

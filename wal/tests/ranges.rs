@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::Rng;
 use wal::storage::sim::SimDisk;
-use wal::{Appender, Error};
+use wal::{Appender, Error, Keep};
 
 use crate::support::{
     Heard, Kind, campaign, eventually, frames, open_with, random, record, seed, segments, small,
@@ -43,7 +43,10 @@ fn snapshot(appender: &Appender) {
 fn compact(appender: &Appender) -> u64 {
     snapshot(appender);
     snapshot(appender);
-    appender.compact(None).unwrap().first_position
+    appender
+        .compact(&Keep::NOTHING, None)
+        .unwrap()
+        .first_position
 }
 
 /// What is shown from a position on, which must be what was appended there, without gaps.
@@ -381,5 +384,64 @@ fn records_that_a_start_did_not_read_are_found_again_at_once_after_the_first_tim
     }
     for position in 1..=4_000 {
         calls(position);
+    }
+}
+
+#[test]
+fn a_compaction_keeps_what_it_is_told_to_keep_on_every_medium_and_over_openings() {
+    for kind in Kind::each() {
+        let appender = kind.start(small(), Heard::default().events());
+        append(&appender, 300);
+        let all = appender.retained(&Keep::newest(u64::MAX));
+        assert_eq!((all.needed_bytes, all.removable_bytes), (0, 0));
+        let keep = Keep {
+            from: 200,
+            bytes: u64::MAX,
+            needed_from: 120,
+            needed_bytes: u64::MAX,
+        };
+        snapshot(&appender);
+        assert_eq!(
+            appender.retained(&keep).bytes,
+            all.bytes,
+            "one snapshot is not enough"
+        );
+        snapshot(&appender);
+        let retained = appender.retained(&keep);
+        assert!(retained.needed_bytes > 0 && retained.removable_bytes > 0);
+        let compacted = appender.compact(&keep, None).unwrap();
+        assert_eq!(compacted.bytes, retained.removable_bytes);
+        assert!(
+            (100..=120).contains(&compacted.first_position),
+            "{compacted:?}"
+        );
+        let again = appender.compact(&keep, None).unwrap();
+        assert_eq!((again.segments, again.bytes), (0, 0));
+        let first = appender.first();
+        assert_eq!(shown(&appender, first, u64::MAX).0, 301);
+        appender.shutdown().unwrap();
+        drop(appender);
+
+        // What is kept is there for the next one, who did not read it.
+        let appender = kind.start(small(), Heard::default().events());
+        assert_eq!(appender.first(), first);
+        assert!(is_gone(&shown(&appender, first - 1, u64::MAX).1, first - 1));
+        assert_eq!(shown(&appender, first, u64::MAX).0, 301);
+        assert_eq!(shown(&appender, 250, 260).0, 261);
+        for position in first..=300 {
+            assert!(appender.read(position).unwrap() == Some(made(position)));
+        }
+        let less = Keep {
+            needed_from: u64::MAX,
+            ..keep
+        };
+        appender.compact(&less, None).unwrap();
+        assert!(
+            (180..=200).contains(&appender.first()),
+            "{}",
+            appender.first()
+        );
+        appender.compact(&Keep::NOTHING, None).unwrap();
+        assert!(appender.first() > 280, "{}", appender.first());
     }
 }

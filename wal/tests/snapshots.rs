@@ -25,7 +25,9 @@ fn logged(seed: u64, compacted: bool) -> (SimDisk, Vec<Vec<u8>>) {
         match number {
             40 => drop(snapshot(&mut log, 35).unwrap()),
             70 => drop(snapshot(&mut log, 71).unwrap()),
-            80 if compacted => assert!(log.compact(None).unwrap().segments > 0),
+            80 if compacted => {
+                assert!(log.compact(&wal::Keep::NOTHING, None).unwrap().segments > 0)
+            }
             _ => {}
         }
     }
@@ -155,7 +157,7 @@ fn everything_may_be_compacted_and_the_log_goes_on() {
     let mut opened = open(&disk).unwrap();
     snapshot(&mut opened.log, 90).unwrap();
     snapshot(&mut opened.log, 90).unwrap();
-    let compacted = opened.log.compact(None).unwrap();
+    let compacted = opened.log.compact(&wal::Keep::NOTHING, None).unwrap();
     assert_eq!(compacted.first_position, 91);
     drop(opened);
     for round in 0..3 {
@@ -180,7 +182,7 @@ fn what_is_removed_is_in_the_archive() {
     let mut opened = open(&disk).unwrap();
     let compacted = opened
         .log
-        .compact(Some(archive.storage().as_ref()))
+        .compact(&wal::Keep::NOTHING, Some(archive.storage().as_ref()))
         .unwrap();
     assert!(compacted.segments > 1);
     let kept = archive.after_power_cut(Survivors::Nothing);
@@ -231,7 +233,7 @@ fn snapshots_and_compaction_go_on_beside_appends() {
                     read_back >= covers,
                     "there is time to rest after each record"
                 );
-                appender.compact(None).unwrap();
+                appender.compact(&wal::Keep::NOTHING, None).unwrap();
                 taken += 1;
             }
         });
@@ -404,15 +406,25 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     let before = segments(&disk);
     let archive = SimDisk::new();
     let mut pieces = 0;
-    let compacted = appender.compact_throttled(Some(archive.storage().as_ref()), &mut || {
-        pieces += 1;
-        if pieces == 2 { Err(given_up()) } else { Ok(()) }
-    });
+    let compacted = appender.compact_throttled(
+        &wal::Keep::NOTHING,
+        Some(archive.storage().as_ref()),
+        &mut || {
+            pieces += 1;
+            if pieces == 2 { Err(given_up()) } else { Ok(()) }
+        },
+    );
     assert!(matches!(compacted, Err(Error::Stopped { .. })));
     assert!(segments(&disk).starts_with(&before));
     // The next one has all to do, and does it.
     let archive = archive.storage();
-    assert!(appender.compact(Some(archive.as_ref())).unwrap().segments > 1);
+    assert!(
+        appender
+            .compact(&wal::Keep::NOTHING, Some(archive.as_ref()))
+            .unwrap()
+            .segments
+            > 1
+    );
     appender.shutdown().unwrap();
     assert!(verify(&disk).unwrap().1 == appended);
 }

@@ -62,7 +62,8 @@ impl Place {
                 snapshot(&mut log, last)?;
                 snapshot(&mut log, last)?;
                 let archive = archive.then(|| self.archive.storage());
-                log.compact(archive.as_deref()).map(drop)
+                log.compact(&wal::Keep::NOTHING, archive.as_deref())
+                    .map(drop)
             }
             Tool::Backup => {
                 let source = self.data.storage();
@@ -137,7 +138,7 @@ fn lived(random: &mut StdRng) -> (Place, Vec<Vec<u8>>, bool) {
             }
             if random.random_ratio(1, 2) {
                 let to = archive.storage();
-                log.compact(Some(to.as_ref())).unwrap();
+                log.compact(&wal::Keep::NOTHING, Some(to.as_ref())).unwrap();
             }
         }
         log.seal().unwrap();

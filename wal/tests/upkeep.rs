@@ -63,7 +63,7 @@ fn a_backup_of_a_running_log_holds_what_was_durable_and_is_sound() {
                         })
                         .unwrap();
                     appender.install(writer, covers).unwrap();
-                    appender.compact(None).unwrap();
+                    appender.compact(&wal::Keep::NOTHING, None).unwrap();
                 }
                 let durable = appender.durable();
                 let target = SimDisk::new();
@@ -135,7 +135,10 @@ fn a_log_is_restored_at_each_position_that_it_has() {
             assert_eq!(opened.log.append(&[vec![1]]).unwrap(), expected as u64 + 1);
         }
         let error = restore(&disk, Some(81)).err().unwrap().to_string();
-        assert!(error.contains("the last that can be had is 80"), "{error}");
+        assert!(
+            error.contains("the last position that can be restored is 80"),
+            "{error}"
+        );
     }
 }
 
@@ -143,7 +146,7 @@ fn a_log_is_restored_at_each_position_that_it_has() {
 fn a_compacted_log_is_restored_from_its_oldest_snapshot_on() {
     let (disk, appended) = logged(25, true);
     let mut log = open(&disk).unwrap().log;
-    assert!(log.compact(None).unwrap().segments > 0);
+    assert!(log.compact(&wal::Keep::NOTHING, None).unwrap().segments > 0);
     drop(log);
     // The older snapshot was taken when 31 records were there.
     for upto in [31, 32, 51, 80] {
@@ -152,7 +155,7 @@ fn a_compacted_log_is_restored_from_its_oldest_snapshot_on() {
     }
     let error = restore(&disk, Some(7)).err().unwrap().to_string();
     assert!(
-        error.contains("the earliest that can be had is 31"),
+        error.contains("the earliest position that can be restored is 31"),
         "{error}"
     );
 }

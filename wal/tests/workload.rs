@@ -57,7 +57,7 @@ pub(crate) fn workload(disk: &SimDisk, seed: u64, batches: usize) -> Told {
                 return told;
             }
         }
-        if random.random_ratio(1, 4) && opened.log.compact(None).is_err() {
+        if random.random_ratio(1, 4) && opened.log.compact(&wal::Keep::NOTHING, None).is_err() {
             return told;
         }
         if random.random_ratio(1, 9) {

@@ -1,5 +1,5 @@
-//! `carebook inspect resource --backwards`: a resource's commits, the last one first, each found by
-//! what the one after it says of where it is. The log is not read from its beginning.
+//! `carebook inspect resource --backwards`: a resource's commits, the last one first. Each names
+//! the position of the one before it, so the log is not read from its beginning.
 
 use std::ops::ControlFlow;
 
@@ -35,7 +35,7 @@ struct Commit {
     key: Option<String>,
     event: Value,
     version: u16,
-    /// The position of the commit before that changed the resource; 0 when there is none.
+    /// The position of the previous commit that changed the resource; 0 if there is none.
     before: u64,
 }
 
@@ -58,7 +58,7 @@ impl SnapshotVisitor for Last {
     }
 }
 
-/// Tells the resource's commits, the last one first, so many at most.
+/// Prints the resource's commits, the last one first, `limit` at most.
 ///
 /// # Errors
 /// When there is no such resource in the log, or the log is damaged.
@@ -96,13 +96,14 @@ pub(super) fn tell(
     if position > 0 && left > 0 {
         eprintln!(
             "carebook: the log begins at position {first}: the commit before, at position {position}, \
-             was removed by a compaction, and what came of it is in the snapshot only"
+             was removed by a compaction, and its result is only in the snapshot"
         );
     }
     Ok(())
 }
 
-/// Where the resource was changed last, 0 when it is not there; and the first position of the log.
+/// The position of the resource's last change, 0 if there is no such resource; and the first
+/// position of the log.
 fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
     loop {
         let reader = looking.reader(1)?;
@@ -128,7 +129,7 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
     }
 }
 
-/// The commit at this position, which has to be one of the resource.
+/// The commit at this position, which has to change the resource.
 fn read(looking: &Looking, key: Digest, position: u64) -> Result<Commit, Failure> {
     let mut commit = None;
     let mut reader = looking.reader(position)?;
@@ -155,7 +156,7 @@ fn read(looking: &Looking, key: Digest, position: u64) -> Result<Commit, Failure
     match (commit, end.missed) {
         (Some(commit), _) => Ok(commit),
         (None, Some(_)) => Err(Failure::other(
-            "a compaction has removed what was to be read next: once more",
+            "a compaction has removed the record that was to be read next: run it again",
         )),
         (None, None) => Err(Failure::Damaged(format!(
             "the commit after it says that the resource was changed at position {position}, and the \

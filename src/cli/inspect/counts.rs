@@ -1,4 +1,4 @@
-//! `carebook inspect counts`: how much of what there is.
+//! `carebook inspect counts`: how much there is of everything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ Examples:
   carebook inspect counts --data /srv/carebook
   carebook inspect counts --data /srv/carebook --json | jq .resources
 
-The whole log is read, and the states are made anew in memory: it takes as much as the server has
+The whole log is read, and all states are rebuilt in memory, which takes as much as the server uses
 for them.
 
 Exit codes:
@@ -37,7 +37,7 @@ Exit codes:
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub(super) struct CountsArgs {
     #[command(flatten)]
     looking: Looking,
@@ -84,7 +84,8 @@ struct Counting {
     batches: Amount,
     largest_batch: u32,
     last_batch: Option<(u64, u64)>,
-    /// What a snapshot says of records that the log no longer has; what it keeps of them.
+    /// The counters of a snapshot over records that the log no longer has; the number of kept
+    /// records.
     before: Counters,
     covers: u64,
     kept: u64,
@@ -148,7 +149,7 @@ impl Counting {
     }
 
     fn finish(&mut self) {
-        // What the log no longer has any commit of is listed all the same.
+        // Operations of which the log no longer has any commit are listed, too.
         for tag in self.before.operations.keys() {
             let name = catalogue::row(*tag).map_or(super::looking::REFERENCE_FACTS, |row| row.name);
             self.operations.entry(name).or_default();
@@ -226,8 +227,8 @@ impl CountsArgs {
     }
 }
 
-/// The files of the directory and of those in it, with their lengths. What vanishes meanwhile is
-/// left out.
+/// The files of the directory and its subdirectories, with their lengths. Files that vanish
+/// meanwhile are left out.
 fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![(String::new(), data.to_path_buf())];

@@ -1,5 +1,5 @@
-//! What there was before the records that are read: states made anew from the log, and what a
-//! snapshot has of those that a compaction removed.
+//! States before the records that are read: rebuilt from the log, or taken from a snapshot if a
+//! compaction has removed records.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::domain::registered::AnyResource;
 use crate::journal::record::{Record, RecordChange};
 use crate::journal::snapshot::{StateEntry, Summary};
 
-/// A resource as the last commit that was read has left it.
+/// A resource after the last commit that was read.
 #[derive(Clone)]
 pub(super) struct Standing {
     pub(super) resource: &'static dyn AnyResource,
@@ -31,7 +31,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// Puts a resource as a snapshot has it.
+    /// Stores a resource from a snapshot.
     ///
     /// # Errors
     /// When its kind, or that version of it, is not known here.
@@ -46,10 +46,10 @@ impl States {
         Ok(())
     }
 
-    /// Applies the change at `position`; gives the state's bytes before it.
+    /// Applies the change at `position`; returns the state's bytes before it.
     ///
     /// # Errors
-    /// When the change cannot follow on what is there.
+    /// When the change does not fit the state.
     pub(super) fn apply(
         &mut self,
         position: u64,
@@ -87,12 +87,12 @@ impl States {
     }
 }
 
-/// Sees a snapshot.
+/// Reads a snapshot.
 pub(super) trait SnapshotVisitor {
-    /// It begins; what was seen of another one is to be forgotten.
+    /// It begins; forget what was read of another one.
     fn begin(&mut self);
 
-    /// What it says of the whole log.
+    /// What it says about the whole log.
     fn summary(&mut self, _summary: Summary) {}
 
     /// A record that it keeps, without its changes.
@@ -106,8 +106,7 @@ pub(super) trait SnapshotVisitor {
     }
 }
 
-/// Shows a snapshot of the log to `look`: the newest one that can be read, or the oldest; none when
-/// there is none.
+/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest.
 pub(super) fn show(
     reader: &LiveReader,
     oldest: bool,

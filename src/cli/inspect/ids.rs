@@ -1,5 +1,6 @@
-//! What the resources are called that a record changes. A record names a resource by the digest of
-//! its identifier; the identifier itself is found in the record and proved by the digest.
+//! The identifiers of the resources that a record changes. A record names a resource by the digest
+//! of its identifier; the identifier itself is searched for in the record and verified by the
+//! digest.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::base::digest::Digest;
 use crate::domain::resource::Kind;
 
-/// How many are remembered.
+/// How many are cached.
 const REMEMBERED_MAX: usize = 100_000;
 /// Texts of one record that are tried in pairs and threes.
 const TRIED_MAX: usize = 24;
@@ -20,7 +21,7 @@ pub(in crate::cli) struct Ids {
 }
 
 impl Ids {
-    /// The parts of the identifier of the resource with this key, when they stand in `values`.
+    /// The parts of the identifier of the resource with this key, if they occur in `values`.
     pub(super) fn find(&mut self, kind: Kind, key: Digest, values: &[&Value]) -> Option<&[String]> {
         if !self.found.contains_key(&key) {
             let mut texts = vec![kind.name];
@@ -37,7 +38,7 @@ impl Ids {
     }
 }
 
-/// Every text in a value, in its order.
+/// Every text in a value, in order.
 fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => texts.push(text),

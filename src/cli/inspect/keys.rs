@@ -1,4 +1,4 @@
-//! `carebook inspect keys`: the idempotency keys, and what is answered under them.
+//! `carebook inspect keys`: the idempotency keys, and their stored responses.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -42,7 +42,7 @@ Exit codes:
      the reading, so that what is listed is not all: ask again
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub(super) struct KeysArgs {
     #[command(flatten)]
     looking: Looking,
@@ -64,8 +64,8 @@ impl KeysArgs {
             .reader(1)?
             .first_position()
             .map_err(|error| Failure::of_log(&error))?;
-        // Read twice: what is forgotten, or has another answer in its place, is told later in the
-        // log than the key.
+        // Read twice: that a key is forgotten, or its response replaced, comes later in the log
+        // than the key.
         let mut gone = Gone::default();
         let from = self.each(first, &mut gone)?.0;
         let mut listing = Listing {
@@ -94,8 +94,8 @@ impl KeysArgs {
         Ok(())
     }
 
-    /// Shows every record that can have a key: those that the newest snapshot keeps, where the log
-    /// does not begin with its first record, and those of the log behind it.
+    /// Passes every record that may have a key: those that the newest snapshot keeps, if the log
+    /// does not begin with its first record, and those of the log after it.
     fn each(&self, first: u64, keys: &mut impl Keys) -> Result<(u64, LiveEnd), Failure> {
         let mut reader = self.looking.reader(1)?;
         let mut from = first;
@@ -125,7 +125,7 @@ impl KeysArgs {
     }
 }
 
-/// Sees records that may have keys.
+/// Reads records that may have keys.
 trait Keys: SnapshotVisitor {
     /// The record at a position; whether more are wanted.
     fn record(&mut self, position: u64, record: &Record<'_>) -> bool;
@@ -134,9 +134,9 @@ trait Keys: SnapshotVisitor {
 /// Keys that lead nowhere any more.
 #[derive(Default)]
 struct Gone {
-    /// Those taken at this position or before are forgotten.
+    /// Those used at this position or before are forgotten.
     forgotten: u64,
-    /// Positions whose answers others took the place of.
+    /// Positions whose responses were replaced.
     replaced: HashSet<u64>,
 }
 
@@ -254,7 +254,7 @@ fn answer_text(outcome: &RecordOutcome<&[u8]>) -> String {
         RecordOutcome::Answer { accepted, body } => sized(*accepted, body.0.len()),
         RecordOutcome::SameAs(position) => format!("that of position {position}"),
         RecordOutcome::Instead { of, accepted, body } => {
-            format!("{}, in the place of {of}'s", sized(*accepted, body.0.len()))
+            format!("{}, replacing {of}'s", sized(*accepted, body.0.len()))
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What every look shares: where to look, how it is shown, and what operations, kinds and times are
-//! called.
+//! What all inspect commands share: their arguments, and the names of operations, kinds and times.
 
 use std::path::PathBuf;
 
@@ -17,7 +16,7 @@ use crate::domain::registered::{self, AnyResource};
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 
-/// Where to look, and how it is shown.
+/// Where to look, and how to show it.
 #[derive(Args)]
 pub(super) struct Looking {
     /// The data directory.
@@ -53,12 +52,12 @@ impl Looking {
     }
 }
 
-/// Says on standard error what of the log could not be shown.
+/// Prints on standard error what of the log could not be shown.
 pub(super) fn tell_what_is_missing(end: &LiveEnd) {
     if let Some((first, last)) = end.missed {
         tell(format_args!(
             "carebook: the log begins at position {}: positions {first} to {last} were removed by a \
-             compaction, and what came of them is in the snapshot only",
+             compaction, and their result is only in the snapshot",
             end.first_position
         ));
     }
@@ -70,7 +69,7 @@ pub(super) fn tell_what_is_missing(end: &LiveEnd) {
     }
 }
 
-/// What a record's operation is called.
+/// The name of a record's operation.
 pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
     match (record.operation, &record.outcome) {
         (0, RecordOutcome::Forgotten { .. }) => return FORGET_KEYS,
@@ -80,13 +79,13 @@ pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
     catalogue::row(record.operation).map_or("unknown", |row| row.name)
 }
 
-/// The name of what brings facts in.
+/// The name for the loading of facts.
 pub(super) const REFERENCE_FACTS: &str = "reference_facts";
 
-/// The name of what forgets keys that are old enough.
+/// The name for the record that forgets old keys.
 pub(super) const FORGET_KEYS: &str = "forget_keys";
 
-/// The operation so named.
+/// The operation with this name.
 pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     let names = || {
         let rows = OPERATIONS.iter().chain(REPORTS);
@@ -99,7 +98,7 @@ pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     })
 }
 
-/// The kind of resource so named.
+/// The kind of resource with this name.
 pub(super) fn parse_kind(name: &str) -> Result<Kind, String> {
     let kinds = || RESOURCES.iter().map(|resource| resource.kind());
     kinds().find(|kind| kind.name == name).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What is shown of values: personal data only when it was asked for, and differences by member.
+//! Masking: personal data is shown only when it is asked for; and differences by field.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::personal::{self, Shown};
 
-/// What stands in the place of what is not shown.
+/// Shown instead of masked values.
 pub(super) const MASK: &str = "•••";
 
 /// Whether personal data is shown.
@@ -16,14 +16,14 @@ pub(in crate::cli) struct Mask {
     pub(in crate::cli) reveal: bool,
 }
 
-/// How two states differ in one member.
+/// How two states differ in one field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
-    /// The members and places in lists that lead to it: `fact.address`, `lines[2]`.
+    /// The fields and list indexes that lead to it: `fact.address`, `lines[2]`.
     pub(super) path: String,
-    /// Its value before; `None` when it was not there.
+    /// Its value before; `None` when it did not exist.
     pub(super) before: Option<Value>,
-    /// Its value after; `None` when it is gone.
+    /// Its value after; `None` when it was removed.
     pub(super) after: Option<Value>,
 }
 
@@ -52,7 +52,7 @@ impl Difference {
 }
 
 impl Mask {
-    /// An identifier, a subject, a key: text whose meaning nobody here knows.
+    /// An identifier, a subject, a key: text of unknown meaning.
     pub(super) fn opaque<'a>(self, text: &'a str) -> Cow<'a, str> {
         if !self.reveal && personal::looks_personal(text) {
             return MASK.into();
@@ -62,14 +62,14 @@ impl Mask {
 
     /// The identifier of a resource of this kind.
     pub(super) fn id<'a>(self, kind: &str, id: &'a str) -> Cow<'a, str> {
-        // What was searched for is the identifier of the search.
+        // The identifier of a search is what was searched for.
         if !self.reveal && kind == "gateway-search" {
             return MASK.into();
         }
         self.opaque(id)
     }
 
-    /// A value with what is personal in it replaced.
+    /// A value with its personal parts masked.
     pub(super) fn json(self, value: Value) -> Value {
         if self.reveal {
             return value;
@@ -77,7 +77,7 @@ impl Mask {
         self.member(Shown::Plain, value)
     }
 
-    /// Bytes that should be JSON: what they say, or that they are not shown.
+    /// Bytes that should be JSON: their value, or that they are masked.
     pub(super) fn bytes(self, bytes: &[u8]) -> Value {
         match serde_json::from_slice(bytes) {
             Ok(value) => self.json(value),
@@ -114,8 +114,8 @@ impl Mask {
         }
     }
 
-    /// How two values differ, member by member. That something personal changed is told, what it
-    /// was and is only when it may be shown.
+    /// How two values differ, field by field. A changed personal field is listed, but its values
+    /// are masked.
     pub(super) fn differences(self, before: &Value, after: &Value) -> Vec<Difference> {
         let mut found = Vec::new();
         self.compare(Shown::Plain, "", Some(before), Some(after), &mut found);
@@ -193,7 +193,7 @@ impl Mask {
     }
 }
 
-/// The members of an object; none of what is not there.
+/// The fields of an object; none if there is none.
 fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     match value {
@@ -203,7 +203,7 @@ fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
     }
 }
 
-/// The items of an array; none of what is not there.
+/// The items of an array; none if there is none.
 fn items(value: Option<&Value>) -> Option<&[Value]> {
     match value {
         None | Some(Value::Null) => Some(&[]),

@@ -1,8 +1,8 @@
-//! `carebook inspect`: looks into a data directory, also that of a running server, and leaves no
-//! trace there: no lock is taken, nothing is written, and the server never waits.
+//! `carebook inspect`: shows what is in a data directory, also of a running server, without a
+//! trace: no lock is taken, nothing is written, and the server never waits.
 //!
-//! Shown is what is proved durable. What a command has answered is, at the latest 50 ms after the
-//! log has gone quiet.
+//! It shows what is proved durable. An acknowledged command is, at the latest 50 ms after the log's
+//! last write.
 
 mod backwards;
 mod counts;
@@ -30,8 +30,8 @@ Examples:
   carebook inspect counts --data /srv/carebook
   carebook inspect records --data /srv/carebook --archive /archive --to 100
 
-It works beside a running server and on a stopped or copied directory, takes no lock and writes
-nothing. With --archive, what compactions have moved there is shown as well. Personal data is
+It works on the directory of a running or a stopped server and on copies, takes no lock and writes
+nothing. With --archive, segments that compactions have moved there are shown as well. Personal data is
 masked unless --reveal is given.
 
 Exit codes:
@@ -39,7 +39,7 @@ Exit codes:
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub struct InspectArgs {
     #[command(subcommand)]
     command: InspectCommand,
@@ -47,21 +47,21 @@ pub struct InspectArgs {
 
 #[derive(Subcommand)]
 enum InspectCommand {
-    /// Lists commits: what changed, when, by whom, under which key.
+    /// Lists commits: what changed, when, by whom, with which idempotency key.
     Records(Box<records::RecordsArgs>),
-    /// Tells a resource's whole history: each revision, and how it differs from the one before.
+    /// Lists a resource's whole history: each revision, and how it differs from the one before.
     Resource(resource::ResourceArgs),
-    /// Lists idempotency keys, and what is answered under them.
+    /// Lists idempotency keys, and their stored responses.
     Keys(keys::KeysArgs),
     /// Counts what is in the log: resources, commits, bytes, files.
     Counts(counts::CountsArgs),
 }
 
 impl InspectArgs {
-    /// Looks.
+    /// Inspects.
     ///
     /// # Errors
-    /// When the log is damaged or not there, or what was asked for is not in it.
+    /// When the log is damaged or does not exist, or does not have what was asked for.
     pub fn run(self) -> Result<(), Failure> {
         match self.command {
             InspectCommand::Records(arguments) => arguments.run(),

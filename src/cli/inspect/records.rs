@@ -45,14 +45,14 @@ Examples:
   carebook inspect records --data /srv/carebook --since 2026-11-20T00:00:00Z --json | jq .changes
   carebook inspect records --data /srv/carebook --follow
 
-A resource is shown as KIND/ID; as KIND/#DIGEST where its identifier stands nowhere in the commit.
+A resource is shown as KIND/ID; as KIND/#DIGEST if its identifier does not occur in the commit.
 
 Exit codes:
   0  done
   1  failed, for example because there is no log
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub(super) struct RecordsArgs {
     #[command(flatten)]
     looking: Looking,
@@ -68,11 +68,11 @@ pub(super) struct RecordsArgs {
     /// Only what was committed at this time or before; RFC 3339.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Instant>,
-    /// Only this operation, as docs/operations.md names it; reference_facts for facts,
-    /// forget_keys for what forgets keys.
+    /// Only this operation, as docs/operations.md names it; reference_facts for facts, forget_keys
+    /// for the forgetting of keys.
     #[arg(long, value_name = "NAME", value_parser = parse_operation)]
     operation: Option<&'static str>,
-    /// Only what this subject asked for.
+    /// Only commands of this subject.
     #[arg(long, value_name = "SUBJECT")]
     actor: Option<String>,
     /// Only what changed this resource; parts of an identifier are separated by slashes.
@@ -81,12 +81,12 @@ pub(super) struct RecordsArgs {
     /// Ends after so many.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Goes on with what is committed from now on, until it is interrupted.
+    /// Waits for further commits, until it is interrupted.
     #[arg(long)]
     follow: bool,
 }
 
-/// A resource as it was named: what it can be, since an identifier may have slashes in it.
+/// A resource as it was named: all possible keys, since an identifier may contain slashes.
 #[derive(Clone)]
 struct Named {
     keys: Vec<Digest>,
@@ -116,11 +116,11 @@ impl RecordsArgs {
         };
         loop {
             let read = reader.read_on(&mut |found| self.look(found, &mut showing));
-            // What came before damage is shown before it is told.
+            // Records before damage are shown before the damage is reported.
             showing.pause()?;
             let end = read.map_err(|error| Failure::of_log(&error))?;
             tell_what_is_missing(&LiveEnd {
-                // What follows is about to tell the rest.
+                // The following reads report the rest.
                 unproved: if self.follow { 0 } else { end.unproved },
                 ..end
             });
@@ -185,7 +185,7 @@ struct Showing {
 }
 
 impl Showing {
-    /// Everything so far is on the screen.
+    /// Prints everything so far.
     fn pause(&mut self) -> Result<(), Failure> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -242,21 +242,21 @@ impl Showing {
     }
 }
 
-/// A change of a record, as far as the record itself tells.
+/// A change of a record, with what the record itself has.
 pub(in crate::cli) struct Changed {
     kind: Kind,
-    /// The version of the form that the event was stored in.
+    /// The version of the form in which the event was stored.
     version: u16,
     key: Digest,
-    /// The position of the commit before that changed the resource; 0 when there is none.
+    /// The position of the previous commit that changed the resource; 0 if there is none.
     before: u64,
-    /// The parts of the resource's identifier, where it stands in the record or in one before.
+    /// The parts of the resource's identifier, if it occurs in this record or in an earlier one.
     id: Option<Vec<String>>,
     event: Value,
 }
 
 impl Changed {
-    /// `KIND/ID`; `KIND/#DIGEST` where the identifier stands nowhere.
+    /// `KIND/ID`; `KIND/#DIGEST` if the identifier is not known.
     fn name(&self, mask: Mask) -> String {
         match &self.id {
             Some(id) => format!("{}/{}", self.kind.name, self.shown_id(mask, id).join("/")),
@@ -277,7 +277,7 @@ impl Changed {
     }
 }
 
-/// What a record changes. Nothing is replayed: what came before it may be missing.
+/// What a record changes. Nothing is replayed: earlier records may be missing.
 ///
 /// # Errors
 /// When the record has an event that this program does not know.

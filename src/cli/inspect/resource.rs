@@ -31,7 +31,7 @@ const COLUMNS: &[Column] = &[
     left("operation"),
     left("subject"),
     left("change"),
-    left("member"),
+    left("field"),
     left("before"),
     left("after"),
 ];
@@ -47,19 +47,18 @@ Examples:
   carebook inspect resource mother-profile mother-profile-1 --data /srv/carebook \\
       --backwards --limit 3
 
-Each revision is told with how it differs from the one before: members added,
-changed, removed. --json has the event and the whole state besides. Where a
-compaction has removed the log's beginning, the history begins with what the
-older snapshot has of the resource. With --backwards it is told from the last
-commit on, each found by what the one after it says of it, back to where the
-log begins.
+Each revision is listed with how it differs from the one before: fields added,
+changed, removed. --json also has the event and the whole state. If a compaction
+has removed the log's beginning, the history begins with the state in the older
+snapshot. With --backwards it is listed from the last commit back to the
+beginning of the log: each commit names the position of the one before.
 
 Exit codes:
   0  done
   1  failed: there is no such resource, or no log
   2  the arguments are wrong
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook: which one is told")]
+  5  it was written by another version of carebook, which is named")]
 pub(super) struct ResourceArgs {
     /// The kind of resource, as `inspect counts` lists them.
     #[arg(value_name = "KIND", value_parser = parse_kind)]
@@ -67,11 +66,11 @@ pub(super) struct ResourceArgs {
     /// Its identifier; some kinds have several parts, each an argument.
     #[arg(value_name = "ID", required = true)]
     id: Vec<String>,
-    /// Tells the commits of the resource from the last one back, without reading what lies between
-    /// them, and without the states that came of them.
+    /// Lists the commits of the resource from the last one back, without reading what lies between
+    /// them, and without the resulting states.
     #[arg(long)]
     backwards: bool,
-    /// With --backwards: so many commits at most.
+    /// With --backwards: at most so many commits.
     #[arg(long, value_name = "NUMBER", requires = "backwards")]
     limit: Option<u64>,
     #[command(flatten)]
@@ -105,8 +104,8 @@ impl ResourceArgs {
         out.flush()?;
         if let Some(base) = &history.base {
             tell(format_args!(
-                "carebook: the log begins at position {first}; what the resource was before position \
-                 {} is in the snapshot only",
+                "carebook: the log begins at position {first}; the resource's earlier history, before position \
+                 {}, was removed by a compaction",
                 base.position + 1
             ));
         }
@@ -124,7 +123,7 @@ impl ResourceArgs {
             let mut reader = self.looking.reader(first)?;
             let mut history = History::new(self.kind.key(&self.id));
             if first > 1 {
-                // The older one, so that as much as can be is told record by record.
+                // The older one, so that as much as possible is shown record by record.
                 show(&reader, true, &mut history)?;
             }
             let read = reader.read_on(&mut |found| history.look(&found));
@@ -142,7 +141,7 @@ impl ResourceArgs {
 /// The revisions of one resource.
 struct History {
     key: Digest,
-    /// As a snapshot has it, when the log does not begin with its first record.
+    /// Its state in a snapshot, if the log does not begin with its first record.
     base: Option<Standing>,
     is_base_told: bool,
     states: States,
@@ -152,9 +151,9 @@ struct History {
 /// One revision.
 struct Told {
     position: u64,
-    /// Who made it; nobody when it comes from a snapshot.
+    /// The commit; none if it comes from a snapshot.
     by: Option<By>,
-    /// What it became; not known of a commit before the snapshot.
+    /// The new state; unknown for a commit before the snapshot.
     became: Option<Became>,
 }
 
@@ -235,7 +234,7 @@ impl History {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Tells what the snapshot has, in its place between the commits.
+    /// Adds the snapshot's state, in its place between the commits.
     fn tell_base(&mut self) -> Result<(), BoxError> {
         let Some(base) = self.base.as_ref().filter(|_| !self.is_base_told) else {
             return Ok(());
@@ -317,7 +316,7 @@ impl Told {
     }
 }
 
-/// Stands in the place of the operation where a snapshot is what is known.
+/// Shown as the operation for a state from a snapshot.
 const SNAPSHOT: &str = "snapshot";
 
 fn in_cell(value: &Value) -> String {

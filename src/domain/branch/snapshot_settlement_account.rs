@@ -49,7 +49,7 @@ rejections! {
             "Only headquarters, its finance operators and managers of the branch may settle for it.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
-            "This was done before, under a key that is forgotten by now: read what stands.",
+            "This was done before, under an idempotency key that is forgotten by now: read the resource.",
         /// Profile or account; the members are named where they are found.
         SettlementAccountConflict = Conflict "settlement_account_conflict" ["settlementAccountId"]
             "There is no such settlement account of this branch.",

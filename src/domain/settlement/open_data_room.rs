@@ -48,7 +48,7 @@ rejections! {
             "A data-room request with this code stands with other facts.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
-            "This was done before, under a key that is forgotten by now: read what stands.",
+            "This was done before, under an idempotency key that is forgotten by now: read the resource.",
     }
 }
 

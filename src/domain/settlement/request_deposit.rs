@@ -68,10 +68,10 @@ rejections! {
             "Only headquarters or a system workflow, named in the body as in its token, may request a settlement deposit.",
         /// The code stands.
         StatementCodeConflict = Conflict "statement_code_conflict" ["statementCode"]
-            "A statement with this code stands with other facts.",
+            "A statement with this code exists with other content.",
         /// It was done before under a key that is forgotten by now; the engine finds that.
         FirstAnswerForgotten = Conflict "first_answer_forgotten" []
-            "This was done before, under a key that is forgotten by now: read what stands.",
+            "This was done before, under an idempotency key that is forgotten by now: read the resource.",
     }
 }
 

@@ -14,6 +14,7 @@ use crate::error::{BoxError, Error};
 use crate::format::RECORD_BYTES_MAX;
 use crate::medium::{BatchWriter, Medium};
 use crate::options::Options;
+use crate::retention::{Keep, Retained};
 use crate::segment::Compacted;
 use crate::snapshot::SnapshotWriter;
 use crate::space::{Lack, Space};
@@ -264,14 +265,31 @@ impl Appender {
         Ok(info)
     }
 
-    /// Removes the segments that the older snapshot covers, or moves them to
+    /// What [`Appender::compact`] would leave now.
+    pub fn retained(&self, keep: &Keep) -> Retained {
+        self.medium.retained(keep)
+    }
+
+    /// Whether records that the older snapshot covers may be removed by themselves, the oldest
+    /// first and without an archive, before [`Appender::has_room`] says no. They are not until this
+    /// is said.
+    pub fn give_up_for_room(&self, may: bool) {
+        self.medium.give_up_for_room(may);
+    }
+
+    /// Bytes that were removed so.
+    pub fn given_up_bytes(&self) -> u64 {
+        self.medium.given_up_bytes()
+    }
+
+    /// Removes what the older snapshot covers and is not to be kept, or moves it to
     /// the archive. Interrupted anywhere, it can be done again.
     ///
     /// # Errors
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
     /// log has failed or was shut down.
-    pub fn compact(&self, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
-        self.compact_throttled(archive, &mut || Ok(()))
+    pub fn compact(&self, keep: &Keep, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
+        self.compact_throttled(keep, archive, &mut || Ok(()))
     }
 
     /// As [`Appender::compact`], and calls `throttle` before each chunk that is copied to the
@@ -281,11 +299,12 @@ impl Appender {
     /// Those of [`Appender::compact`], and that of `throttle`.
     pub fn compact_throttled(
         &self,
+        keep: &Keep,
         archive: Option<&dyn Storage>,
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let _alone = self.maintenance.lock();
-        self.medium.compact(archive, throttle)
+        self.medium.compact(keep, archive, throttle)
     }
 
     /// Shows, in order, what the newest snapshot kept and the log's records

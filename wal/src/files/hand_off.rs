@@ -1,15 +1,16 @@
 //! What the journal thread, the maintenance thread and callers hand each other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::room::Room;
 use crate::error::Error;
-use crate::manifest::Removable;
+use crate::manifest::Sealed;
 use crate::reader::Reader;
+use crate::retention::Keep;
 use crate::segment::{self, Compacted, Prepared, Retired};
 use crate::snapshot::Finished;
 use crate::visitor::SnapshotInfo;
@@ -27,6 +28,10 @@ pub(super) struct Shared {
     /// No more batches come than are queued.
     pub(super) draining: AtomicBool,
     pub(super) maintenance_failed: AtomicBool,
+    /// Whether the log gives up what snapshots cover before it has no room.
+    pub(super) gives_up: AtomicBool,
+    /// Bytes that it has given up so.
+    pub(super) given_up: AtomicU64,
 }
 
 /// What is handed over, under its lock.
@@ -52,14 +57,14 @@ pub(super) struct HandOff {
 /// A change of the manifest, which only the maintenance thread makes.
 pub(super) enum Request {
     Install(Box<Finished>),
-    Removable,
-    Forget(Vec<Removable>),
+    Removable(Keep),
+    Forget(Vec<Sealed>),
 }
 
 /// What a request has come to.
 pub(super) enum Done {
     Installed(SnapshotInfo),
-    Removable(Vec<Removable>),
+    Removable(Vec<Sealed>),
     Forgotten(Compacted),
 }
 
@@ -72,6 +77,8 @@ impl Shared {
             reader,
             draining: AtomicBool::new(false),
             maintenance_failed: AtomicBool::new(false),
+            gives_up: AtomicBool::new(false),
+            given_up: AtomicU64::new(0),
         }
     }
 
@@ -96,26 +103,21 @@ impl Shared {
     }
 
     /// Asks the disk for its free space.
-    pub(super) fn look_at_free_space(&self) -> Result<u64, Error> {
+    pub(super) fn ask_for_free_space(&self) -> Result<u64, Error> {
         let storage = self.reader.storage();
-        let free = storage.free_bytes().map_err(|source| {
-            Error::io("ask for the free space of", storage.describe(""))(source)
-        })?;
-        self.room.free.store(free, Ordering::Relaxed);
-        let is_low = free < self.room.reserve;
-        self.room.low.store(is_low, Ordering::Relaxed);
-        Ok(free)
+        storage
+            .free_bytes()
+            .map_err(|source| Error::io("ask for the free space of", storage.describe(""))(source))
     }
 
-    /// The free space; `None` when the system does not tell, which is no reason
+    /// Notes the free space; `None` when the system does not tell, which is no reason
     /// to end: nothing new is taken until it does.
-    pub(super) fn free_space(&self) -> Option<u64> {
-        let free = self.look_at_free_space().ok();
-        if free.is_none() {
-            self.room.free.store(u64::MAX, Ordering::Relaxed);
-            self.room.low.store(true, Ordering::Relaxed);
-        }
-        free
+    pub(super) fn note_free_space(&self, free: Option<u64>) {
+        let is_low = free.is_none_or(|free| free < self.room.reserve);
+        self.room
+            .free
+            .store(free.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.room.low.store(is_low, Ordering::Relaxed);
     }
 
     /// How much of the next segment is written at once, after a pause if there is

@@ -11,7 +11,8 @@ use parking_lot::MutexGuard;
 use super::hand_off::{Done, HandOff, Request, Shared};
 use crate::error::{Error, MaintenanceError};
 use crate::medium::WakeUp;
-use crate::segment::{Maker, Prepared};
+use crate::retention::Keep;
+use crate::segment::{self, Maker, Prepared};
 
 /// How often the free space is looked at, and again when it was too little.
 const WATCH: Duration = Duration::from_millis(500);
@@ -46,13 +47,13 @@ impl Maintenance {
     fn work(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         loop {
-            let free = shared.free_space();
+            let free = self.free_space()?;
             let mut hand_off = shared.hand_off.lock();
             if hand_off.stop {
                 return Ok(());
             }
             for retired in hand_off.retired.drain(..) {
-                self.maker.retire(retired);
+                self.maker.retire(retired, &shared.reader);
             }
             if let Some(request) = hand_off.request.take() {
                 drop(hand_off);
@@ -85,6 +86,43 @@ impl Maintenance {
         }
     }
 
+    /// The free space, once the log has given up what it may as far as the reserve and the next
+    /// segment need it. `None` when the system does not tell.
+    fn free_space(&mut self) -> Result<Option<u64>, Error> {
+        let shared = Arc::clone(&self.shared);
+        let mut free = shared.ask_for_free_space().ok();
+        let wanted = shared.room.reserve.saturating_add(self.maker.next_bytes());
+        while shared.gives_up.load(Ordering::Relaxed)
+            && free.is_some_and(|free| free < wanted)
+            && self.give_up_oldest()?
+        {
+            free = shared.ask_for_free_space().ok();
+        }
+        shared.note_free_space(free);
+        Ok(free)
+    }
+
+    /// Removes the oldest segment, when snapshots cover it; whether it did.
+    fn give_up_oldest(&mut self) -> Result<bool, Error> {
+        let mut oldest = self.maker.removable(&Keep::NOTHING);
+        oldest.truncate(1);
+        if oldest.is_empty() {
+            return Ok(false);
+        }
+        let reader = &self.shared.reader;
+        match self.maker.forget(&oldest, reader) {
+            Ok(forgotten) => {
+                segment::remove(reader.storage(), &oldest);
+                self.shared
+                    .given_up
+                    .fetch_add(forgotten.bytes, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(MaintenanceError::Passing(_)) => Ok(false),
+            Err(MaintenanceError::Final(error)) => Err(error.into_final()),
+        }
+    }
+
     /// Does what was asked for. The error is the end of the medium.
     fn answer(&mut self, request: Request) -> Result<(), Error> {
         let (done, failure) = match self.carry_out(request) {
@@ -104,7 +142,7 @@ impl Maintenance {
         let reader = &self.shared.reader;
         Ok(match request {
             Request::Install(finished) => Done::Installed(self.maker.install(*finished, reader)?),
-            Request::Removable => Done::Removable(self.maker.removable()),
+            Request::Removable(keep) => Done::Removable(self.maker.removable(&keep)),
             Request::Forget(segments) => Done::Forgotten(self.maker.forget(&segments, reader)?),
         })
     }
@@ -117,7 +155,7 @@ impl Maintenance {
         free: Option<u64>,
     ) -> Result<MutexGuard<'a, HandOff>, Error> {
         let made = self.prepare(wanted, free)?;
-        shared.free_space();
+        shared.note_free_space(shared.ask_for_free_space().ok());
         let next = self.maker.next_bytes();
         shared.room.next.store(next, Ordering::Relaxed);
         let mut hand_off = shared.hand_off.lock();

@@ -17,6 +17,7 @@ use crate::format::{self, RECORD_BYTES_MAX, to_u64};
 use crate::medium::{BatchWriter, Medium, WakeUp};
 use crate::options::Options;
 use crate::reader::Reader;
+use crate::retention::{Keep, Retained};
 use crate::segment::{self, Compacted, Maker};
 use crate::snapshot::{SnapshotFile, SnapshotTarget};
 use crate::space::{Lack, Space};
@@ -58,7 +59,7 @@ pub(crate) fn split(
         margin: to_u64(batch_bytes_max).saturating_mul(2),
     };
     let shared = Arc::new(Shared::new(reader, room));
-    shared.look_at_free_space()?;
+    shared.note_free_space(Some(shared.ask_for_free_space()?));
     let files = Files {
         shared: Arc::clone(&shared),
         maker: Mutex::new(Some(maker)),
@@ -127,12 +128,9 @@ impl Medium for Files {
     }
 
     fn space(&self) -> Result<Space, Error> {
-        let (room, storage) = (&self.shared.room, self.shared.reader.storage());
-        let free = storage.free_bytes().map_err(|source| {
-            Error::io("ask for the free space of", storage.describe(""))(source)
-        })?;
+        let room = &self.shared.room;
         Ok(Space {
-            free,
+            free: self.shared.ask_for_free_space()?,
             reserve: room.reserve,
             next_segment: room.next.load(Ordering::Relaxed),
         })
@@ -191,13 +189,26 @@ impl Medium for Files {
         }
     }
 
+    fn retained(&self, keep: &Keep) -> Retained {
+        self.shared.reader.retained(keep)
+    }
+
+    fn give_up_for_room(&self, may: bool) {
+        self.shared.gives_up.store(may, Ordering::Relaxed);
+    }
+
+    fn given_up_bytes(&self) -> u64 {
+        self.shared.given_up.load(Ordering::Relaxed)
+    }
+
     fn compact(
         &self,
+        keep: &Keep,
         archive: Option<&dyn Storage>,
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let shared = &self.shared;
-        let Done::Removable(segments) = shared.ask(Request::Removable)? else {
+        let Done::Removable(segments) = shared.ask(Request::Removable(*keep))? else {
             unreachable!("each request has its own answer");
         };
         // What takes long is done here: commits may wait for the maintenance thread.

@@ -9,4 +9,4 @@ mod types;
 pub(crate) use layout::encodes_as_it_parses;
 pub(crate) use store::remove_if_there;
 pub use types::{Ancestor, Identity};
-pub(crate) use types::{Manifest, Removable, SNAPSHOTS_MAX, Seal, Segment, Snapshot};
+pub(crate) use types::{Manifest, SNAPSHOTS_MAX, Seal, Sealed, Segment, Snapshot};

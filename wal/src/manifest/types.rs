@@ -25,10 +25,12 @@ pub(crate) struct Segment {
     pub(crate) seal: Option<Seal>,
 }
 
-/// A segment that the log no longer needs.
-#[derive(Clone, Copy)]
-pub(crate) struct Removable {
+/// A sealed segment, as far as it matters to who asks what is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sealed {
     pub(crate) number: u64,
+    /// Its last position.
+    pub(crate) last: u64,
     /// Length of its file in bytes.
     pub(crate) length: u64,
 }
@@ -107,6 +109,27 @@ impl Manifest {
         Identity {
             log_id: self.log,
             ancestors: self.ancestors.clone(),
+        }
+    }
+
+    /// The sealed segments that come before the first open one, oldest first.
+    pub(crate) fn sealed(&self) -> Vec<Sealed> {
+        let sealed = self.segments.iter().map_while(|segment| {
+            let seal = segment.seal?;
+            Some(Sealed {
+                number: segment.number,
+                last: seal.last,
+                length: seal.length,
+            })
+        });
+        sealed.collect()
+    }
+
+    /// Up to which position records are in every snapshot; `None` while there are less than two.
+    pub(crate) fn covered(&self) -> Option<u64> {
+        match self.snapshots.as_slice() {
+            [older, _] => Some(older.covers),
+            _ => None,
         }
     }
 

@@ -1,15 +1,17 @@
 //! Reads every segment of a log, from its first live record to its end.
 
+mod passed;
+
 use std::io;
 use std::sync::Arc;
 
-use super::found::{FrameEnd, Location, MISSING, OTHER_RECORDS, OpenSegment, Survey, location};
+use super::found::{FrameEnd, Location, OpenSegment, Survey, location};
 use super::unlisted::unlisted;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, FORMAT_VERSION, LogId, to_u64, to_usize};
-use crate::frame::{self, FrameHeader, HEADER, KIND_DATA, START_BYTES};
+use crate::frame::{self, FrameHeader, HEADER, KIND_DATA};
 use crate::index::Index;
-use crate::manifest::{Manifest, Seal, Segment};
+use crate::manifest::{Manifest, Segment};
 use crate::scan::{self, End, Expected, Step, header_fault};
 use crate::storage::{File, Storage};
 use crate::verdict::{After, Hole, Mark, Observation};
@@ -133,7 +135,10 @@ impl<'a> Walk<'a> {
                 None => {
                     SegmentScan::Structure(location(self.storage, &name, 0, "the file is missing"))
                 }
-                Some(file) => self.segment(segment, file.as_ref(), hole.is_some())?,
+                Some(file) => match self.passed_over(segment) {
+                    Some(seal) => self.pass_over(segment, &seal, file.as_ref())?,
+                    None => self.segment(segment, file.as_ref(), hole.is_some())?,
+                },
             };
             match (found, &hole) {
                 (SegmentScan::Whole, _) | (SegmentScan::Hole(..), Some(_)) => {}
@@ -201,9 +206,6 @@ impl<'a> Walk<'a> {
         let storage = self.storage;
         let failed = |source| Error::io("read", storage.describe(&name))(source);
         let length = file.length().map_err(failed)?;
-        if let Some(seal) = self.passed_over(segment) {
-            return self.pass_over(segment, &seal, file, length);
-        }
         let mut window = Window::new(file, length);
         if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
             return Ok(SegmentScan::Structure(place));
@@ -272,45 +274,6 @@ impl<'a> Walk<'a> {
             self.open.push(open);
         }
         Ok(found)
-    }
-
-    /// The seal of a segment of which nothing is to be shown or read.
-    fn passed_over(&self, segment: &Segment) -> Option<Seal> {
-        let covered = |seal: &Seal| !self.is_all_read && seal.last <= self.covered;
-        segment.seal.filter(covered)
-    }
-
-    /// Looks at the beginning of a segment, and takes from the manifest what follows.
-    fn pass_over(
-        &mut self,
-        segment: &Segment,
-        seal: &Seal,
-        file: &dyn File,
-        length: u64,
-    ) -> Result<SegmentScan, Error> {
-        let (storage, name) = (self.storage, format::segment_name(segment.number));
-        let mut window = Window::with_piece(file, length, to_usize(FIRST_FRAME + START_BYTES));
-        if let Some(place) = self.fault_of_file(&mut window, segment, length)? {
-            return Ok(SegmentScan::Structure(place));
-        }
-        let what = match self.step(&mut window, segment, FIRST_FRAME, seal.length) {
-            Ok(Step::Frame(_)) if seal.first == self.next => None,
-            Ok(Step::Frame(_)) => Some(OTHER_RECORDS),
-            Ok(Step::End(end)) => Some(end.what().unwrap_or(MISSING)),
-            Err(source) => return Err(Error::io("read", storage.describe(&name))(source)),
-        };
-        if let Some(what) = what {
-            let place = location(storage, &name, FIRST_FRAME, what);
-            return Ok(SegmentScan::Structure(place));
-        }
-        if seal.first <= seal.last {
-            self.index.list(seal.first, segment.number);
-        }
-        (self.next, self.chain) = (seal.last + 1, seal.chain);
-        self.last_frame = Some((segment.number, seal.length));
-        self.segments += 1;
-        self.bytes += seal.length;
-        Ok(SegmentScan::Whole)
     }
 
     /// Why a file cannot be the segment that the manifest lists.
