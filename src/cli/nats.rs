@@ -20,6 +20,7 @@ use clap::Args;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::client::tls_config;
 use super::exit::Failure;
@@ -34,6 +35,8 @@ const SUBJECT_PREFIX: &str = "carebook.events.";
 const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+json");
 /// How long an acknowledgement is waited for.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the first connection is waited for before an event is tried.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// How often a silent server is asked whether it is there.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the publisher may take to end.
@@ -174,18 +177,20 @@ impl Target {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn publish(self, engine: &Arc<Engine>) -> std::io::Result<Running> {
+    pub fn publish(self, engine: &Arc<Engine>) -> Result<Running, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()?;
+            .build();
+        let runtime = runtime.map_err(Failure::from_error)?;
         let (sender, ended) = channel();
         let engine = Arc::clone(engine);
         let thread = std::thread::Builder::new().name("nats".to_owned());
-        thread.spawn(move || {
+        let spawned = thread.spawn(move || {
             runtime.block_on(self.run(&engine));
             runtime.shutdown_background();
             drop::<Sender<()>>(sender);
-        })?;
+        });
+        spawned.map_err(Failure::from_error)?;
         Ok(Running { ended })
     }
 
@@ -200,12 +205,19 @@ impl Target {
             }
         };
         tracing::info!(%url, "events are published");
+        // Otherwise the first attempt would always fail.
+        let is_there = link.turns(true);
+        let _ = timeout(FIRST_WAIT, async {
+            tokio::select! {
+                () = is_there => {}
+                () = engine.feed().ended() => {}
+            }
+        })
+        .await;
         loop {
             let publisher = Publisher::new(engine, Arc::clone(&sink) as Arc<dyn EventSink>);
-            if unless_its_future_panics(pin!(publisher.run()))
-                .await
-                .is_some()
-            {
+            let ended = unless_its_future_panics(pin!(publisher.run())).await;
+            if ended.is_some() {
                 return;
             }
             tracing::error!("the publisher has panicked, and begins again");

@@ -204,14 +204,7 @@ impl ServeArgs {
         let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
         let nats = self.nats.target()?;
-        let (engine, report) = open(&data, self.opening(), end_the_process())?;
-        tell_of_recovery(&data, &report);
-        let engine = Arc::new(engine);
-        engine.checkpoint_by(self.checkpoint_policy()?);
-        if nats.is_some() {
-            engine.begin_to_publish();
-        }
-        engine.start_checkpointer().map_err(Failure::from_error)?;
+        let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
@@ -248,8 +241,7 @@ impl ServeArgs {
             None => None,
         };
         let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
-        let published = nats.map(|nats| nats.publish(&engine)).transpose();
-        let published = published.map_err(Failure::from_error)?;
+        let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -270,6 +262,19 @@ impl ServeArgs {
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// The engine on the data directory; it tends its log from here on.
+    fn engine(&self, data: &Path, publishes: bool) -> Result<Arc<Engine>, Failure> {
+        let (engine, report) = open(data, self.opening(), end_the_process())?;
+        tell_of_recovery(data, &report);
+        let engine = Arc::new(engine);
+        engine.checkpoint_by(self.checkpoint_policy()?);
+        if publishes {
+            engine.begin_to_publish();
+        }
+        engine.start_checkpointer().map_err(Failure::from_error)?;
+        Ok(engine)
     }
 
     /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,

@@ -1,7 +1,9 @@
 //! What is committed, as whoever may read events is told.
 
 mod command;
+mod kept;
 mod pages;
+mod secured;
 mod stream;
 mod told;
 

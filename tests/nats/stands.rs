@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::{Nats, ask_for_deposit, assert_published, metric, told, until};
-use crate::support::{Server, World, carebook, serve_arguments};
+use crate::support::{Server, World, carebook, run, serve_arguments};
 
 #[test]
 fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there() {
@@ -170,4 +170,35 @@ fn a_bad_url_and_credentials_that_cannot_be_used_are_wrong_arguments() {
         assert!(err.to_lowercase().contains("nats"), "{arguments:?}: {err}");
         assert!(!world.data().exists(), "{arguments:?}: nothing is begun");
     }
+}
+
+#[test]
+fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_behind_it() {
+    let Some(nats) = Nats::started() else {
+        return;
+    };
+    let world = World::new();
+    let url = nats.url();
+    let arguments = ["--nats", url.as_str()];
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    let mut events = told(&world, &server);
+    assert_published(&nats, &events);
+    assert_eq!(server.stop(), Some(0));
+    // Nobody publishes, and what is committed is given up.
+    let server = Server::start(&world);
+    for number in 1..5 {
+        assert!(ask_for_deposit(&world, &mut server.client(), number));
+    }
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let compacted = run(&["compact", "--data", data.to_str().unwrap(), "--keep", "0s"]);
+    assert_eq!(compacted.0, Some(0), "{compacted:?}");
+
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 5));
+    events.extend(told(&world, &server));
+    assert_eq!(events.len(), 2);
+    assert_published(&nats, &events);
+    assert_eq!(metric(&server, "carebook_nats_gaps_total"), 1.0);
 }

@@ -79,7 +79,7 @@ fn each_event_is_in_the_stream_once_in_order_whoever_is_killed() {
     assert_published(&nats, &events);
     published += metric(&server, "carebook_nats_publish_duration_seconds_count");
     println!(
-        "{} kills of NATS, {} of carebook; {asked} commands, {} events, {published} acknowledged",
+        "{} kills of NATS, {} of carebook; {asked} commands, {} events, {published} times acknowledged",
         kills[0],
         kills[1],
         events.len()
