@@ -110,7 +110,7 @@ fn facts_go_to_a_server_with_tls_that_is_known_and_to_no_other() {
     assert_failed(&load(&world, &plain, &[], None), &[&plain]);
     let empty = world.path("token");
     let unfit = load(&world, &url, &["--ca-file", text(&empty)], None);
-    assert_failed(&unfit, &["holds no certificate"]);
+    assert_failed(&unfit, &["contains no certificate"]);
     let output = load(&world, &plain, &trusted, None);
     assert_eq!(output.status.code(), Some(2));
 

@@ -6,25 +6,16 @@
 //! one that is behind reads the log itself, on a thread that no command waits for.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, watch};
-use wal::Appender;
-
-use super::core::Shared;
 use crate::base::digest::hex;
 use crate::catalogue;
 use crate::domain::event::Name;
 use crate::journal::events::{Event, EventId, Teller};
+use tokio::sync::{Mutex, watch};
 
-/// Readers that are at most so many positions behind share what they read.
-const NEAR: u64 = 4_096;
 /// Bytes of events that are shared.
 const SHARED_BYTES_MAX: usize = 8 << 20;
-/// Bytes of records, and how many of them, that are looked at for one page.
-const PAGE_BYTES_MAX: usize = 4 << 20;
-const PAGE_RECORDS_MAX: u64 = 10_000;
 /// The news once no more of them will come.
 const ENDED: u64 = u64::MAX;
 
@@ -117,26 +108,26 @@ pub enum NoPage {
 /// What readers of the feed share.
 pub struct Feed {
     log_id: Box<str>,
-    teller: Arc<Teller>,
+    pub(super) teller: Arc<Teller>,
     /// The highest durable position.
     news: watch::Sender<u64>,
-    recent: Mutex<Recent>,
+    pub(super) recent: Mutex<Recent>,
 }
 
 /// The events of commits that follow each other.
 #[derive(Default)]
-struct Recent {
-    events: VecDeque<Arc<Event>>,
+pub(super) struct Recent {
+    pub(super) events: VecDeque<Arc<Event>>,
     bytes: usize,
     /// Their first position; nothing before it is here.
-    from: u64,
+    pub(super) from: u64,
     /// The last one that was looked at.
-    upto: EventId,
+    pub(super) upto: EventId,
 }
 
 impl Recent {
     /// From this position on, of which nothing was looked at yet.
-    fn begin_at(&mut self, from: u64) {
+    pub(super) fn begin_at(&mut self, from: u64) {
         *self = Self {
             from,
             upto: EventId {
@@ -149,17 +140,17 @@ impl Recent {
 
     /// Whether all that comes after this identifier is here, as far as it was looked at. Of its own
     /// commit more may be wanted.
-    fn covers(&self, after: EventId) -> bool {
+    pub(super) fn covers(&self, after: EventId) -> bool {
         self.from <= after.position.max(1)
     }
 
-    fn push(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.json.len();
         self.events.push_back(Arc::new(event));
     }
 
     /// Lets the oldest go.
-    fn trim(&mut self) {
+    pub(super) fn trim(&mut self) {
         while self.bytes > SHARED_BYTES_MAX
             && let Some(gone) = self.events.pop_front()
         {
@@ -219,210 +210,6 @@ impl Feed {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         *self.news.borrow() == ENDED
-    }
-}
-
-impl Shared {
-    /// At most `limit` of the events after `after` that are wanted.
-    pub(super) async fn events(
-        &self,
-        after: EventId,
-        filter: &Arc<EventFilter>,
-        limit: usize,
-    ) -> Result<Page, NoPage> {
-        let durable = self.journal.durable();
-        if after.position > durable {
-            return Err(NoPage::Future);
-        }
-        let first = self.journal.first();
-        // What is left of a commit that was given up is not known: it was read to its end.
-        if after.position + 1 < first {
-            return Err(gone(first));
-        }
-        if durable - after.position <= NEAR
-            && let Some(page) = self.shared_page(after, filter, limit, durable).await
-        {
-            return page;
-        }
-        self.page_of_log(after, filter, limit, durable).await
-    }
-
-    /// The page out of what is shared, which is read on to the end; `None` for a reader who is
-    /// behind it.
-    async fn shared_page(
-        &self,
-        after: EventId,
-        filter: &EventFilter,
-        limit: usize,
-        durable: u64,
-    ) -> Option<Result<Page, NoPage>> {
-        let mut recent = self.feed.recent.lock().await;
-        if recent.from == 0 || recent.upto.position < after.position {
-            recent.begin_at(after.position.max(self.journal.first()).max(1));
-        } else if !recent.covers(after) {
-            return None;
-        }
-        while recent.upto.position < durable {
-            let from = recent.upto.position + 1;
-            let read = self
-                .read_events(from, durable, usize::MAX, Arc::default())
-                .await;
-            match read {
-                Ok(read) => {
-                    recent.upto = read.upto;
-                    read.events.into_iter().for_each(|event| recent.push(event));
-                }
-                Err(why) => {
-                    *recent = Recent::default();
-                    return Some(Err(why));
-                }
-            }
-        }
-        recent.trim();
-        let begin = recent.events.partition_point(|event| event.id <= after);
-        let mut wanted = recent
-            .events
-            .range(begin..)
-            .filter(|event| filter.wants(event.name, &event.subject));
-        let events: Vec<_> = wanted.by_ref().take(limit).cloned().collect();
-        let is_all = events.len() < limit || wanted.next().is_none();
-        let next = match (is_all, events.last()) {
-            (false, Some(last)) => last.id,
-            _ => recent.upto.max(after),
-        };
-        Some(Ok(Page {
-            end: is_all && recent.upto.position >= self.journal.durable(),
-            events,
-            next,
-            durable,
-        }))
-    }
-
-    async fn page_of_log(
-        &self,
-        after: EventId,
-        filter: &Arc<EventFilter>,
-        limit: usize,
-        durable: u64,
-    ) -> Result<Page, NoPage> {
-        // The rest of the commit may be wanted, as long as it is kept.
-        let from = after.position.max(self.journal.first());
-        let wanted = Wanted {
-            after,
-            filter: Arc::clone(filter),
-        };
-        let read = self
-            .read_events(from, durable, limit, Arc::new(wanted))
-            .await?;
-        Ok(Page {
-            end: read.is_whole && read.upto.position >= self.journal.durable(),
-            events: read.events.into_iter().map(Arc::new).collect(),
-            next: read.upto.max(after),
-            durable,
-        })
-    }
-
-    /// Reads events of the log where nobody waits for the thread.
-    async fn read_events(
-        &self,
-        from: u64,
-        durable: u64,
-        limit: usize,
-        wanted: Arc<Wanted>,
-    ) -> Result<Read, NoPage> {
-        let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        let read = tokio::task::spawn_blocking(move || {
-            read(&journal, &teller, from, durable, limit, &wanted)
-        });
-        read.await.unwrap_or(Err(NoPage::Unavailable))
-    }
-}
-
-/// Which events a reading of the log gives.
-#[derive(Default)]
-struct Wanted {
-    after: EventId,
-    filter: Arc<EventFilter>,
-}
-
-/// What a reading of the log gave.
-struct Read {
-    events: Vec<Event>,
-    /// The last event that was looked at; of a commit that tells nothing, its number is 0.
-    upto: EventId,
-    /// Whether all events of the last commit were looked at.
-    is_whole: bool,
-}
-
-fn gone(first: u64) -> NoPage {
-    let earliest = EventId {
-        position: first,
-        number: 0,
-    };
-    NoPage::Gone { earliest }
-}
-
-fn read(
-    journal: &Appender,
-    teller: &Teller,
-    from: u64,
-    durable: u64,
-    limit: usize,
-    wanted: &Wanted,
-) -> Result<Read, NoPage> {
-    let Wanted { after, filter } = wanted;
-    let mut read = Read {
-        events: Vec::new(),
-        upto: EventId::NONE,
-        is_whole: true,
-    };
-    let mut bytes = 0;
-    let upto = durable.min(from.saturating_add(PAGE_RECORDS_MAX));
-    let shown = journal.records(from, upto, &mut |record| {
-        let position = record.position;
-        // One that is wanted and has no place any more: its commit is looked at again.
-        let left_over = std::cell::Cell::new(None);
-        let taken = std::cell::Cell::new(read.events.len());
-        let wants = |id: EventId, name: Name, subject: &str| {
-            if id <= *after || left_over.get().is_some() || !filter.wants(name, subject) {
-                return false;
-            }
-            if taken.get() >= limit {
-                left_over.set(Some(id));
-                return false;
-            }
-            taken.set(taken.get() + 1);
-            true
-        };
-        let events = &mut read.events;
-        let count = teller.tell(position, record.payload, &wants, &mut |event| {
-            events.push(event)
-        })?;
-        if left_over.get().is_some() {
-            read.is_whole = false;
-            let last = read.events.last().map_or(EventId::NONE, |event| event.id);
-            read.upto = read.upto.max(last);
-            return Ok(ControlFlow::Break(()));
-        }
-        read.upto = EventId {
-            position,
-            number: count.saturating_sub(1),
-        };
-        bytes += record.payload.len();
-        Ok(match bytes >= PAGE_BYTES_MAX {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        })
-    });
-    match shown {
-        Ok(_) => Ok(read),
-        // What was read before is a page of its own.
-        Err(wal::Error::Gone { .. }) if read.upto != EventId::NONE => Ok(read),
-        Err(wal::Error::Gone { first, .. }) => Err(gone(first)),
-        Err(error) => {
-            tracing::error!(%error, "the log cannot be read for its events");
-            Err(NoPage::Unavailable)
-        }
     }
 }
 

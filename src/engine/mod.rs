@@ -23,6 +23,7 @@ mod core;
 mod deliveries;
 pub mod directory;
 pub mod feed;
+mod following;
 mod id_source;
 mod idempotency;
 pub mod intake;

@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout};
 use super::answer_body::AnswerBody;
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
-use super::service::is_verified;
 use super::token::TokenVerifier;
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -258,8 +257,9 @@ impl Follower {
             return true;
         }
         self.judged = Instant::now();
-        let now = self.engine.now();
-        is_verified(&self.verifier, self.authorization.as_ref(), now)
+        let now_ms = self.engine.now().millis();
+        let authorization = self.authorization.as_ref();
+        self.verifier.still_accepts(authorization, now_ms)
             && self.engine.may_act(&self.actor).await.is_ok()
     }
 

@@ -3,6 +3,7 @@
 mod answer_body;
 pub mod authority;
 mod body;
+mod conditional;
 pub mod connections;
 pub mod directory_client;
 pub mod events;

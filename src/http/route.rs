@@ -271,7 +271,10 @@ mod tests {
     fn series_have_names_of_their_own() {
         let names: std::collections::BTreeSet<_> = series_names().into_iter().collect();
         assert_eq!(names.len(), series_names().len());
-        assert_eq!(names.len(), OPERATIONS.len() + READS.len() + 5);
+        assert_eq!(
+            names.len(),
+            OPERATIONS.len() + READS.len() + Special::ALL.len() + 1
+        );
     }
 
     #[test]

@@ -9,24 +9,24 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    IF_NONE_MATCH, STRICT_TRANSPORT_SECURITY,
+    STRICT_TRANSPORT_SECURITY,
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
+use super::conditional::found_answer;
 use super::events::{self, Reader};
 use super::facts;
 use super::forgeries::{Forgeries, Peer};
 use super::metrics::{FrontFigures, Metrics};
 use super::request::{DryRun, Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Problems, at_position, json, tagged};
+use super::response::{self, Answer, Problems, at_position, json};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{ReadRow, Row, Success};
-use crate::domain::read::Representation;
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::Admission;
 use crate::engine::{CommandRequest, CommandResult, Engine, PublisherFigures};
@@ -325,7 +325,8 @@ impl Service {
                         actor,
                         token_is_good: &|| {
                             let authorization = headers.get(AUTHORIZATION);
-                            is_verified(&self.verifier, authorization, self.engine.now())
+                            self.verifier
+                                .still_accepts(authorization, self.engine.now().millis())
                         },
                         bodies: &self.bodies,
                     };
@@ -507,66 +508,8 @@ impl Shared {
     }
 }
 
-/// Whether the token of a request that was taken when it began is still good.
-pub(super) fn is_verified(
-    verifier: &TokenVerifier,
-    authorization: Option<&HeaderValue>,
-    now: crate::base::time::Instant,
-) -> bool {
-    match bearer(authorization.map(HeaderValue::as_bytes)) {
-        Bearer::Token(token) => verifier.verify(token, now.millis()).is_ok(),
-        Bearer::Missing | Bearer::Malformed => false,
-    }
-}
-
 /// What the request's headers hold of a token.
 fn token(headers: &HeaderMap) -> Bearer<'_> {
     let values = headers.get_all(AUTHORIZATION).iter();
     bearer(values.map(HeaderValue::as_bytes))
-}
-
-/// 200 with the entity tag, or 304 when the caller has it already.
-fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
-    if has_tag(headers, &found.tag) {
-        return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
-    }
-    tagged(json(StatusCode::OK, found.body), &found.tag)
-}
-
-/// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
-fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
-    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
-        let Ok(value) = value.to_str() else {
-            return false;
-        };
-        value.split(',').map(str::trim).any(|candidate| {
-            let opaque = candidate.strip_prefix("W/").unwrap_or(candidate);
-            candidate == "*"
-                || opaque
-                    .strip_prefix('"')
-                    .and_then(|rest| rest.strip_suffix('"'))
-                    == Some(tag)
-        })
-    })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tag_is_matched_weakly_in_a_list_or_by_a_star() {
-        let matches = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.append(IF_NONE_MATCH, value.parse().unwrap());
-            has_tag(&headers, "7")
-        };
-        for value in ["\"7\"", "W/\"7\"", "\"1\", \"7\"", "*"] {
-            assert!(matches(value), "{value}");
-        }
-        for value in ["7", "\"77\"", "\"\"", "\"7"] {
-            assert!(!matches(value), "{value}");
-        }
-    }
 }

@@ -134,7 +134,7 @@ fn a_record_that_a_newer_carebook_wrote_is_refused_by_its_number() {
             SCHEMA + 1,
             &same,
             1,
-            "position 2: a record of version 3, and this carebook knows version 2",
+            "position 2: a record of version 4, and this carebook knows version 3",
         ),
     ] {
         let (world, mut log) = stopped();

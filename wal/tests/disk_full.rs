@@ -341,3 +341,76 @@ fn what_a_killed_process_left_half_made_makes_the_space_that_a_start_needs() {
     let mut log = open(&disk).unwrap().log;
     assert_eq!(log.append(&[vec![2; 1000]]).unwrap(), 2);
 }
+
+/// A log of several segments, all of which two snapshots cover; one that is made ahead is there.
+fn covered(disk: &SimDisk, heard: &Heard) -> (std::sync::Arc<Appender>, u64) {
+    let mut opened = open(disk).unwrap();
+    for _ in 0..60 {
+        opened.log.append(&[vec![5; 1000]]).unwrap();
+    }
+    for _ in 0..2 {
+        snapshot(&mut opened.log, 60).unwrap();
+    }
+    let appender = opened.log.start(heard.events()).unwrap();
+    let is_settled = || !disk.names().iter().any(|name| name.ends_with(".new"));
+    eventually("the segment ahead is made", || {
+        let before = disk.calls();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        is_settled() && disk.calls() == before
+    });
+    (appender, 60)
+}
+
+#[test]
+fn what_snapshots_cover_is_given_up_for_room_only_when_that_is_allowed_and_as_far_as_it_must() {
+    let (disk, heard) = (SimDisk::new(), Heard::default());
+    let (appender, last) = covered(&disk, &heard);
+    let all = segments(&disk).len();
+    let next = appender.space().unwrap().next_segment;
+    disk.set_capacity(used(&disk) + next - 1);
+    eventually("it is looked at", || {
+        let before = disk.all_calls();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        disk.all_calls() > before
+    });
+    assert_eq!((appender.given_up_bytes(), appender.first()), (0, 1));
+    appender.give_up_for_room(true);
+    eventually("there is room", || appender.given_up_bytes() > 0);
+    assert!(appender.has_room());
+    let first = appender.first();
+    assert!(first > 1 && first < last, "{first}");
+    assert_eq!(segments(&disk).len(), all - 1, "one was enough");
+    appender.shutdown().unwrap();
+    assert_eq!(heard.state().failures, Vec::<String>::new());
+    drop(appender);
+    assert_eq!(verify(&disk).unwrap().1.len() as u64, last);
+}
+
+#[test]
+fn a_segment_that_is_given_up_during_a_compaction_is_no_harm_to_the_others() {
+    let (disk, heard, archive) = (SimDisk::new(), Heard::default(), SimDisk::new());
+    let (appender, last) = covered(&disk, &heard);
+    let next = appender.space().unwrap().next_segment;
+    let removed = appender.compact_throttled(
+        &wal::Keep::NOTHING,
+        Some(archive.storage().as_ref()),
+        &mut || {
+            // The first is being copied, and more are to be.
+            if appender.given_up_bytes() == 0 {
+                disk.set_capacity(used(&disk) + next - 1);
+                appender.give_up_for_room(true);
+                eventually("it is given up", || appender.given_up_bytes() > 0);
+                appender.give_up_for_room(false);
+            }
+            Ok(())
+        },
+    );
+    let removed = removed.unwrap();
+    assert!(removed.segments > 1, "{removed:?}");
+    assert_eq!(removed.first_position, appender.first());
+    appender.shutdown().unwrap();
+    drop(appender);
+    disk.set_capacity(u64::MAX);
+    assert_eq!(verify(&disk).unwrap().1.len() as u64, last);
+    assert_eq!(open(&disk).unwrap().records.len() as u64, last);
+}

@@ -11,6 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
+use hyper::header::HeaderValue;
+
+use super::bearer::{Bearer, bearer};
 use super::cache::{
     ByTokenBytes, CACHE_BYTES_MAX, CacheEntry, CacheKey, REMEMBERED_MS, Remembered,
     TYPICAL_ENTRY_BYTES,
@@ -113,6 +116,16 @@ impl TokenVerifier {
             read_well_at: Mutex::new(Instant::now()),
             verified: Cache::with_weighter(entries, cache_bytes_max, ByTokenBytes),
         })
+    }
+
+    /// Whether the token of a request that was accepted when it began is still good: its time, and
+    /// the keys.
+    #[must_use]
+    pub fn still_accepts(&self, authorization: Option<&HeaderValue>, now_ms: i64) -> bool {
+        match bearer(authorization.map(HeaderValue::as_bytes)) {
+            Bearer::Token(token) => self.verify(token, now_ms).is_ok(),
+            Bearer::Missing | Bearer::Malformed => false,
+        }
     }
 
     /// The actor that the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same

@@ -14,6 +14,7 @@
 
 mod compact;
 mod hash_index;
+mod ready;
 mod secondary;
 mod slab;
 mod source;
@@ -27,8 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 
 use self::compact::CompactMap;
+pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
-use self::slab::Alone;
 use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
 use crate::base::digest::Digest;
@@ -83,28 +84,6 @@ pub struct Tables {
     firsts: Mutex<BTreeMap<u64, u64>>,
     /// Held by whoever visits the places of states.
     going_through: Mutex<()>,
-}
-
-/// A change with everything that publishing it needs, prepared before the log's sequencer is taken,
-/// and freed after it is released: so the work in between does not grow with the state.
-pub struct Ready {
-    change: Change,
-    /// The page of a large state, and afterwards its previous one.
-    page: Option<Alone>,
-}
-
-impl Ready {
-    /// Prepares a change.
-    #[must_use]
-    pub fn new(change: Change) -> Self {
-        let page = slab::alone(StoredState {
-            kind: change.kind,
-            key: change.key,
-            position: 0,
-            bytes: &change.state,
-        });
-        Self { change, page }
-    }
 }
 
 /// A commit being published; it is complete when this is dropped.

@@ -1,0 +1,53 @@
+//! Conditional reads: entity tags and `If-None-Match` (RFC 9110 13.1.2).
+
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, IF_NONE_MATCH};
+
+use super::response::{self, Answer, json, tagged};
+use crate::domain::read::Representation;
+
+/// 200 with the entity tag, or 304 when the caller has it already.
+pub(super) fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
+    if has_tag(headers, &found.tag) {
+        return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
+    }
+    tagged(json(StatusCode::OK, found.body), &found.tag)
+}
+
+/// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
+fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().any(|value| {
+        let Ok(value) = value.to_str() else {
+            return false;
+        };
+        value.split(',').map(str::trim).any(|candidate| {
+            let opaque = candidate.strip_prefix("W/").unwrap_or(candidate);
+            candidate == "*"
+                || opaque
+                    .strip_prefix('"')
+                    .and_then(|rest| rest.strip_suffix('"'))
+                    == Some(tag)
+        })
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_matched_weakly_in_a_list_or_by_a_star() {
+        let matches = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.append(IF_NONE_MATCH, value.parse().unwrap());
+            has_tag(&headers, "7")
+        };
+        for value in ["\"7\"", "W/\"7\"", "\"1\", \"7\"", "*"] {
+            assert!(matches(value), "{value}");
+        }
+        for value in ["7", "\"77\"", "\"\"", "\"7"] {
+            assert!(!matches(value), "{value}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A change that is ready to be published.
+
+use super::StoredState;
+use super::slab::{self, Alone};
+use crate::domain::operation::Change;
+
+/// A change with everything that publishing it needs, prepared before the log's sequencer is taken,
+/// and freed after it is released: so the work in between does not grow with the state.
+pub struct Ready {
+    pub(super) change: Change,
+    /// The page of a large state, and afterwards its previous one.
+    pub(super) page: Option<Alone>,
+}
+
+impl Ready {
+    /// Prepares a change.
+    #[must_use]
+    pub fn new(change: Change) -> Self {
+        let page = slab::alone(StoredState {
+            kind: change.kind,
+            key: change.key,
+            position: 0,
+            bytes: &change.state,
+        });
+        Self { change, page }
+    }
+}
