@@ -101,7 +101,9 @@ Pages and streams give every event once, in the order of the log: `id` rises, by
 nothing twice, over any number of breaks and restarts of either side. What is brought to a receiver, as by NATS,
 comes *at least once*: after a break some come again, under the same identifier.
 
-What is kept is what the log keeps. Events of commits before that are gone; the resources they tell of are not.
+What is kept is what the log keeps: seven days and 16 GiB, unless `--log-retention` and `--log-retention-bytes`
+say otherwise. Events of commits before that are gone; the resources they tell of are not. What NATS has not
+acknowledged is kept longer, up to `--log-kept-for-delivery` and `--log-kept-for-delivery-bytes`.
 
 ## NATS
 
