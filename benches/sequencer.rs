@@ -6,15 +6,14 @@
 //! ENTRIES=20000 COMMITS=500 cargo bench --bench sequencer
 //! ```
 //!
-//! Two lanes of one engine, on a disk in memory; `RUNS` of them, one after the other, each with a
-//! new engine. Told are the median, the 99th and 99.9th percentile and the longest of the shares of
-//! all runs, in microseconds.
+//! Two lanes of one engine on a simulated disk; `RUNS` (3) such engines, one after the other.
+//! Reported are the median, the 99th and 99.9th percentile and the longest of the times of all runs,
+//! in microseconds.
 //!
-//! A processor that is virtual is taken away now and then for some ten microseconds and more, and
-//! nothing in it says so: not even the clock of the thread's own time stands still. What that does
-//! to threads that have nothing to do is told last. What is left without it is the *least* of a
-//! share: each lane makes the same commits in each run, and of the shares of one commit the least
-//! counts.
+//! A virtual processor is taken away now and then, for ten microseconds and more, without notice:
+//! even the thread's own processor time goes on. The last rows report what that does to a thread
+//! without any work. The *least* of several runs leaves it out: each lane makes the same commits
+//! in each run, so each commit counts with the least of its times.
 
 // Figures are approximate by nature; a bench ends where something goes wrong.
 #![allow(
@@ -170,6 +169,8 @@ fn on_lane<F: Future<Output = ()>>(engine: &Arc<Engine>, lane: usize, work: F) {
     TAKEN.set((lane, None));
     runtime.block_on(async {
         let gate = tokio::spawn(engine.lanes().run(lane));
+        // From here on this thread is that lane, and makes all of its commits.
+        tokio::task::yield_now().await;
         work.await;
         gate.abort();
     });
@@ -280,7 +281,7 @@ fn main() {
         // Of each lane, the same commits in the same order.
         let least = |lane: usize| {
             let runs: Vec<_> = runs.iter().map(|run| run[lane].iter()).collect();
-            let commits = runs[0].len();
+            let commits = runs.iter().map(ExactSizeIterator::len).min().unwrap();
             (0..commits).map(move |commit| {
                 let shares = runs.iter().map(|run| run.clone().nth(commit));
                 shares.min().flatten().unwrap()

@@ -22,12 +22,13 @@ type Cause = for<'c> fn(&'c mut Case) -> &'c mut Case;
 /// The rejections of an operation in their order, each with what makes it apply to the operation's
 /// example. The causes are brought about from the last one to the first, so each comes to a case to
 /// which those after it apply already.
+#[derive(Default)]
 pub struct Ladder(Vec<(Rejection, Option<Cause>)>);
 
 impl Ladder {
     /// One of no rejections.
     pub fn new() -> Self {
-        Self(Vec::new())
+        Self::default()
     }
 
     /// The next rejection, and its cause.

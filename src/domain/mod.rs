@@ -19,7 +19,6 @@ pub mod operation;
 pub mod payment;
 pub mod payment_words;
 pub mod payout;
-pub mod personal;
 pub mod publication;
 pub mod read;
 pub mod reference;

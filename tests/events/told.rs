@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carebook::base::time::Instant;
 use carebook::catalogue::OPERATIONS;
+use carebook::catalogue::personal::{Shown, shown};
 use carebook::domain::event::EventField;
-use carebook::domain::personal::{Shown, shown};
 use carebook::domain::reference::samples;
 use carebook::journal::events::event_types;
 use serde_json::Value;

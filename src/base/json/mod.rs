@@ -18,5 +18,5 @@ pub use canonical::{AnyObject, canonical_text};
 pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, FromJson, Reader, field};
-pub use shape::{Field, Presence, Shape};
+pub use shape::{Field, Personal, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

@@ -218,7 +218,8 @@ macro_rules! json_object {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
-            $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal ),+ $(,)?
+            $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal
+                $(personal $personal:ident)? ),+ $(,)?
         }
         $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
     ) => {
@@ -250,6 +251,9 @@ macro_rules! json_object {
                         says: concat!($($says),*),
                         presence: <$type as $crate::base::json::FromJson>::presence(),
                         shape: <$type as $crate::base::json::FromJson>::shape(),
+                        personal: <[$crate::base::json::Personal]>::first(
+                            &[$($crate::base::json::Personal::$personal)?]
+                        ).copied(),
                     } ),+
                 ])
             }

@@ -59,6 +59,31 @@ pub struct Field {
     pub presence: Presence,
     /// What its value may be.
     pub shape: Shape,
+    /// What it says of a person, where it says anything.
+    pub personal: Option<Personal>,
+}
+
+/// What a field says of a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Personal {
+    /// What somebody is called. Businesses too: many carry their owner's name.
+    Name,
+    /// How somebody is reached.
+    Contact,
+    /// Where somebody lives or works, or the region of it.
+    Address,
+    /// When somebody was born.
+    Birth,
+    /// Whose bank account, and which.
+    Bank,
+    /// A number in a register that leads to a person or to a business of one.
+    Register,
+    /// Text of somebody's own: people write names, numbers and health into it.
+    FreeText,
+    /// Fields of the sender's choice: nobody knows what is in them.
+    Open,
+    /// A word to search for, which may be a name or a number.
+    Search,
 }
 
 /// Whether a field may be absent, or null.

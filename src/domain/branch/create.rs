@@ -47,15 +47,15 @@ json_object! {
         /// The organization's revision as the actor saw it.
         pub expected_organization_revision: i64 = "expectedOrganizationRevision",
         /// The branch's name in the register.
-        pub legal_name: Sentence = "legalName",
+        pub legal_name: Sentence = "legalName" personal Name,
         /// The branch's name for customers.
-        pub display_name: Sentence = "displayName",
+        pub display_name: Sentence = "displayName" personal Name,
         /// Which business it is.
-        pub business_identity: BusinessIdentity = "businessIdentity",
+        pub business_identity: BusinessIdentity = "businessIdentity" personal Register,
         /// How it is reached.
-        pub contact: Contact = "contact",
+        pub contact: Contact = "contact" personal Contact,
         /// Where it is.
-        pub address: Address = "address",
+        pub address: Address = "address" personal Address,
         /// Who is invited to be the first manager.
         pub manager_invitation: Invitee = "managerInvitation",
         /// Where the branch stands at first.
@@ -63,7 +63,7 @@ json_object! {
         /// What it pays at first.
         pub initial_membership_fee_policy: FeePolicy = "initialMembershipFeePolicy",
         /// Why.
-        pub reason: Sentence = "reason",
+        pub reason: Sentence = "reason" personal FreeText,
     }
 }
 
@@ -143,7 +143,7 @@ impl Operation for CreateBranch {
     fn ladder() -> Ladder {
         /// Another branch stands that shares but this with the example.
         fn standing<'c>(case: &'c mut Case, shared: &str) -> &'c mut Case {
-            let number = u32::try_from(shared.len()).unwrap();
+            let number = u32::try_from(shared.len()).expect("a pointer is short");
             case.done_before(|before| {
                 let kept = before.body.pointer(shared).cloned();
                 (CreateBranch::EXAMPLE.vary)(&mut before.body, number);
@@ -156,7 +156,8 @@ impl Operation for CreateBranch {
                     .set(shared, kept);
             });
             let state = case.service.state::<Organization>(&["organization"]);
-            let revision = state.unwrap().revision.number();
+            let organization = state.expect("the organization exists");
+            let revision = organization.revision.number();
             case.set("/expectedOrganizationRevision", revision)
         }
         Ladder::new()

@@ -48,7 +48,7 @@ json_object! {
         /// Whose register it stands in.
         pub jurisdiction: Jurisdiction = "jurisdiction",
         /// Its number there.
-        pub registration_number: BusinessRegistrationNumber = "registrationNumber",
+        pub registration_number: BusinessRegistrationNumber = "registrationNumber" personal Register,
     }
 }
 
@@ -75,9 +75,9 @@ json_object! {
     /// How a branch is reached.
     pub struct Contact {
         /// Its e-mail address.
-        pub email: Email = "email",
+        pub email: Email = "email" personal Contact,
         /// Its phone number.
-        pub phone_number: PhoneNumber = "phoneNumber",
+        pub phone_number: PhoneNumber = "phoneNumber" personal Contact,
     }
 }
 
@@ -85,9 +85,9 @@ json_object! {
     /// Who is invited to be the first manager.
     pub struct Invitee {
         /// Where the invitation goes to.
-        pub email: Email = "email",
+        pub email: Email = "email" personal Contact,
         /// How the invitation speaks to them.
-        pub display_name: Sentence = "displayName",
+        pub display_name: Sentence = "displayName" personal Name,
     }
 }
 

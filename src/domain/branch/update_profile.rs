@@ -33,19 +33,19 @@ json_object! {
         /// The profile's revision as the actor saw it.
         pub expected_revision: i64 = "expectedRevision",
         /// The name that customers see.
-        pub display_name: Text = "displayName",
+        pub display_name: Text = "displayName" personal Name,
         /// The name in the register.
-        pub legal_name: Text = "legalName",
+        pub legal_name: Text = "legalName" personal Name,
         /// Where the branch is written to.
-        pub contact_email: Text = "contactEmail",
+        pub contact_email: Text = "contactEmail" personal Contact,
         /// Where it is called.
-        pub primary_phone_number: Text = "primaryPhoneNumber",
+        pub primary_phone_number: Text = "primaryPhoneNumber" personal Contact,
         /// Where it is.
-        pub address_line: Text = "addressLine",
+        pub address_line: Text = "addressLine" personal Address,
         /// Its entry in the register of businesses.
-        pub business_registration_reference: Ident = "businessRegistrationReference",
+        pub business_registration_reference: Ident = "businessRegistrationReference" personal Register,
         /// Why.
-        pub reason: Text = "reason",
+        pub reason: Text = "reason" personal FreeText,
     }
 }
 

@@ -43,11 +43,11 @@ json_object! {
         /// The address's revision as the mother saw it.
         pub expected_address_revision: AtLeast<1> = "expectedAddressRevision",
         /// Her name.
-        pub full_name: FullName = "fullName",
+        pub full_name: FullName = "fullName" personal Name,
         /// Her day of birth: from 1900 on, and not in the future.
-        pub birth_date: Date = "birthDate",
+        pub birth_date: Date = "birthDate" personal Birth,
         /// Her address.
-        pub address: Address = "address",
+        pub address: Address = "address" personal Address,
         /// The consent versions that she accepts, each once.
         pub consent_acceptances: Option<NonEmpty<ConsentAcceptance>> = "consentAcceptances",
     }

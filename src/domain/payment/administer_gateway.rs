@@ -41,7 +41,7 @@ json_object! {
         /// What is asked for.
         pub operation_action: OperationAction = "operationAction",
         /// Why, in the actor's words.
-        pub reason: Text = "reason",
+        pub reason: Text = "reason" personal FreeText,
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
@@ -51,7 +51,7 @@ json_object! {
         /// The payment; required but for a search.
         pub payment_id: Option<Ident> = "paymentId",
         /// The search key; required for a search.
-        pub search_key: Option<Ident> = "searchKey",
+        pub search_key: Option<Ident> = "searchKey" personal Search,
         /// An amount in won; required for a chargeback.
         pub amount_krw: Option<AtLeast<1>> = "amountKrw",
     }

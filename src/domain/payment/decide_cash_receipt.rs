@@ -43,7 +43,7 @@ json_object! {
         /// What it is wanted for.
         pub purpose: RequestedReceiptPurpose = "purpose",
         /// For whom it is to be registered.
-        pub registration_identity_reference: Option<Ident> = "registrationIdentityReference",
+        pub registration_identity_reference: Option<Ident> = "registrationIdentityReference" personal Register,
     }
 }
 

@@ -44,7 +44,7 @@ json_object! {
         /// What it is wanted for.
         pub purpose: RequestedReceiptPurpose = "purpose",
         /// For whom it is to be registered.
-        pub registration_identity_reference: Nullable<Ident> = "registrationIdentityReference",
+        pub registration_identity_reference: Nullable<Ident> = "registrationIdentityReference" personal Register,
     }
 }
 

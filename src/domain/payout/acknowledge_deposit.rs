@@ -42,9 +42,9 @@ json_object! {
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// What the branch notes.
-        pub memo: Option<Text> = "memo",
+        pub memo: Option<Text> = "memo" personal FreeText,
         /// Why, in the actor's words.
-        pub reason: Option<Text> = "reason",
+        pub reason: Option<Text> = "reason" personal FreeText,
     }
     rules has_happened(occurred_at)
 }

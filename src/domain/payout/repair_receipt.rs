@@ -44,7 +44,7 @@ json_object! {
         /// The receipt state's revision as the actor saw it; 0 when there was none.
         pub expected_revision: AtLeast<0> = "expectedRevision",
         /// Why, in the actor's words.
-        pub reason: Text = "reason",
+        pub reason: Text = "reason" personal FreeText,
     }
     rules has_happened(occurred_at)
 }

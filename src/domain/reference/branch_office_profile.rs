@@ -10,17 +10,17 @@ json_object! {
     /// What is known of a branch's profile.
     pub struct BranchOfficeProfileFact {
         /// The name that customers see.
-        pub display_name: Text = "displayName",
+        pub display_name: Text = "displayName" personal Name,
         /// The name in the register.
-        pub legal_name: Text = "legalName",
+        pub legal_name: Text = "legalName" personal Name,
         /// Where it is written to.
-        pub contact_email: Text = "contactEmail",
+        pub contact_email: Text = "contactEmail" personal Contact,
         /// Where it is called.
-        pub primary_phone_number: Text = "primaryPhoneNumber",
+        pub primary_phone_number: Text = "primaryPhoneNumber" personal Contact,
         /// Where it is.
-        pub address_line: Text = "addressLine",
+        pub address_line: Text = "addressLine" personal Address,
         /// Its entry in the register of businesses.
-        pub business_registration_reference: Ident = "businessRegistrationReference",
+        pub business_registration_reference: Ident = "businessRegistrationReference" personal Register,
     }
 }
 

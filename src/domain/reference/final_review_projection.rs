@@ -52,7 +52,7 @@ json_object! {
         /// The draft reviewed.
         pub draft_id: Ident = "draftId",
         /// What the customer saw, as the reviewing system keeps it.
-        pub reviewed_facts: AnyObject = "reviewedFacts",
+        pub reviewed_facts: AnyObject = "reviewedFacts" personal Open,
         /// The booking that an extension extends.
         pub extension_source_reservation_id: Option<Ident> = "extensionSourceReservationId",
         /// The revision of the owner's eligibility catalog that was reviewed.

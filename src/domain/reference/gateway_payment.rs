@@ -38,7 +38,7 @@ json_object! {
         /// How much of it was charged back, in won.
         pub charged_back_krw: AtLeast<0> = "chargedBackKrw",
         /// What it is found by.
-        pub search_keys: AtMost<Ident, SEARCH_KEYS_MAX> = "searchKeys",
+        pub search_keys: AtMost<Ident, SEARCH_KEYS_MAX> = "searchKeys" personal Search,
     }
 }
 

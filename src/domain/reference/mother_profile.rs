@@ -41,7 +41,7 @@ json_object! {
         /// The receipt of the verification.
         pub receipt_id: ReceiptId = "receiptId",
         /// The address.
-        pub normalized_value: Email = "normalizedValue",
+        pub normalized_value: Email = "normalizedValue" personal Contact,
         /// When it was verified.
         pub verified_at: Instant = "verifiedAt",
     }
@@ -53,7 +53,7 @@ json_object! {
         /// The receipt of the verification.
         pub receipt_id: ReceiptId = "receiptId",
         /// The number.
-        pub normalized_value: PhoneNumber = "normalizedValue",
+        pub normalized_value: PhoneNumber = "normalizedValue" personal Contact,
         /// When it was verified.
         pub verified_at: Instant = "verifiedAt",
     }
@@ -69,15 +69,15 @@ json_object! {
         /// Where the account stands.
         pub account_lifecycle: AccountLifecycle = "accountLifecycle",
         /// The mother's name; counts in the first fact only.
-        pub full_name: FullName = "fullName",
+        pub full_name: FullName = "fullName" personal Name,
         /// The mother's day of birth; counts in the first fact only.
-        pub birth_date: Date = "birthDate",
+        pub birth_date: Date = "birthDate" personal Birth,
         /// The mother's e-mail address.
-        pub email: Email = "email",
+        pub email: Email = "email" personal Contact,
         /// The mother's phone number.
-        pub primary_phone_number: PhoneNumber = "primaryPhoneNumber",
+        pub primary_phone_number: PhoneNumber = "primaryPhoneNumber" personal Contact,
         /// The mother's address; counts in the first fact only.
-        pub address: Address = "address",
+        pub address: Address = "address" personal Address,
         /// The e-mail address that was verified last.
         pub verified_email: Option<VerifiedEmail> = "verifiedEmail",
         /// The phone number that was verified last.

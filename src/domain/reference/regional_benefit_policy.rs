@@ -17,11 +17,11 @@ json_object! {
         /// The type of service that it is for.
         pub service_type: Ident = "serviceType",
         /// The region: the widest level of an address.
-        pub level1: Text = "level1",
+        pub level1: Text = "level1" personal Address,
         /// The next narrower level; null is all of it.
-        pub level2: Option<Text> = "level2",
+        pub level2: Option<Text> = "level2" personal Address,
         /// The narrowest level; null is all of it.
-        pub level3: Option<Text> = "level3",
+        pub level3: Option<Text> = "level3" personal Address,
         /// The first day on which it holds.
         pub effective_from: Date = "effectiveFrom",
         /// The last day on which it holds; null is without end.

@@ -27,11 +27,11 @@ json_object! {
         /// What the account is for.
         pub purpose: Text = "purpose",
         /// The bank.
-        pub bank_name: Text = "bankName",
+        pub bank_name: Text = "bankName" personal Bank,
         /// The holder.
-        pub account_holder: Text = "accountHolder",
+        pub account_holder: Text = "accountHolder" personal Bank,
         /// The number as it may be shown.
-        pub masked_account_reference: Ident = "maskedAccountReference",
+        pub masked_account_reference: Ident = "maskedAccountReference" personal Bank,
         /// Whether it is known to be the branch's.
         pub verification_state: VerificationState = "verificationState",
         /// The first day on which it is used.

@@ -184,7 +184,8 @@ impl Operation for AssignCaregiver {
                 })
                 .set("/expectedRosterRevision", 1);
                 let id = [BOOKING, "roster-decision-1"];
-                let mut together: RosterDecision = case.service.state(&id).unwrap();
+                let together: Option<RosterDecision> = case.service.state(&id);
+                let mut together = together.expect("a decision was taken");
                 let other = together.assignment_decision_ids[0].clone();
                 together.assignment_decision_ids = vec![other; DECISIONS_TOGETHER_MAX];
                 case.service.given(&together);

@@ -48,7 +48,7 @@ json_object! {
         /// Who collected it.
         pub provider_name: Ident = "providerName",
         /// What the provider says of it.
-        pub provider_context: AnyObject = "providerContext",
+        pub provider_context: AnyObject = "providerContext" personal Open,
     }
 }
 

@@ -58,11 +58,11 @@ json_object! {
         /// The type of the service.
         pub service_type: Ident = "serviceType",
         /// Where the service was given: the widest level of the address.
-        pub service_address_level1: Text = "serviceAddressLevel1",
+        pub service_address_level1: Text = "serviceAddressLevel1" personal Address,
         /// The next narrower level.
-        pub service_address_level2: Option<Text> = "serviceAddressLevel2",
+        pub service_address_level2: Option<Text> = "serviceAddressLevel2" personal Address,
         /// The narrowest level.
-        pub service_address_level3: Option<Text> = "serviceAddressLevel3",
+        pub service_address_level3: Option<Text> = "serviceAddressLevel3" personal Address,
         /// The day on which the price was quoted.
         pub quoted_on: Date = "quotedOn",
         /// The price of the service.

@@ -50,7 +50,7 @@ json_object! {
         /// The statement's revision as the branch saw it.
         pub expected_revision: AtLeast<1> = "expectedRevision",
         /// Why, in the actor's words.
-        pub reason: Nullable<Text> = "reason",
+        pub reason: Nullable<Text> = "reason" personal FreeText,
         /// The lines acknowledged.
         pub line_acknowledgements: NonEmpty<LineAcknowledgement> = "lineAcknowledgements",
         /// The facts of a handoff between branches.

@@ -80,7 +80,7 @@ json_object! {
         /// The branch whose records they are; none: not of one branch.
         pub branch_profile_id: Nullable<Ident> = "branchProfileId",
         /// Who is to have them, outside the platform.
-        pub external_recipient_code: Nullable<Ident> = "externalRecipientCode",
+        pub external_recipient_code: Nullable<Ident> = "externalRecipientCode" personal FreeText,
         /// The oldest revision of the data set that will do.
         pub source_dataset_revision: AtLeast<1> = "sourceDatasetRevision",
         /// The evidence.
@@ -107,11 +107,11 @@ json_object! {
         /// The part of the store.
         pub storage_bucket: Ident = "storageBucket",
         /// Its name in the store.
-        pub storage_object_key: ObjectKey = "storageObjectKey",
+        pub storage_object_key: ObjectKey = "storageObjectKey" personal FreeText,
         /// Its format.
         pub export_format: Ident = "exportFormat",
         /// Its name for people.
-        pub file_name: Ident = "fileName",
+        pub file_name: Ident = "fileName" personal FreeText,
         /// Its size in bytes.
         pub byte_size: AtLeast<0> = "byteSize",
         /// The SHA-256 of its content.

@@ -45,9 +45,9 @@ json_object! {
         /// The idempotency key.
         pub idempotency_key: BodyKey = "idempotencyKey",
         /// For the branch to read.
-        pub message_to_branch: Nullable<Text> = "messageToBranch",
+        pub message_to_branch: Nullable<Text> = "messageToBranch" personal FreeText,
         /// For the head office alone.
-        pub head_office_private_memo: Nullable<Text> = "headOfficePrivateMemo",
+        pub head_office_private_memo: Nullable<Text> = "headOfficePrivateMemo" personal FreeText,
     }
     rules period_in_order(settlement_period_start, settlement_period_end)
 }

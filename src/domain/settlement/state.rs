@@ -114,11 +114,11 @@ json_object! {
         /// The snapshot's identifier.
         pub remittance_account_snapshot_id: Ident = "remittanceAccountSnapshotId",
         /// The bank.
-        pub bank_name: Text = "bankName",
+        pub bank_name: Text = "bankName" personal Bank,
         /// The holder.
-        pub account_holder: Text = "accountHolder",
+        pub account_holder: Text = "accountHolder" personal Bank,
         /// The number as it may be shown.
-        pub account_number_display: Text = "accountNumberDisplay",
+        pub account_number_display: Text = "accountNumberDisplay" personal Bank,
         /// When the snapshot was taken.
         pub captured_at: Instant = "capturedAt",
         /// Where it was taken from.
@@ -142,7 +142,7 @@ json_object! {
         /// The evidence.
         pub source_evidence_key: Option<Ident> = "sourceEvidenceKey",
         /// A note.
-        pub acknowledgement_note: Nullable<Text> = "acknowledgementNote",
+        pub acknowledgement_note: Nullable<Text> = "acknowledgementNote" personal FreeText,
     }
 }
 

@@ -1,8 +1,18 @@
-//! Which members of states, events, answers and messages say something about a person. The one
-//! list of them: what shows data to people who need not see that (`carebook inspect`) asks here.
+//! Which fields of commands, facts, states, events, answers and messages say something about a
+//! person. The declarations say it of theirs (`personal` in [`json_object!`]); a field of a state, an
+//! event or a message of the same name holds the same. What shows data to people who need not see
+//! that (`carebook inspect`, public events) asks here.
 //!
-//! A member that stands in neither list is hidden where it is text: somebody who adds one and
-//! forgets this file hides too much, not too little.
+//! A field that is declared nowhere is hidden where it is text: somebody who adds one and forgets it
+//! hides too much, not too little.
+//!
+//! [`json_object!`]: crate::json_object
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::{FACTS, OPERATIONS};
+use crate::base::json::{Personal, Shape};
 
 /// What a member's value is to somebody who may not see personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,81 +25,78 @@ pub enum Shown {
     IfCode,
 }
 
-/// Why a member is hidden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// What somebody is called. Businesses too: many carry their owner's name.
-    Name,
-    /// How somebody is reached.
-    Contact,
-    /// Where somebody lives or works, or the region of it.
-    Address,
-    /// When somebody was born.
-    Birth,
-    /// Whose bank account, and which.
-    Bank,
-    /// A number in a register that leads to a person or to a business of one.
-    Register,
-    /// Text of somebody's own: people write names, numbers and health into it.
-    FreeText,
-    /// Members of the sender's choice: nobody knows what is in them.
-    Open,
-    /// A word to search for, which may be a name or a number.
-    Search,
+/// A field of a command or of a fact that says something of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PersonalField {
+    /// The operation or the kind of facts.
+    pub of: &'static str,
+    /// The fields that lead to it, and its own name, which comes last.
+    pub path: Vec<&'static str>,
+    /// What it says.
+    pub says: Personal,
 }
 
-/// The members that are hidden, each with the reason.
-pub const HIDDEN: &[(&str, Why)] = &[
-    ("fullName", Why::Name),
-    ("displayName", Why::Name),
-    ("legalName", Why::Name),
-    ("accountHolder", Why::Bank),
-    ("accountNumberDisplay", Why::Bank),
-    ("maskedAccountReference", Why::Bank),
-    ("bankName", Why::Bank),
-    ("email", Why::Contact),
-    ("contactEmail", Why::Contact),
-    ("phoneNumber", Why::Contact),
-    ("primaryPhoneNumber", Why::Contact),
-    ("normalizedValue", Why::Contact),
-    ("contact", Why::Contact),
-    ("address", Why::Address),
-    ("addressLine", Why::Address),
-    ("postalCode", Why::Address),
-    ("roadAddress", Why::Address),
-    ("detailAddress", Why::Address),
-    ("serviceAddressLevel1", Why::Address),
-    ("serviceAddressLevel2", Why::Address),
-    ("serviceAddressLevel3", Why::Address),
-    ("level1", Why::Address),
-    ("level2", Why::Address),
-    ("level3", Why::Address),
-    ("birthDate", Why::Birth),
-    ("businessIdentity", Why::Register),
-    ("registrationNumber", Why::Register),
-    ("registrationIdentityReference", Why::Register),
-    ("businessRegistrationReference", Why::Register),
-    ("reason", Why::FreeText),
-    ("memo", Why::FreeText),
-    ("message", Why::FreeText),
-    ("messageToBranch", Why::FreeText),
-    ("headOfficePrivateMemo", Why::FreeText),
-    ("resultMessage", Why::FreeText),
-    ("acknowledgementNote", Why::FreeText),
-    ("description", Why::FreeText),
-    ("providerMessage", Why::FreeText),
-    ("gatewayMessage", Why::FreeText),
-    ("fileName", Why::FreeText),
-    ("storageObjectKey", Why::FreeText),
-    ("externalRecipientCode", Why::FreeText),
-    ("providerContext", Why::Open),
-    ("reviewedFacts", Why::Open),
-    ("components", Why::Open),
-    ("metadata", Why::Open),
-    ("searchKey", Why::Search),
-    ("searchKeys", Why::Search),
+/// The personal fields of all commands and of all facts, by their declarations.
+#[must_use]
+pub fn personal_fields() -> Vec<PersonalField> {
+    let mut found = Vec::new();
+    for row in OPERATIONS {
+        collect(
+            row.name,
+            &mut Vec::new(),
+            &row.operation.shape(),
+            &mut found,
+        );
+    }
+    for kind in FACTS {
+        collect(kind.kind().name, &mut Vec::new(), &kind.shape(), &mut found);
+    }
+    found
+}
+
+fn collect(
+    of: &'static str,
+    path: &mut Vec<&'static str>,
+    shape: &Shape,
+    found: &mut Vec<PersonalField>,
+) {
+    match shape {
+        Shape::List { of: inner, .. } | Shape::Map { of: inner } => collect(of, path, inner, found),
+        Shape::Object(fields) => {
+            for field in fields {
+                path.push(field.name);
+                found.extend(field.personal.map(|says| PersonalField {
+                    of,
+                    path: path.clone(),
+                    says,
+                }));
+                collect(of, path, &field.shape, found);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The fields that are hidden, by their names: those that are declared so, and [`OWN`].
+pub static HIDDEN: LazyLock<BTreeMap<&str, Personal>> = LazyLock::new(|| {
+    let declared = personal_fields().into_iter();
+    let declared = declared.filter_map(|field| Some((*field.path.last()?, field.says)));
+    declared.chain(OWN.iter().copied()).collect()
+});
+
+/// Fields of states, events and messages that no command and no fact has.
+const OWN: &[(&str, Personal)] = &[
+    ("message", Personal::FreeText),
+    ("resultMessage", Personal::FreeText),
+    ("description", Personal::FreeText),
+    ("providerMessage", Personal::FreeText),
+    ("gatewayMessage", Personal::FreeText),
+    // The components of a charge, by names of the sender's choice, and what audits keep.
+    ("components", Personal::Open),
+    ("metadata", Personal::Open),
     // The event of a search: its value is the word.
-    ("searched", Why::Search),
+    ("searched", Personal::Search),
 ];
 
 /// Endings of members that hold identifiers, times, amounts and words of our own.
@@ -218,7 +225,7 @@ fn json_name(member: &str) -> String {
 #[must_use]
 pub fn shown(member: &str) -> Shown {
     let name = json_name(member);
-    if HIDDEN.iter().any(|(hidden, _)| *hidden == name) {
+    if HIDDEN.contains_key(name.as_str()) {
         return Shown::Hidden;
     }
     if PLAIN.contains(&name.as_str()) || PLAIN_ENDINGS.iter().any(|end| name.ends_with(end)) {
@@ -320,12 +327,8 @@ mod tests {
 
     #[test]
     fn no_member_is_both_hidden_and_plain_or_listed_twice() {
-        for (index, (name, _)) in HIDDEN.iter().enumerate() {
+        for name in HIDDEN.keys() {
             assert!(!PLAIN.contains(name), "{name}");
-            assert!(
-                HIDDEN[..index].iter().all(|(other, _)| other != name),
-                "{name}"
-            );
             assert_eq!(*name, json_name(name));
         }
         for name in PLAIN {
@@ -363,5 +366,92 @@ mod tests {
         ] {
             assert!(!looks_personal(text), "{text}");
         }
+    }
+
+    /// Every field of every command and of every fact: whose it is, its name, its shape, and what it
+    /// says of a person.
+    fn declared() -> Vec<(&'static str, &'static str, Shape, Option<Personal>)> {
+        fn collect(
+            of: &'static str,
+            shape: Shape,
+            found: &mut Vec<(&'static str, &'static str, Shape, Option<Personal>)>,
+        ) {
+            match shape {
+                Shape::List { of: inner, .. } | Shape::Map { of: inner } => {
+                    collect(of, *inner, found);
+                }
+                Shape::Object(fields) => {
+                    for field in fields {
+                        found.push((of, field.name, field.shape.clone(), field.personal));
+                        collect(of, field.shape, found);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut found = Vec::new();
+        for row in OPERATIONS {
+            collect(row.name, row.operation.shape(), &mut found);
+        }
+        for kind in FACTS {
+            collect(kind.kind().name, kind.shape(), &mut found);
+        }
+        found
+    }
+
+    /// Longer texts that say nothing of a person: identifiers and words of other systems.
+    const NOT_PERSONAL: &[&str] = &[
+        "chargebackState",
+        "fieldPath",
+        "kind",
+        "object",
+        "ownerSubject",
+        "policyVersion",
+        "purpose",
+        "refundState",
+        "relation",
+        "serviceCalendarImpactPolicyFingerprint",
+        "subject",
+    ];
+
+    #[test]
+    fn names_contacts_addresses_days_of_birth_and_free_text_are_marked() {
+        let may_say_anything = |shape: &Shape| match shape {
+            // Identifiers have 512 characters at most; a longer text, a name or a line of an address
+            // is somebody's own.
+            Shape::Text { longest, form, .. } => {
+                matches!(longest, 100 | 300 | 1_024 | 4_000) && form.is_empty()
+                    || ["five digits", "an e-mail address"].contains(form)
+                    || form.contains("8 to 15 digits")
+            }
+            Shape::Any => true,
+            _ => false,
+        };
+        let unmarked: Vec<_> = declared()
+            .into_iter()
+            .filter(|(_, name, shape, personal)| {
+                personal.is_none() && may_say_anything(shape) && !NOT_PERSONAL.contains(name)
+            })
+            .map(|(of, name, ..)| format!("{of}: {name}"))
+            .collect();
+        assert_eq!(unmarked, [""; 0]);
+    }
+
+    #[test]
+    fn a_name_says_the_same_of_a_person_wherever_it_is_declared() {
+        for (of, name, shape, personal) in declared() {
+            assert_eq!(HIDDEN.get(name).copied(), personal, "{of}: {name}");
+            // No text that is declared is left undecided.
+            if matches!(shape, Shape::Text { .. } | Shape::Words(_)) {
+                assert_ne!(shown(name), Shown::IfCode, "{of}: {name}");
+            }
+        }
+        for (name, _) in OWN {
+            assert!(
+                !declared().iter().any(|(_, other, ..)| other == name),
+                "{name}"
+            );
+        }
+        assert!(personal_fields().len() > 60);
     }
 }
