@@ -34,7 +34,7 @@ mod log_upkeep;
 mod pipeline;
 pub mod processors;
 pub mod publisher;
-mod publisher_counts;
+pub mod publisher_counts;
 mod read_set;
 mod reads;
 pub mod relay;
@@ -73,7 +73,6 @@ use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
 use publisher_counts::PublisherCounts;
-pub use publisher_counts::PublisherFigures;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
 
@@ -253,12 +252,6 @@ impl Engine {
             has_room: shared.journal.has_room(),
             commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
         }
-    }
-
-    /// What the publisher has done; `None` where there is none.
-    #[must_use]
-    pub fn publisher_figures(&self) -> Option<PublisherFigures> {
-        self.shared.published.figures(self.durable(), self.now())
     }
 
     /// Sets how snapshots are taken from here on.

@@ -19,6 +19,7 @@ use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
 use super::Engine;
 use super::core::{CommandRequest, CommandResult, PendingCommand, Shared};
 use super::feed::{EventFilter, NoPage};
+use super::publisher_counts::PublisherFigures;
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{self, RECORD_PUBLICATION};
@@ -289,6 +290,12 @@ pub fn pause(failed: u32) -> Duration {
 }
 
 impl Engine {
+    /// What the publisher has done; `None` where there is none.
+    #[must_use]
+    pub fn publisher_figures(&self) -> Option<PublisherFigures> {
+        self.shared.published.figures(self.durable(), self.now())
+    }
+
     /// From here on the log is kept for the publisher from where the last one was; that is
     /// returned. The first one begins with the earliest event that is kept. To be called before
     /// [`Engine::start_checkpointer`].

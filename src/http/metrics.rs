@@ -11,9 +11,10 @@ use std::time::Duration;
 use hyper::StatusCode;
 
 use super::route::{Series, series_names};
+use crate::engine::Figures;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::lane;
-use crate::engine::{Figures, PublisherFigures};
+use crate::engine::publisher_counts::PublisherFigures;
 
 /// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
 const BUCKETS: [(u64, &str); 14] = [
@@ -315,38 +316,29 @@ fn relay(page: &mut Page, figures: &Figures) {
 
 /// What is published to NATS.
 fn publisher(page: &mut Page, figures: &PublisherFigures) {
-    let PublisherFigures {
-        waiting,
-        published,
-        failures,
-        gaps,
-        took,
-        oldest,
-        is_failing: _,
-    } = figures;
     page.one(
         "carebook_nats_waiting_positions",
         "gauge",
         "Positions of the log whose events are not published to NATS yet.",
-        waiting,
+        figures.waiting,
     );
     page.one(
         "carebook_nats_oldest_age_seconds",
         "gauge",
         "The age of the oldest event that waits for NATS; 0 when none does.",
-        oldest.as_secs_f64(),
+        figures.oldest.as_secs_f64(),
     );
     page.one(
         "carebook_nats_failures_total",
         "counter",
         "Attempts to publish an event to NATS that were not acknowledged.",
-        failures,
+        figures.failures,
     );
     page.one(
         "carebook_nats_gaps_total",
         "counter",
         "How often the log had given up events before they were published to NATS.",
-        gaps,
+        figures.gaps,
     );
     let took_name = "carebook_nats_publish_duration_seconds";
     page.head(
@@ -354,8 +346,8 @@ fn publisher(page: &mut Page, figures: &PublisherFigures) {
         "summary",
         "Events published to NATS: from an attempt to its acknowledgement.",
     );
-    page.sample(&format!("{took_name}_sum"), "", took.as_secs_f64());
-    page.sample(&format!("{took_name}_count"), "", published);
+    page.sample(&format!("{took_name}_sum"), "", figures.took.as_secs_f64());
+    page.sample(&format!("{took_name}_count"), "", figures.published);
 }
 
 /// What the checkpointer has done.

@@ -29,7 +29,7 @@ use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::Admission;
-use crate::engine::{CommandRequest, CommandResult, Engine, PublisherFigures};
+use crate::engine::{CommandRequest, CommandResult, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -73,23 +73,6 @@ const NOT_KEPT: HeaderValue = HeaderValue::from_static("no-store");
 const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
 /// A year of TLS only (RFC 6797).
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
-
-/// What is answered while commands are taken. What goes out of the service is told beside that, and
-/// never makes it unready.
-fn ready(publisher: Option<&PublisherFigures>) -> Vec<u8> {
-    let mut ready = b"{\"status\":\"ready\"".to_vec();
-    if let Some(figures) = publisher {
-        let state = match figures.is_failing {
-            true => "failing",
-            false => "publishing",
-        };
-        let waiting = figures.waiting;
-        let nats = format!(",\"nats\":{{\"state\":\"{state}\",\"waiting\":{waiting}}}");
-        ready.extend_from_slice(nats.as_bytes());
-    }
-    ready.push(b'}');
-    ready
-}
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
@@ -304,10 +287,9 @@ impl Service {
     {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
-            Special::Ready if self.engine.is_ready() => json(
-                StatusCode::OK,
-                ready(self.engine.publisher_figures().as_ref()),
-            ),
+            Special::Ready if self.engine.is_ready() => {
+                response::ready(self.engine.publisher_figures().as_ref())
+            }
             Special::Ready => Problems::PLAIN.unavailable(),
             // It has a query.
             Special::Events => self.events(caller, None, headers).await,
