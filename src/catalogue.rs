@@ -19,6 +19,7 @@ use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
+use crate::domain::publication::{Publication, RecordPublication};
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
@@ -257,7 +258,19 @@ pub static MANAGEMENT: &[Row] = &[
 ];
 
 /// What the service reports to itself: no request leads there.
-pub static REPORTS: &[Row] = &[RECORD_WEBHOOK_PROGRESS];
+pub static REPORTS: &[Row] = &[
+    RECORD_WEBHOOK_PROGRESS,
+    Row::new(
+        RECORD_PUBLICATION,
+        "record_publication",
+        "",
+        &RecordPublication,
+    )
+    .open(),
+];
+
+/// The tag of the report of how far the publishing of events is.
+pub const RECORD_PUBLICATION: u16 = 202;
 
 /// How far the deliveries of a webhook subscription are.
 pub const RECORD_WEBHOOK_PROGRESS: Row = Row::new(
@@ -409,6 +422,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<AssignmentSlot>::NEW,
     &Registered::<WebhookSubscription>::NEW,
     &Registered::<WebhookDeliveries>::NEW,
+    &Registered::<Publication>::NEW,
 ];
 
 /// The name of the operation with this tag, as other systems are told; `reference_fact` for the
@@ -446,8 +460,9 @@ mod tests {
             let set: BTreeSet<_> = items.iter().collect();
             assert_eq!(set.len(), items.len(), "{items:?}");
         };
-        unique(OPERATIONS.iter().map(|row| row.tag.to_string()).collect());
-        unique(OPERATIONS.iter().map(|row| row.name.to_owned()).collect());
+        let rows = || OPERATIONS.iter().chain(REPORTS);
+        unique(rows().map(|row| row.tag.to_string()).collect());
+        unique(rows().map(|row| row.name.to_owned()).collect());
         unique(
             OPERATIONS
                 .iter()

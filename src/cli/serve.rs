@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::sync::watch;
 use wal::Report;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
+use super::nats::NatsArgs;
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
@@ -79,6 +79,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     relay_pause_millis: u64,
+    #[command(flatten)]
+    nats: NatsArgs,
     /// The issuer that tokens must have: their `iss`.
     #[arg(long, default_value = DEFAULT_ISSUER)]
     issuer: String,
@@ -205,11 +207,8 @@ impl ServeArgs {
         };
         let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
-        let (engine, report) = open(&data, self.opening(), end_the_process())?;
-        tell_of_recovery(&data, &report);
-        let engine = Arc::new(engine);
-        engine.checkpoint_by(self.checkpoint_policy()?);
-        engine.start_checkpointer().map_err(Failure::from_error)?;
+        let nats = self.nats.target()?;
+        let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
@@ -219,8 +218,7 @@ impl ServeArgs {
         }
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (told_to_stop, is_told) = watch::channel(false);
-        let (webhooks, stop) = self.webhooks.start(&engine, &data, is_told)?;
+        let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data)?;
         let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         if let Some(tls) = &tls {
@@ -248,6 +246,7 @@ impl ServeArgs {
             None => None,
         };
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
+        let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -259,11 +258,28 @@ impl ServeArgs {
                 .map_err(Failure::other)?);
         }
         server.run(listener, stop).map_err(Failure::from_error)?;
+        engine.end_feed();
+        if let Some(published) = published {
+            published.wait();
+        }
         engine
             .shut_down()
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// The engine on the data directory; it tends its log from here on.
+    fn engine(&self, data: &Path, publishes: bool) -> Result<Arc<Engine>, Failure> {
+        let (engine, report) = open(data, self.opening(), end_the_process())?;
+        tell_of_recovery(data, &report);
+        let engine = Arc::new(engine);
+        engine.checkpoint_by(self.checkpoint_policy()?);
+        if publishes {
+            engine.begin_to_publish();
+        }
+        engine.start_checkpointer().map_err(Failure::from_error)?;
+        Ok(engine)
     }
 
     /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,
@@ -457,7 +473,13 @@ fn log_to_stderr() {
     // ractor's spans at INFO would halve the throughput.
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new("info"))
-        .add_directive("ractor=warn".parse().expect("a constant directive parses"));
+        .add_directive("ractor=warn".parse().expect("a constant directive parses"))
+        // What it has to say the publisher says, less often.
+        .add_directive(
+            "async_nats=off"
+                .parse()
+                .expect("a constant directive parses"),
+        );
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

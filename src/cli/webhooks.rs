@@ -43,8 +43,8 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, on a thread of its own. What is returned turns true after `stop` has,
-    /// once nothing is sent any more and it is written how far all are.
+    /// Starts to deliver, on a thread of its own. What is returned last turns true when what is
+    /// returned before it has, once nothing is sent any more and it is written how far all are.
     ///
     /// # Errors
     /// When the key or a certificate cannot be used, or the thread not be started.
@@ -52,8 +52,7 @@ impl WebhookArgs {
         &self,
         engine: &Arc<Engine>,
         data: &Path,
-        stop: watch::Receiver<bool>,
-    ) -> Result<(WebhookFront, watch::Receiver<bool>), Failure> {
+    ) -> Result<(WebhookFront, watch::Sender<bool>, watch::Receiver<bool>), Failure> {
         if self.webhooks_allow_http {
             engine.allow_plain_webhooks();
         }
@@ -72,8 +71,9 @@ impl WebhookArgs {
         let client = Client::new(tls, system_resolve());
         let sender = WebhookSender::new(client, judge, Arc::clone(&key));
         let (dispatcher, work) = engine.deliver_webhooks(Arc::new(sender), bounds);
+        let (sender, stop) = watch::channel(false);
         let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
-        Ok((WebhookFront { key, dispatcher }, stopped))
+        Ok((WebhookFront { key, dispatcher }, sender, stopped))
     }
 
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {

@@ -36,7 +36,8 @@ impl Service {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready if self.engine.is_ready() => {
-                json(StatusCode::OK, ready(&self.webhook_figures()))
+                let publisher = self.engine.publisher_figures();
+                response::ready(publisher.as_ref(), &ready(&self.webhook_figures()))
             }
             Special::Ready => Problems::PLAIN.unavailable(),
             // They have a query.
@@ -46,7 +47,9 @@ impl Service {
             Special::Metrics => {
                 let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
                 let now = self.engine.now();
-                let mut page = self.metrics.page(&engine, &self.figures());
+                let publisher = self.engine.publisher_figures();
+                let front = self.figures();
+                let mut page = self.metrics.page(&engine, &front, publisher.as_ref());
                 page.push_str(&figures::page(&webhooks, now));
                 response::metrics(page)
             }

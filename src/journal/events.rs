@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::record::{Record, SCHEMA};
 use crate::base::codec::DecodeError;
+use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
 pub use crate::domain::event_id::{EventId, NoEventId};
@@ -24,6 +25,8 @@ pub const TYPE_PREFIX: &str = "carebook.";
 pub struct Event {
     /// Its identifier.
     pub id: EventId,
+    /// The time of its commit.
+    pub at: Instant,
     /// Its type.
     pub name: Name,
     /// The path at which the changed resource is read.
@@ -103,6 +106,7 @@ impl Teller {
                     let json = self.json(id, &record, &told);
                     take(Event {
                         id,
+                        at: record.at,
                         name: told.name,
                         subject: told.subject.into_boxed_str(),
                         json: json.into(),

@@ -12,12 +12,12 @@ use wal::{BoxError, SnapshotInfo};
 
 use super::history::{SnapshotVisitor, States, show};
 use super::looking::{Looking, operation_name, tell_what_is_missing};
-use super::output::{Column, Growing, left, right};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue::{self, OPERATIONS};
+use crate::catalogue::{self, OPERATIONS, REPORTS};
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name};
+use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};
@@ -257,6 +257,7 @@ fn ever(counting: &Counting, name: &str) -> u64 {
         super::looking::REFERENCE_FACTS => Some(0),
         _ => OPERATIONS
             .iter()
+            .chain(REPORTS)
             .find(|row| row.name == name)
             .map(|row| row.tag),
     };
