@@ -189,7 +189,6 @@ impl ServeArgs {
     /// When it cannot start, or its log fails.
     pub fn run(self) -> Result<(), Failure> {
         log_to_stderr();
-        self.expect_demo_inside()?;
         self.keeps_inside()?;
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
@@ -323,6 +322,7 @@ impl ServeArgs {
 
     /// Rejects serving the routes that need no token to others, unless a flag allows it.
     fn keeps_inside(&self) -> Result<(), Failure> {
+        self.expect_demo_inside()?;
         let is_near = self.listen.ip().to_canonical().is_loopback();
         let is_meant = self.internal_public || self.demo_public;
         if is_near || self.internal_listen.is_some() || is_meant {
