@@ -216,3 +216,31 @@ pub fn existing(data: &Path) -> std::io::Result<Arc<dyn wal::storage::Storage>> 
 pub fn log_name(report: &Report) -> String {
     crate::base::digest::hex(&report.log_id)
 }
+
+/// Logs what was recovered, and what of it was damaged or cut short.
+pub fn tell_of_recovery(data: &Path, report: &Report) {
+    tracing::info!(
+        log = log_name(report),
+        records = report.records,
+        start = report.epoch,
+        data = %data.display(),
+        "recovered"
+    );
+    for torn in &report.torn {
+        tracing::warn!(
+            file = torn.file,
+            offset = torn.offset,
+            bytes = torn.bytes,
+            kept_in = torn.kept_in,
+            "a crash left unacknowledged bytes, which were moved to the quarantine"
+        );
+    }
+    for bad in &report.bad_snapshots {
+        tracing::warn!(
+            file = bad.file,
+            offset = bad.offset,
+            what = bad.what,
+            "a snapshot is damaged; an older one or the log was read instead"
+        );
+    }
+}

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use wal::Report;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
 use super::nats::NatsArgs;
-use super::open::{Opening, log_name, open};
+use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
@@ -421,34 +420,6 @@ impl ServeArgs {
         };
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
-    }
-}
-
-/// Logs what was recovered, and what of it was damaged or cut short.
-fn tell_of_recovery(data: &Path, report: &Report) {
-    tracing::info!(
-        log = log_name(report),
-        records = report.records,
-        start = report.epoch,
-        data = %data.display(),
-        "recovered"
-    );
-    for torn in &report.torn {
-        tracing::warn!(
-            file = torn.file,
-            offset = torn.offset,
-            bytes = torn.bytes,
-            kept_in = torn.kept_in,
-            "a crash left unacknowledged bytes, which were moved to the quarantine"
-        );
-    }
-    for bad in &report.bad_snapshots {
-        tracing::warn!(
-            file = bad.file,
-            offset = bad.offset,
-            what = bad.what,
-            "a snapshot is damaged; an older one or the log was read instead"
-        );
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
+use super::metrics_page::Page;
 use super::route::{Series, series_names};
 use crate::engine::Figures;
 use crate::engine::checkpointer::CheckpointFigures;
@@ -469,35 +470,6 @@ fn compactions(page: &mut Page, figures: &CheckpointFigures) {
         "Idempotency keys that were forgotten by their age.",
         figures.forgotten_keys,
     );
-}
-
-/// A page of metrics, in Prometheus' text format.
-#[derive(Default)]
-pub struct Page(pub String);
-
-impl Page {
-    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
-        let _ = match labels {
-            "" => writeln!(self.0, "{name} {value}"),
-            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
-        };
-    }
-
-    pub(super) fn one(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        value: impl std::fmt::Display,
-    ) {
-        self.head(name, kind, help);
-        self.sample(name, "", value);
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod frames;
 pub mod framing;
 pub mod list_query;
 pub mod metrics;
+pub mod metrics_page;
 pub mod portions;
 pub mod query;
 pub mod request;

@@ -151,8 +151,15 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
     }
     for (which, receiver) in receivers.iter_mut().enumerate() {
         let receiver = receiver.get_or_insert_with(|| {
-            let listener = TcpListener::bind(("127.0.0.1", urls[which])).unwrap();
-            Receiver::on(listener, |_, _| TAKEN)
+            let begun = Instant::now();
+            loop {
+                // The one before may not have let go yet.
+                match TcpListener::bind(("127.0.0.1", urls[which])) {
+                    Ok(listener) => return Receiver::on(listener, |_, _| TAKEN),
+                    Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
         });
         house.wait(&subscriptions[which], |read| {
             read["waiting"] == 0 && {

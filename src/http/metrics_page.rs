@@ -1,0 +1,32 @@
+//! The page of metrics, as Prometheus reads it.
+
+use std::fmt::Write as _;
+
+/// A page of metrics, in Prometheus' text format.
+#[derive(Default)]
+pub struct Page(pub String);
+
+impl Page {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
+    }
+
+    pub(super) fn one(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl std::fmt::Display,
+    ) {
+        self.head(name, kind, help);
+        self.sample(name, "", value);
+    }
+}
