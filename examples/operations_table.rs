@@ -72,7 +72,7 @@ actor may not see; 503 `service_unavailable` when the log has failed. A read's o
 ";
 
 const BESIDE: &str = "\
-Beside them: `POST /reference-facts` (a batch of facts), `GET /healthz` (the process runs),
+Beside them: `POST /reference-facts` (a batch of facts), `GET /events` ([events.md](events.md)), `GET /healthz` (the process runs),
 `GET /readyz` (commands are accepted; else 503) and `GET /metrics` (Prometheus' text format), the last
 three without a token. With `--internal-listen`, `/metrics` and the operations without a token are on
 that listener alone.

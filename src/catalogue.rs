@@ -19,6 +19,7 @@ use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
+use crate::domain::publication::{Publication, RecordPublication};
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
@@ -208,6 +209,25 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body),
 ];
 
+/// What the service reports to itself: no request leads there.
+pub static REPORTS: &[Row] = &[Row::new(
+    RECORD_PUBLICATION,
+    "record_publication",
+    "",
+    &RecordPublication,
+)
+.open()];
+
+/// The tag of the report of how far the publishing of events is.
+pub const RECORD_PUBLICATION: u16 = 202;
+
+/// The row of the operation with this tag, wherever it stands.
+#[must_use]
+pub fn row(tag: u16) -> Option<&'static Row> {
+    let all = OPERATIONS.iter().chain(REPORTS);
+    all.into_iter().find(|row| row.tag == tag)
+}
+
 /// The reads.
 pub static READS: &[ReadRow] = &[
     ReadRow::new(
@@ -333,14 +353,14 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<RosterDecision>::NEW,
     &Registered::<AssignmentDecision>::NEW,
     &Registered::<AssignmentSlot>::NEW,
+    &Registered::<Publication>::NEW,
 ];
 
 /// The name of the operation with this tag, as other systems are told; `reference_fact` for the
 /// tag of facts that come in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    let row = OPERATIONS.iter().find(|row| row.tag == tag);
-    row.map_or("reference_fact", |row| row.name)
+    row(tag).map_or("reference_fact", |row| row.name)
 }
 
 /// The kind of resource with this tag.
@@ -371,8 +391,9 @@ mod tests {
             let set: BTreeSet<_> = items.iter().collect();
             assert_eq!(set.len(), items.len(), "{items:?}");
         };
-        unique(OPERATIONS.iter().map(|row| row.tag.to_string()).collect());
-        unique(OPERATIONS.iter().map(|row| row.name.to_owned()).collect());
+        let rows = || OPERATIONS.iter().chain(REPORTS);
+        unique(rows().map(|row| row.tag.to_string()).collect());
+        unique(rows().map(|row| row.name.to_owned()).collect());
         unique(
             OPERATIONS
                 .iter()

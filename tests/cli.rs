@@ -11,11 +11,12 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &[],
     &["serve"],
     &["token"],
     &["token", "keygen"],
+    &["events"],
     &["facts"],
     &["facts", "load"],
     &["facts", "template"],

@@ -1,6 +1,9 @@
 //! The documents say what is: commands, flags, links and the table of operations are compared with
 //! what they speak of.
 
+#[path = "../examples/events_page.rs"]
+#[allow(dead_code)]
+mod events_page;
 #[path = "../examples/operations_table.rs"]
 #[allow(dead_code)]
 mod operations_table;
@@ -8,6 +11,7 @@ mod operations_table;
 use std::path::{Path, PathBuf};
 
 use carebook::catalogue::{OPERATIONS, READS};
+use carebook::journal::events::event_types;
 
 use crate::support::carebook;
 
@@ -78,6 +82,24 @@ fn the_table_of_operations_is_the_catalogue_s() {
     assert!(
         text(file) == page,
         "{file} is not what the catalogue says; REWRITE_DOCS=1 cargo test docs::"
+    );
+}
+
+#[test]
+fn the_page_of_events_has_every_type_and_what_the_sources_say_of_it() {
+    let file = "docs/events.md";
+    let page = events_page::page();
+    for of in event_types() {
+        let row = format!("| `{}` |", of.name.event_type());
+        assert_eq!(page.matches(&row).count(), 1, "{row}");
+        assert!(!of.says.trim().is_empty(), "{row}");
+    }
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(root().join(file), &page).unwrap();
+    }
+    assert!(
+        text(file) == page,
+        "{file} is not what the sources say; REWRITE_DOCS=1 cargo test docs::"
     );
 }
 

@@ -21,6 +21,7 @@ mod http;
 mod inspect;
 mod listeners;
 mod model;
+mod nats;
 mod operations;
 mod raw_http;
 mod service;

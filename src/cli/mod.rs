@@ -5,11 +5,13 @@ pub mod client;
 pub mod compact;
 pub mod demo;
 pub mod descriptors;
+pub mod events;
 pub mod exit;
 mod export;
 pub mod facts;
 pub mod inspect;
 mod key_set;
+pub mod nats;
 pub mod open;
 pub mod output;
 pub mod recover;
@@ -19,6 +21,7 @@ pub mod runtime;
 pub mod serve;
 mod signals;
 pub mod signing;
+mod table;
 pub mod tell;
 pub mod token;
 pub mod upload;
@@ -42,6 +45,7 @@ Examples:
   carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
       --jwks jwks.json --issuer https://id.example.com --audience carebook
   carebook facts load facts.ndjson --url http://127.0.0.1:8080 --token-file token
+  carebook events --url http://127.0.0.1:8080 --token-file token --follow
   carebook verify --data /srv/carebook
   carebook inspect records --data /srv/carebook --follow
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
@@ -67,6 +71,8 @@ enum Command {
     // Its own arguments bring the help text.
     #[allow(missing_docs)]
     Token(Box<token::TokenArgs>),
+    /// Prints the events of a running server, and follows what comes.
+    Events(events::EventsArgs),
     /// Loads reference facts, or shows what they look like.
     Facts(facts::FactsArgs),
     /// Reads a whole log, checks every byte of it, replays it, and reports what it found.
@@ -93,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
             .map_err(exit::Failure::from_error),
+        Command::Events(arguments) => arguments.run(),
         Command::Facts(arguments) => arguments.run(),
         Command::Verify(arguments) => arguments.run(),
         Command::Inspect(arguments) => arguments.run(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use wal::storage::Storage;
 
 use super::exit::Failure;
-use crate::catalogue::{self, OPERATIONS};
+use crate::catalogue;
 
 /// Standard output. A closed pipe or a full disk is a [`Failure`], and never a panic.
 pub struct Output {
@@ -113,8 +113,7 @@ pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Fail
 /// The name of the operation with this tag; without one it is the loading of facts.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    let row = OPERATIONS.iter().find(|row| row.tag == tag);
-    row.map_or("reference_facts", |row| row.name)
+    catalogue::row(tag).map_or("reference_facts", |row| row.name)
 }
 
 /// The name of the kind of resource with this tag.

@@ -13,6 +13,7 @@ use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
 use super::key_set;
+use super::nats::NatsArgs;
 use super::open::{Opening, log_name, open};
 use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
@@ -76,6 +77,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     relay_pause_millis: u64,
+    #[command(flatten)]
+    nats: NatsArgs,
     /// The issuer that tokens must have: their `iss`.
     #[arg(long, default_value = DEFAULT_ISSUER)]
     issuer: String,
@@ -200,11 +203,8 @@ impl ServeArgs {
         };
         let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
-        let (engine, report) = open(&data, self.opening(), end_the_process())?;
-        tell_of_recovery(&data, &report);
-        let engine = Arc::new(engine);
-        engine.checkpoint_by(self.checkpoint_policy()?);
-        engine.start_checkpointer().map_err(Failure::from_error)?;
+        let nats = self.nats.target()?;
+        let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
@@ -241,6 +241,7 @@ impl ServeArgs {
             None => None,
         };
         let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
+        let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
         if let Some(inside) = inside {
@@ -252,11 +253,28 @@ impl ServeArgs {
                 .map_err(Failure::other)?);
         }
         server.run(listener, stop).map_err(Failure::from_error)?;
+        engine.end_feed();
+        if let Some(published) = published {
+            published.wait();
+        }
         engine
             .shut_down()
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// The engine on the data directory; it tends its log from here on.
+    fn engine(&self, data: &Path, publishes: bool) -> Result<Arc<Engine>, Failure> {
+        let (engine, report) = open(data, self.opening(), end_the_process())?;
+        tell_of_recovery(data, &report);
+        let engine = Arc::new(engine);
+        engine.checkpoint_by(self.checkpoint_policy()?);
+        if publishes {
+            engine.begin_to_publish();
+        }
+        engine.start_checkpointer().map_err(Failure::from_error)?;
+        Ok(engine)
     }
 
     /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,
@@ -447,7 +465,13 @@ fn log_to_stderr() {
     // ractor's spans at INFO would halve the throughput.
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new("info"))
-        .add_directive("ractor=warn".parse().expect("a constant directive parses"));
+        .add_directive("ractor=warn".parse().expect("a constant directive parses"))
+        // What it has to say the publisher says, less often.
+        .add_directive(
+            "async_nats=off"
+                .parse()
+                .expect("a constant directive parses"),
+        );
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

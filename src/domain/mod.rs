@@ -19,6 +19,7 @@ pub mod operation;
 pub mod payment;
 pub mod payment_words;
 pub mod payout;
+pub mod publication;
 pub mod read;
 pub mod reference;
 pub mod registered;

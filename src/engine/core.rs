@@ -18,6 +18,7 @@ use super::feed::Feed;
 use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
+use super::publisher_counts::PublisherCounts;
 use super::relay::Relay;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
@@ -132,6 +133,7 @@ pub(crate) struct Shared {
     pub(super) ids: EngineIdSource,
     pub(super) relay: Relay,
     pub(super) feed: Arc<Feed>,
+    pub(super) published: PublisherCounts,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,

@@ -107,6 +107,7 @@ pub enum NoPage {
 
 /// What readers of the feed share.
 pub struct Feed {
+    log_id: Box<str>,
     pub(super) teller: Arc<Teller>,
     /// The highest durable position.
     news: watch::Sender<u64>,
@@ -168,8 +169,10 @@ impl Recent {
 impl Feed {
     /// The feed of the log with this identity.
     pub(super) fn new(log_id: [u8; 16]) -> Self {
+        let log_id = hex(&log_id);
         Self {
-            teller: Arc::new(Teller::new(hex(&log_id), catalogue::resource)),
+            teller: Arc::new(Teller::new(&log_id, catalogue::resource)),
+            log_id: log_id.into(),
             news: watch::Sender::new(0),
             recent: Mutex::default(),
         }
@@ -190,6 +193,17 @@ impl Feed {
         let mut news = self.news.subscribe();
         let news = news.wait_for(|durable| *durable > position).await;
         news.is_ok_and(|durable| *durable != ENDED)
+    }
+
+    /// The identity of the log: an event's identifier names it within its log alone.
+    #[must_use]
+    pub fn log_id(&self) -> &str {
+        &self.log_id
+    }
+
+    /// Waits until the feed has ended.
+    pub async fn ended(&self) {
+        while self.beyond(ENDED - 1).await {}
     }
 
     /// Whether the feed has ended.

@@ -33,6 +33,8 @@ mod lifecycle;
 mod log_upkeep;
 mod pipeline;
 pub mod processors;
+pub mod publisher;
+pub mod publisher_counts;
 mod read_set;
 mod reads;
 pub mod relay;
@@ -70,6 +72,7 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
+use publisher_counts::PublisherCounts;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
 
@@ -152,6 +155,7 @@ impl Engine {
         let newest = journal.snapshots();
         let shared = Arc::new(Shared {
             feed,
+            published: PublisherCounts::default(),
             checkpointer: Checkpointer::new(
                 &recovered,
                 journal.first(),

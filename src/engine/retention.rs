@@ -86,21 +86,35 @@ fn young_from(marks: &Marks, now: Instant, age: Duration) -> u64 {
 
 /// From which position on deliveries need the log. Whoever delivers sets it.
 #[derive(Debug)]
-pub(super) struct NeededFrom(AtomicU64);
+pub(super) struct NeededFrom {
+    deliveries: AtomicU64,
+    publisher: AtomicU64,
+}
 
 impl Default for NeededFrom {
     fn default() -> Self {
-        Self(AtomicU64::new(u64::MAX))
+        let nothing = || AtomicU64::new(u64::MAX);
+        Self {
+            deliveries: nothing(),
+            publisher: nothing(),
+        }
     }
 }
 
 impl NeededFrom {
     pub(super) fn set(&self, from: Option<u64>) {
-        self.0.store(from.unwrap_or(u64::MAX), Ordering::Release);
+        let from = from.unwrap_or(u64::MAX);
+        self.deliveries.store(from, Ordering::Release);
+    }
+
+    /// The same of the publisher.
+    pub(super) fn set_for_publisher(&self, from: u64) {
+        self.publisher.store(from, Ordering::Release);
     }
 
     pub(super) fn get(&self) -> Option<u64> {
-        let from = self.0.load(Ordering::Acquire);
+        let from = [&self.deliveries, &self.publisher].map(|from| from.load(Ordering::Acquire));
+        let from = from[0].min(from[1]);
         (from != u64::MAX).then_some(from)
     }
 }

@@ -14,6 +14,7 @@ use super::route::{Series, series_names};
 use crate::engine::Figures;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::lane;
+use crate::engine::publisher_counts::PublisherFigures;
 
 /// The upper bounds of the latencies' buckets, in microseconds, with how seconds are written.
 const BUCKETS: [(u64, &str); 14] = [
@@ -89,7 +90,12 @@ impl Metrics {
 
     /// The whole page.
     #[must_use]
-    pub fn page(&self, figures: &Figures, front: &FrontFigures) -> String {
+    pub fn page(
+        &self,
+        figures: &Figures,
+        front: &FrontFigures,
+        publisher: Option<&PublisherFigures>,
+    ) -> String {
         let mut page = Page(String::with_capacity(64 << 10));
         self.requests(&mut page);
         self.latencies(&mut page);
@@ -101,6 +107,9 @@ impl Metrics {
         );
         self::front(&mut page, front);
         engine(&mut page, figures);
+        if let Some(figures) = publisher {
+            self::publisher(&mut page, figures);
+        }
         page.0
     }
 
@@ -303,6 +312,42 @@ fn relay(page: &mut Page, figures: &Figures) {
         "Attempts at which the external directory has not accepted a message.",
         figures.relay_failures,
     );
+}
+
+/// What is published to NATS.
+fn publisher(page: &mut Page, figures: &PublisherFigures) {
+    page.one(
+        "carebook_nats_waiting_positions",
+        "gauge",
+        "Positions of the log whose events are not published to NATS yet.",
+        figures.waiting,
+    );
+    page.one(
+        "carebook_nats_oldest_age_seconds",
+        "gauge",
+        "The age of the oldest event that waits for NATS; 0 when none does.",
+        figures.oldest.as_secs_f64(),
+    );
+    page.one(
+        "carebook_nats_failures_total",
+        "counter",
+        "Attempts to publish an event to NATS that were not acknowledged.",
+        figures.failures,
+    );
+    page.one(
+        "carebook_nats_gaps_total",
+        "counter",
+        "How often the log had given up events before they were published to NATS.",
+        figures.gaps,
+    );
+    let took_name = "carebook_nats_publish_duration_seconds";
+    page.head(
+        took_name,
+        "summary",
+        "Events published to NATS: from an attempt to its acknowledgement.",
+    );
+    page.sample(&format!("{took_name}_sum"), "", figures.took.as_secs_f64());
+    page.sample(&format!("{took_name}_count"), "", figures.published);
 }
 
 /// What the checkpointer has done.

@@ -16,6 +16,7 @@ use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
+use crate::engine::publisher_counts::PublisherFigures;
 
 /// A response.
 pub type Answer = Response<AnswerBody>;
@@ -362,4 +363,22 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
         answer.headers_mut().insert(ALLOW, value);
     }
     answer
+}
+
+/// What is answered while commands are taken. What goes out of the service is told beside that, and
+/// never makes it unready.
+#[must_use]
+pub fn ready(publisher: Option<&PublisherFigures>) -> Answer {
+    let mut ready = b"{\"status\":\"ready\"".to_vec();
+    if let Some(figures) = publisher {
+        let state = match figures.is_failing {
+            true => "failing",
+            false => "publishing",
+        };
+        let waiting = figures.waiting;
+        let nats = format!(",\"nats\":{{\"state\":\"{state}\",\"waiting\":{waiting}}}");
+        ready.extend_from_slice(nats.as_bytes());
+    }
+    ready.push(b'}');
+    json(StatusCode::OK, ready)
 }

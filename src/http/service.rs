@@ -288,13 +288,16 @@ impl Service {
         match special {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready if self.engine.is_ready() => {
-                json(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
+                response::ready(self.engine.publisher_figures().as_ref())
             }
             Special::Ready => Problems::PLAIN.unavailable(),
             // It has a query.
             Special::Events => self.events(caller, None, headers).await,
             Special::Metrics => {
-                let page = self.metrics.page(&self.engine.figures(), &self.figures());
+                let publisher = self.engine.publisher_figures();
+                let page =
+                    self.metrics
+                        .page(&self.engine.figures(), &self.figures(), publisher.as_ref());
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::record::{Record, SCHEMA};
 use crate::base::codec::DecodeError;
+use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
 use crate::domain::registered::Kinds;
@@ -80,6 +81,8 @@ impl FromStr for EventId {
 pub struct Event {
     /// Its identifier.
     pub id: EventId,
+    /// The time of its commit.
+    pub at: Instant,
     /// Its type.
     pub name: Name,
     /// The path at which the changed resource is read.
@@ -159,6 +162,7 @@ impl Teller {
                     let json = self.json(id, &record, &told);
                     take(Event {
                         id,
+                        at: record.at,
                         name: told.name,
                         subject: told.subject.into_boxed_str(),
                         json: json.into(),

@@ -1,6 +1,9 @@
 //! What is committed, as whoever may read events is told.
 
+mod command;
+mod kept;
 mod pages;
+mod secured;
 mod stream;
 mod told;
 
@@ -38,7 +41,7 @@ fn played_with_bodies() -> (Stage, Vec<Value>) {
 }
 
 /// Somebody who may read events.
-fn reader() -> Actor {
+pub fn reader() -> Actor {
     Actor {
         permissions: vec!["events:read".into()],
         ..actor(ActorKind::SystemWorkflow, "reader-1")
@@ -63,7 +66,7 @@ fn page_of(answer: &Answer) -> Page {
 }
 
 /// All events that this query gives, in pages of `limit`.
-fn all(client: &mut Client, token: &str, query: &str, limit: usize) -> Vec<Value> {
+pub fn all(client: &mut Client, token: &str, query: &str, limit: usize) -> Vec<Value> {
     let mut events = Vec::new();
     let mut after = String::new();
     loop {

@@ -9,11 +9,11 @@ use wal::BoxError;
 use super::history::{SnapshotVisitor, show};
 use super::looking::{Looking, known, operation_name};
 use super::mask::Mask;
-use super::output::{Column, Growing, left, right};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::record::Record;
 use crate::journal::snapshot::StateEntry;
 

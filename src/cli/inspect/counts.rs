@@ -12,12 +12,12 @@ use wal::{BoxError, SnapshotInfo};
 
 use super::history::{SnapshotVisitor, States, show};
 use super::looking::{Looking, operation_name, tell_what_is_missing};
-use super::output::{Column, Growing, left, right};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue::OPERATIONS;
+use crate::catalogue::{self, OPERATIONS, REPORTS};
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name};
+use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::counters::Counters;
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::{StateEntry, Summary};
@@ -151,8 +151,7 @@ impl Counting {
     fn finish(&mut self) {
         // Operations of which the log no longer has any commit are listed, too.
         for tag in self.before.operations.keys() {
-            let row = OPERATIONS.iter().find(|row| row.tag == *tag);
-            let name = row.map_or(super::looking::REFERENCE_FACTS, |row| row.name);
+            let name = catalogue::row(*tag).map_or(super::looking::REFERENCE_FACTS, |row| row.name);
             self.operations.entry(name).or_default();
         }
         for standing in self.states.all.values() {
@@ -258,6 +257,7 @@ fn ever(counting: &Counting, name: &str) -> u64 {
         super::looking::REFERENCE_FACTS => Some(0),
         _ => OPERATIONS
             .iter()
+            .chain(REPORTS)
             .find(|row| row.name == name)
             .map(|row| row.tag),
     };

@@ -11,9 +11,9 @@ use wal::live::LiveEnd;
 use super::history::{SnapshotVisitor, show};
 use super::looking::{Looking, operation_name, parse_operation, tell_what_is_missing};
 use super::mask::Mask;
-use super::output::{Column, Growing, left, right};
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::table::{Column, Growing, left, right};
 use crate::journal::record::{Record, RecordOutcome};
 use crate::journal::snapshot::Summary;
 

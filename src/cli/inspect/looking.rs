@@ -8,7 +8,7 @@ use wal::live::{LiveEnd, LiveReader};
 use super::mask::Mask;
 use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
-use crate::catalogue::{self, OPERATIONS, RESOURCES};
+use crate::catalogue::{self, OPERATIONS, REPORTS, RESOURCES};
 use crate::cli::exit::Failure;
 use crate::cli::output::existing;
 use crate::cli::tell::tell;
@@ -76,8 +76,7 @@ pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
         (0, _) => return REFERENCE_FACTS,
         _ => {}
     }
-    let row = OPERATIONS.iter().find(|row| row.tag == record.operation);
-    row.map_or("unknown", |row| row.name)
+    catalogue::row(record.operation).map_or("unknown", |row| row.name)
 }
 
 /// The name for the loading of facts.
@@ -89,9 +88,8 @@ pub(super) const FORGET_KEYS: &str = "forget_keys";
 /// The operation with this name.
 pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     let names = || {
-        OPERATIONS
-            .iter()
-            .map(|row| row.name)
+        let rows = OPERATIONS.iter().chain(REPORTS);
+        rows.map(|row| row.name)
             .chain([REFERENCE_FACTS, FORGET_KEYS])
     };
     names().find(|known| *known == name).ok_or_else(|| {

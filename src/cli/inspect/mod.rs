@@ -11,7 +11,6 @@ pub(super) mod ids;
 mod keys;
 mod looking;
 pub(super) mod mask;
-mod output;
 pub(super) mod records;
 mod resource;
 

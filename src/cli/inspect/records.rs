@@ -13,11 +13,11 @@ use super::looking::{
     Looking, known, operation_name, parse_kind, parse_operation, parse_time, tell_what_is_missing,
 };
 use super::mask::Mask;
-use super::output::{Column, Growing, left, right};
 use crate::base::digest::{Digest, hex};
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
+use crate::cli::table::{Column, Growing, left, right};
 use crate::domain::resource::Kind;
 use crate::journal::record::{Record, RecordOutcome};
 

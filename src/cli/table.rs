@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 
-use crate::cli::exit::Failure;
-use crate::cli::output::Output;
+use super::exit::Failure;
+use super::output::Output;
 
 /// Rows of a table that are laid out together: what follows gets at least their widths.
 const BLOCK_ROWS: usize = 500;

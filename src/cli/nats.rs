@@ -1,0 +1,409 @@
+//! NATS: every event is published to a `JetStream` stream that the operator has made.
+
+use std::fmt;
+use std::fs::File;
+use std::future::pending;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::jetstream::context::Context;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::{Client, ConnectOptions, Event as Heard, ServerAddr, jetstream};
+use clap::Args;
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::client::tls_config;
+use super::exit::Failure;
+use crate::base::panics::unless_its_future_panics;
+use crate::engine::Engine;
+use crate::engine::publisher::{EventSink, Publisher, Publishing, pause};
+use crate::journal::events::{Event, TYPE_PREFIX};
+
+/// What stands before each event's type, without its own prefix, in the subject.
+const SUBJECT_PREFIX: &str = "carebook.events.";
+/// The media type of an event (`CloudEvents`' binding for NATS, structured mode).
+const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+json");
+/// How long an acknowledgement is waited for.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the first connection is waited for before an event is tried.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// How often a silent server is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the publisher may take to end.
+const ENDED_WITHIN: Duration = Duration::from_secs(1);
+/// A file of credentials is no longer than that.
+const CREDENTIALS_BYTES_MAX: u64 = 64 << 10;
+
+/// The arguments of publishing.
+#[derive(Args)]
+pub struct NatsArgs {
+    /// Publishes every event to NATS, nats://HOST[:PORT] or tls://HOST[:PORT]: to the subjects
+    /// carebook.events.…, of which a JetStream stream has to be made there.
+    #[arg(long, value_name = "URL")]
+    nats: Option<NatsUrl>,
+    /// The credentials for NATS, a file with a user's JWT and seed.
+    #[arg(long, value_name = "FILE", requires = "nats")]
+    nats_credentials: Option<PathBuf>,
+}
+
+/// Where a NATS server is, and as whom to log in there when the URL says so.
+#[derive(Clone)]
+pub struct NatsUrl {
+    address: ServerAddr,
+    user: Option<String>,
+    password: Option<String>,
+}
+
+impl FromStr for NatsUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.starts_with("nats://") && !text.starts_with("tls://") {
+            return Err("it has to begin with nats:// or tls://".to_owned());
+        }
+        let address: ServerAddr = text
+            .parse()
+            .map_err(|error: std::io::Error| error.to_string())?;
+        let mut url = address.into_inner();
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err("it names no host".to_owned());
+        }
+        let has_more = url.query().is_some() || url.fragment().is_some();
+        if has_more || !matches!(url.path(), "" | "/") {
+            return Err("it is a server's address, with nothing after the host".to_owned());
+        }
+        let decoded = |text: &str| {
+            let text = percent_decode_str(text).decode_utf8();
+            text.map(String::from)
+                .map_err(|_| "its user is no text".to_owned())
+        };
+        let user = Some(url.username()).filter(|user| !user.is_empty());
+        let user = user.map(decoded).transpose()?;
+        let password = url.password().map(decoded).transpose()?;
+        if user.is_none() && password.is_some() {
+            return Err("it has a password, and no user".to_owned());
+        }
+        // From here on the address can be shown.
+        let cleared = url
+            .set_username("")
+            .and_then(|()| url.set_password(None))
+            .map_err(|()| "it names no host".to_owned());
+        cleared?;
+        let address = ServerAddr::from_url(url).map_err(|error| error.to_string())?;
+        Ok(Self {
+            address,
+            user,
+            password,
+        })
+    }
+}
+
+impl fmt::Display for NatsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address.as_url_str())
+    }
+}
+
+impl NatsArgs {
+    /// How to reach the server; `None` where nothing is to be published.
+    ///
+    /// # Errors
+    /// When the credentials cannot be used.
+    pub fn target(&self) -> Result<Option<Target>, Failure> {
+        let Some(url) = &self.nats else {
+            return Ok(None);
+        };
+        let mut options = ConnectOptions::new();
+        match (&self.nats_credentials, &url.user, &url.password) {
+            (Some(_), Some(_), _) => {
+                return Err(Failure::Arguments(
+                    "--nats names a user, and --nats-credentials another one".to_owned(),
+                ));
+            }
+            (Some(file), None, _) => {
+                options = credentials(file, options).map_err(|why| {
+                    Failure::Arguments(format!(
+                        "{} cannot be used as credentials for NATS: {why}",
+                        file.display()
+                    ))
+                })?;
+            }
+            (None, Some(user), Some(password)) => {
+                options = options.user_and_password(user.clone(), password.clone());
+            }
+            (None, Some(token), None) => options = options.token(token.clone()),
+            (None, None, _) => {}
+        }
+        match tls_config(None) {
+            Ok(config) => options = options.tls_client_config(config),
+            Err(failure) if url.address.tls_required() => return Err(failure),
+            // A server that asks for TLS is not connected to.
+            Err(_) => {}
+        }
+        Ok(Some(Target {
+            url: url.clone(),
+            options,
+        }))
+    }
+}
+
+fn credentials(file: &Path, options: ConnectOptions) -> std::io::Result<ConnectOptions> {
+    let mut text = String::new();
+    File::open(file)?
+        .take(CREDENTIALS_BYTES_MAX)
+        .read_to_string(&mut text)?;
+    options.credentials(&text)
+}
+
+/// A server, and how to log in there.
+pub struct Target {
+    url: NatsUrl,
+    options: ConnectOptions,
+}
+
+impl Target {
+    /// Begins to publish, on a thread with a runtime of its own. Whether the server is there is not
+    /// waited for.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn publish(self, engine: &Arc<Engine>) -> Result<Running, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(Failure::from_error)?;
+        let (sender, ended) = channel();
+        let engine = Arc::clone(engine);
+        let thread = std::thread::Builder::new().name("nats".to_owned());
+        let spawned = thread.spawn(move || {
+            runtime.block_on(self.run(&engine));
+            runtime.shutdown_background();
+            drop::<Sender<()>>(sender);
+        });
+        spawned.map_err(Failure::from_error)?;
+        Ok(Running { ended })
+    }
+
+    async fn run(self, engine: &Arc<Engine>) {
+        let Self { url, options } = self;
+        let link = Arc::new(Link::default());
+        let sink = match connect(&url, options, &link).await {
+            Ok(sink) => Arc::new(sink),
+            Err(error) => {
+                tracing::error!(%url, %error, "nothing is published");
+                return;
+            }
+        };
+        tracing::info!(%url, "events are published");
+        // Otherwise the first attempt would always fail.
+        let is_there = link.turns(true);
+        let _ = timeout(FIRST_WAIT, async {
+            tokio::select! {
+                () = is_there => {}
+                () = engine.feed().ended() => {}
+            }
+        })
+        .await;
+        loop {
+            let publisher = Publisher::new(engine, Arc::clone(&sink) as Arc<dyn EventSink>);
+            let ended = unless_its_future_panics(pin!(publisher.run())).await;
+            if ended.is_some() {
+                return;
+            }
+            tracing::error!("the publisher has panicked, and begins again");
+            tokio::time::sleep(pause(u32::MAX)).await;
+        }
+    }
+}
+
+/// The publisher while it runs.
+pub struct Running {
+    ended: Receiver<()>,
+}
+
+impl Running {
+    /// Waits until it has ended, after the engine's feed has; not for long.
+    pub fn wait(self) {
+        if self.ended.recv_timeout(ENDED_WITHIN) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
+            tracing::warn!("the publisher did not end in time");
+        }
+    }
+}
+
+/// What is known of the connection.
+struct Link {
+    is_up: watch::Sender<bool>,
+    /// What was last wrong with it.
+    fault: Mutex<String>,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            is_up: watch::Sender::new(false),
+            fault: Mutex::new("the server was not reached yet".to_owned()),
+        }
+    }
+}
+
+impl Link {
+    fn hear(&self, heard: &Heard) {
+        match heard {
+            Heard::Connected => {
+                self.is_up.send_replace(true);
+            }
+            Heard::Disconnected | Heard::Closed => {
+                "the connection was lost".clone_into(&mut self.fault.lock());
+                self.is_up.send_replace(false);
+            }
+            Heard::ClientError(error) => *self.fault.lock() = error.to_string(),
+            Heard::ServerError(error) => *self.fault.lock() = error.to_string(),
+            _ => {}
+        }
+    }
+
+    /// Waits until the connection is, or is not.
+    async fn turns(&self, is_up: bool) {
+        let mut state = self.is_up.subscribe();
+        if state.wait_for(|now| *now == is_up).await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// A stream of NATS.
+struct Stream {
+    client: Client,
+    context: Context,
+    link: Arc<Link>,
+}
+
+async fn connect(
+    url: &NatsUrl,
+    options: ConnectOptions,
+    link: &Arc<Link>,
+) -> Result<Stream, async_nats::ConnectError> {
+    let heard = Arc::clone(link);
+    let client = options
+        .name("carebook")
+        .retry_on_initial_connect()
+        .ping_interval(PING_INTERVAL)
+        .reconnect_delay_callback(|attempts| match u32::try_from(attempts) {
+            Ok(0 | 1) => Duration::ZERO,
+            attempts => pause(attempts.unwrap_or(u32::MAX) - 1),
+        })
+        .event_callback(move |event| {
+            heard.hear(&event);
+            std::future::ready(())
+        })
+        .connect(url.address.clone())
+        .await?;
+    let mut context = jetstream::new(client.clone());
+    context.set_timeout(ACKNOWLEDGED_WITHIN);
+    Ok(Stream {
+        client,
+        context,
+        link: Arc::clone(link),
+    })
+}
+
+/// The subject under which events of this type are published.
+fn subject(event_type: &str) -> String {
+    let rest = event_type.strip_prefix(TYPE_PREFIX).unwrap_or(event_type);
+    format!("{SUBJECT_PREFIX}{rest}")
+}
+
+impl Stream {
+    async fn hand_over(&self, id: String, event: &Event) -> Result<(), String> {
+        // What is sent without a connection would be kept by the library, and be sent each time
+        // that it was tried.
+        if self.client.connection_state() != State::Connected {
+            return Err(format!("not connected: {}", self.link.fault.lock()));
+        }
+        let message = PublishMessage::build()
+            .payload(event.json.clone())
+            .header(NATS_MESSAGE_ID, id.as_str())
+            .header(CONTENT_TYPE.0, CONTENT_TYPE.1);
+        let subject = subject(&event.event_type());
+        let sent = async {
+            let acknowledged = self.context.send_publish(subject, message).await?;
+            acknowledged.await
+        };
+        tokio::select! {
+            biased;
+            sent = sent => sent.map(drop).map_err(|error| error.to_string()),
+            () = self.link.turns(false) => Err("the connection was lost".to_owned()),
+        }
+    }
+}
+
+impl EventSink for Stream {
+    fn publish<'a>(&'a self, id: String, event: &'a Event) -> Publishing<'a> {
+        Box::pin(self.hand_over(id, event))
+    }
+
+    fn is_back(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if *self.link.is_up.borrow() {
+                // The connection is not what is wrong.
+                return pending().await;
+            }
+            self.link.turns(true).await;
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_a_server_s_address_and_shows_no_password() {
+        let url: NatsUrl = "nats://ann:p%40ss@nats.example:4333".parse().unwrap();
+        assert_eq!(url.user.as_deref(), Some("ann"));
+        assert_eq!(url.password.as_deref(), Some("p@ss"));
+        assert_eq!(url.to_string(), "nats://nats.example:4333");
+        let url: NatsUrl = "tls://token@[::1]".parse().unwrap();
+        assert_eq!(
+            (url.user.as_deref(), url.password.as_deref()),
+            (Some("token"), None)
+        );
+        assert!(url.address.tls_required());
+        for plain in ["nats://localhost", "nats://127.0.0.1:4222/"] {
+            assert!(plain.parse::<NatsUrl>().is_ok(), "{plain}");
+        }
+        for bad in [
+            "",
+            "localhost:4222",
+            "http://localhost",
+            "ws://localhost",
+            "nats://",
+            "nats://localhost/stream",
+            "nats://localhost?a",
+            "nats://localhost:0x",
+            "nats://:pass@localhost",
+        ] {
+            assert!(bad.parse::<NatsUrl>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_subject_is_the_type_below_the_prefix() {
+        assert_eq!(
+            subject("carebook.branch.created"),
+            "carebook.events.branch.created"
+        );
+    }
+}

@@ -1,0 +1,360 @@
+//! The publisher: hands every event to a sink outside, one after the other in the log's order, the
+//! next one only when the one before is acknowledged. How far it is stands in the log, as a resource
+//! that is changed at most once a second and when the service ends.
+//!
+//! After a crash what was acknowledged since the last such commit is handed over again. Each event
+//! has an identifier of its own, by which the sink can know it.
+//!
+//! A sink that does not answer holds up nothing but the publisher, which tries again after pauses
+//! that grow to a bound.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
+
+use super::Engine;
+use super::core::{CommandRequest, CommandResult, PendingCommand, Shared};
+use super::feed::{EventFilter, NoPage};
+use super::publisher_counts::PublisherFigures;
+use crate::base::actor::Actor;
+use crate::base::panics::unless_its_future_panics;
+use crate::catalogue::{self, RECORD_PUBLICATION};
+use crate::domain::operation::AnyCommand as _;
+use crate::domain::publication::{Publication, Published};
+use crate::domain::resource::ReadView;
+use crate::journal::events::{Event, EventId};
+
+/// The pause after the first failure; each further one is twice as long, up to the bound.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How often at most the log is told how far the publisher is.
+const RECORDED_EVERY: Duration = Duration::from_secs(1);
+/// How far the log may be behind where commits tell no events: it is kept from there on.
+const RECORDED_BEHIND_MAX: u64 = 10_000;
+/// How long the acknowledgement of an event that is on its way is waited for when the service ends,
+/// and then the commit of how far it is.
+const LAST_WAIT: Duration = Duration::from_millis(300);
+/// How often a failure that lasts is logged again.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Events that are read at once.
+const PAGE: usize = 1_000;
+
+/// What becomes of an event that is handed over: nothing, or why it was not taken.
+pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
+/// Where events are published.
+pub trait EventSink: Send + Sync {
+    /// Hands the event over. It may have been handed over before: `id` identifies it, `{log
+    /// id}-{event id}`.
+    ///
+    /// # Errors
+    /// When it is not acknowledged, or that is unknown; why.
+    fn publish<'a>(&'a self, id: String, event: &'a Event) -> Publishing<'a>;
+
+    /// Waits until trying again before the pause is over makes sense: a connection is back.
+    fn is_back(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// How the next event is gone on with.
+enum Next {
+    /// There is more.
+    GoOn,
+    /// The service ends.
+    End,
+}
+
+/// Publishes the events of one engine.
+pub struct Publisher {
+    engine: Arc<Engine>,
+    sink: Arc<dyn EventSink>,
+    filter: Arc<EventFilter>,
+    /// The last event that was passed.
+    passed: EventId,
+    /// The last event that was acknowledged, where the log does not say it yet.
+    unrecorded: Option<EventId>,
+    /// The position that the log says, and since when.
+    recorded_position: u64,
+    recorded: Tick,
+    /// When a failure was last logged, while it lasts.
+    told: Option<Tick>,
+}
+
+impl Publisher {
+    /// A publisher that goes on where the log says that the last one was; the first one begins with
+    /// the earliest event that is kept.
+    #[must_use]
+    pub fn new(engine: &Arc<Engine>, sink: Arc<dyn EventSink>) -> Self {
+        let passed = engine.begin_to_publish();
+        Self {
+            engine: Arc::clone(engine),
+            sink,
+            filter: Arc::default(),
+            passed,
+            unrecorded: None,
+            recorded_position: passed.position,
+            recorded: Tick::now(),
+            told: None,
+        }
+    }
+
+    /// Publishes until the engine's feed ends, on a runtime of its own.
+    pub async fn run(mut self) {
+        let mut failed = 0;
+        while !self.engine.feed().has_ended() {
+            let page = self.engine.events(self.passed, &self.filter, PAGE).await;
+            let page = match page {
+                Ok(page) => page,
+                Err(NoPage::Gone { earliest }) => {
+                    self.skip_to(earliest);
+                    continue;
+                }
+                Err(NoPage::Future | NoPage::Unavailable) => {
+                    failed += 1;
+                    let _ = timeout(pause(failed), self.engine.feed().ended()).await;
+                    continue;
+                }
+            };
+            failed = 0;
+            for event in &page.events {
+                if let Next::End = self.hand_over(event).await {
+                    return self.record().await;
+                }
+                self.passed = event.id;
+            }
+            self.passed = page.next;
+            let counts = &self.engine.shared.published;
+            counts.through.store(page.next.position, Ordering::Relaxed);
+            if page.end {
+                self.wait_for_more().await;
+            }
+        }
+        self.record().await;
+    }
+
+    /// The log has given up what comes before this event.
+    fn skip_to(&mut self, earliest: EventId) {
+        tracing::warn!(
+            after = %self.passed,
+            %earliest,
+            "the log has given up events before they were published"
+        );
+        let counts = &self.engine.shared.published;
+        counts.gaps.fetch_add(1, Ordering::Relaxed);
+        self.passed = EventId {
+            position: earliest.position.saturating_sub(1),
+            number: 0,
+        };
+    }
+
+    async fn wait_for_more(&mut self) {
+        if self.passed.position - self.recorded_position > RECORDED_BEHIND_MAX {
+            self.unrecorded = Some(self.passed);
+        }
+        let beyond = self.engine.feed().beyond(self.passed.position);
+        if self.unrecorded.is_none() {
+            beyond.await;
+            return;
+        }
+        let due = self.recorded + RECORDED_EVERY;
+        if timeout_at(due, beyond).await.is_err() {
+            self.record().await;
+        }
+    }
+
+    /// Hands the event over until it is acknowledged.
+    async fn hand_over(&mut self, event: &Event) -> Next {
+        let engine = Arc::clone(&self.engine);
+        let counts = &engine.shared.published;
+        counts
+            .waits_since
+            .store(event.at.millis(), Ordering::Relaxed);
+        let mut failed = 0;
+        loop {
+            let began = Tick::now();
+            match self.attempt(event).await {
+                Some(Ok(())) => {
+                    let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+                    counts.micros.fetch_add(micros, Ordering::Relaxed);
+                    counts.published.fetch_add(1, Ordering::Relaxed);
+                    counts.waits_since.store(0, Ordering::Relaxed);
+                    // All before it are published.
+                    let before = event.id.position.saturating_sub(1);
+                    counts.through.store(before, Ordering::Relaxed);
+                    self.succeeded();
+                    self.unrecorded = Some(event.id);
+                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                        self.record().await;
+                    }
+                    return Next::GoOn;
+                }
+                Some(Err(why)) => {
+                    failed += 1;
+                    self.failed(event, &why);
+                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                        self.record().await;
+                    }
+                    let again = async {
+                        tokio::select! {
+                            () = sleep(pause(failed)) => {}
+                            () = self.sink.is_back() => {}
+                        }
+                    };
+                    tokio::select! {
+                        () = again => {}
+                        () = engine.feed().ended() => return Next::End,
+                    }
+                }
+                None => return Next::End,
+            }
+        }
+    }
+
+    /// One attempt; `None` when the service ends before the event is acknowledged.
+    async fn attempt(&self, event: &Event) -> Option<Result<(), String>> {
+        let feed = self.engine.feed();
+        let id = format!("{}-{}", feed.log_id(), event.id);
+        let attempt = pin!(async { self.sink.publish(id, event).await });
+        let mut attempt = pin!(unless_its_future_panics(attempt));
+        let ended = tokio::select! {
+            biased;
+            done = &mut attempt => Ok(done),
+            () = feed.ended() => Err(()),
+        };
+        let done = match ended {
+            Ok(done) => done,
+            // What is taken now need not be sent again by the next start.
+            Err(()) => match timeout(LAST_WAIT, attempt).await {
+                Ok(Some(Ok(()))) => Some(Ok(())),
+                _ => return None,
+            },
+        };
+        Some(done.unwrap_or_else(|| Err("it panicked".to_owned())))
+    }
+
+    fn succeeded(&mut self) {
+        let counts = &self.engine.shared.published;
+        if counts.is_failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("events are published again");
+        }
+        self.told = None;
+    }
+
+    fn failed(&mut self, event: &Event, why: &str) {
+        let counts = &self.engine.shared.published;
+        counts.failures.fetch_add(1, Ordering::Relaxed);
+        counts.is_failing.store(true, Ordering::Relaxed);
+        if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            self.told = Some(Tick::now());
+            tracing::warn!(event = %event.id, why, "an event is not published, and tried again");
+        }
+    }
+
+    /// Has the log say how far the publisher is, where that has changed.
+    async fn record(&mut self) {
+        let Some(through) = self.unrecorded else {
+            return;
+        };
+        self.recorded = Tick::now();
+        let report = Published {
+            position: through.position,
+            number: through.number,
+        };
+        let recorded = pin!(self.engine.shared.record_publication(report));
+        let recorded = unless_its_future_panics(recorded);
+        let recorded = match self.engine.feed().has_ended() {
+            // It is committed at once; who waits until that is durable may wait for nobody by now.
+            true => timeout(LAST_WAIT, recorded).await.ok().flatten(),
+            false => recorded.await,
+        };
+        // Otherwise it is tried with the next one.
+        if let Some(CommandResult::Done { .. }) = recorded {
+            self.unrecorded = None;
+            self.recorded_position = through.position;
+            let needed_from = &self.engine.shared.checkpointer.needed_from;
+            needed_from.set_for_publisher(through.position);
+        }
+    }
+}
+
+/// The pause after so many failures, shortened at random by up to a half.
+#[must_use]
+pub fn pause(failed: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failed.saturating_sub(1).min(16));
+    let whole = PAUSE_MIN.saturating_mul(doubled).min(PAUSE_MAX);
+    let chance = uuid::Uuid::new_v4().as_bytes()[0];
+    whole - whole / 2 * u32::from(chance) / 255
+}
+
+impl Engine {
+    /// What the publisher has done; `None` where there is none.
+    #[must_use]
+    pub fn publisher_figures(&self) -> Option<PublisherFigures> {
+        self.shared.published.figures(self.durable(), self.now())
+    }
+
+    /// From here on the log is kept for the publisher from where the last one was; that is
+    /// returned. The first one begins with the earliest event that is kept. To be called before
+    /// [`Engine::start_checkpointer`].
+    pub fn begin_to_publish(&self) -> EventId {
+        let shared = &self.shared;
+        let before = ReadView::new(&shared.tables).at::<Publication>(Publication::the_key());
+        let passed = match before {
+            Some(before) => EventId {
+                position: before.position,
+                number: before.number,
+            },
+            None => self.before_first_event(),
+        };
+        let counts = &shared.published;
+        counts.through.store(passed.position, Ordering::Relaxed);
+        counts.is_on.store(true, Ordering::Release);
+        let needed_from = &shared.checkpointer.needed_from;
+        needed_from.set_for_publisher(passed.position);
+        passed
+    }
+}
+
+impl Shared {
+    /// Commits how far the publisher is.
+    async fn record_publication(self: &Arc<Self>, report: Published) -> CommandResult {
+        let pending = PendingCommand {
+            is_dry_run: false,
+            key: Box::default(),
+            scope: Box::default(),
+            key_digest: None,
+            fingerprint: report.fingerprint(),
+            born: self.ids.id(self.clock.now()),
+            key_lock: None,
+            permit: None,
+            instead_of: None,
+            may_act: None,
+            request: CommandRequest {
+                row: catalogue::row(RECORD_PUBLICATION),
+                actor: Arc::new(Actor::nobody()),
+                command: Box::new(report),
+                header_key: None,
+            },
+        };
+        self.decide(pending).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_are_shortened_by_half_at_most() {
+        for failed in 1..200 {
+            let doubled = 2_u32.saturating_pow((failed - 1).min(16));
+            let most = (PAUSE_MIN * doubled).min(PAUSE_MAX);
+            let pause = pause(failed);
+            assert!(pause <= most && pause >= most / 2, "{failed}: {pause:?}");
+        }
+        assert!(pause(u32::MAX) >= PAUSE_MAX / 2);
+    }
+}

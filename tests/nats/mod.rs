@@ -1,0 +1,251 @@
+//! Events published to NATS, with a real server of it, which is killed and brought back.
+
+mod stands;
+mod survives;
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, context::Context, stream::Config};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::events::{all, reader};
+use crate::support::{Client, Server, World};
+
+/// The name of the stream that the tests make.
+const STREAM: &str = "CAREBOOK";
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program: of `NATS_SERVER`, the path, or where Debian has it.
+fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
+    let debian = ["/usr/sbin/nats-server", "/usr/bin/nats-server"].map(PathBuf::from);
+    let mut places = named.into_iter().chain(path).chain(debian);
+    places.find(|place| place.is_file())
+}
+
+/// Waits until `done`; fails when that takes too long.
+#[track_caller]
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: not within {PATIENCE:?}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A NATS server with `JetStream`, on a port and with a directory that it keeps over restarts;
+/// killed when dropped.
+struct Nats {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    store: TempDir,
+    child: Option<Child>,
+    runtime: Runtime,
+}
+
+impl Nats {
+    /// One that is not started; `None`, and that is said, where there is no such program and this
+    /// is not the gate.
+    fn absent() -> Option<Self> {
+        let Some(program) = program() else {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "there is no nats-server to test with"
+            );
+            println!("SKIPPED: there is no nats-server (NATS_SERVER, or in the path)");
+            return None;
+        };
+        // A port that was free a moment ago, outside of what is given out by itself.
+        let port = (0..1_000).find_map(|_| {
+            let port = rand::random_range(10_000..32_000);
+            let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
+            free.then_some(port)
+        });
+        Some(Self {
+            program,
+            arguments: Vec::new(),
+            port: port.unwrap(),
+            store: tempfile::tempdir().unwrap(),
+            child: None,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap(),
+        })
+    }
+
+    /// One that runs and has the stream.
+    fn started() -> Option<Self> {
+        let mut nats = Self::absent()?;
+        nats.start();
+        nats.make_stream();
+        Some(nats)
+    }
+
+    fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    fn start(&mut self) {
+        assert!(self.child.is_none());
+        let child = Command::new(&self.program)
+            .args([
+                "-a",
+                "127.0.0.1",
+                "-p",
+                &self.port.to_string(),
+                "-js",
+                "-sd",
+            ])
+            .arg(self.store.path())
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.child = Some(child.unwrap());
+        until("NATS listens", || {
+            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        });
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Does `work` with a client of its own, again until it works: a server that has just started
+    /// is not ready for all of it at once.
+    fn with<T>(&self, work: impl AsyncFn(Context) -> Result<T, async_nats::Error>) -> T {
+        let began = Instant::now();
+        loop {
+            let done = self.runtime.block_on(async {
+                let client = async_nats::ConnectOptions::new()
+                    .user_and_password("ann".to_owned(), "p@ss".to_owned())
+                    .connect(self.url())
+                    .await?;
+                work(jetstream::new(client)).await
+            });
+            match done {
+                Ok(done) => return done,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn make_stream(&self) {
+        self.with(async |context| {
+            let config = Config {
+                name: STREAM.to_owned(),
+                subjects: vec!["carebook.events.>".to_owned()],
+                ..Config::default()
+            };
+            context.create_stream(config).await?;
+            Ok(())
+        });
+    }
+
+    /// How many messages the stream has.
+    fn count(&self) -> u64 {
+        self.with(async |context| {
+            let mut stream = context.get_stream(STREAM).await?;
+            Ok(stream.info().await?.state.messages)
+        })
+    }
+
+    /// The messages of the stream: subject, `Nats-Msg-Id`, content.
+    fn messages(&self) -> Vec<(String, String, Value)> {
+        self.with(async |context| {
+            let stream = context.get_stream(STREAM).await?;
+            let mut messages = Vec::new();
+            let (first, last) = {
+                let state = &stream.cached_info().state;
+                (state.first_sequence, state.last_sequence)
+            };
+            for sequence in first..=last {
+                let message = stream.get_raw_message(sequence).await?;
+                let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
+                let content = serde_json::from_slice(&message.payload)?;
+                messages.push((message.subject.to_string(), id, content));
+            }
+            Ok(messages)
+        })
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.kill();
+        }
+    }
+}
+
+/// Asks for a deposit under a number; whether that was answered with a success.
+fn ask_for_deposit(world: &World, client: &mut Client, number: usize) -> bool {
+    let body = world.deposit_request(&format!("code-{number}"), &format!("key-{number}"));
+    let bearer = format!("Bearer {}", world.headquarters());
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let path = "/settlement-deposit-requests";
+    let answer = client.try_request("POST", path, &headers, body.to_string().as_bytes());
+    answer.is_ok_and(|answer| answer.status == 201)
+}
+
+/// All events that the server tells.
+fn told(world: &World, server: &Server) -> Vec<Value> {
+    all(&mut server.client(), &world.token(&reader()), "", 1_000)
+}
+
+/// The value of a metric.
+fn metric(server: &Server, name: &str) -> f64 {
+    let page = server.client().request("GET", "/metrics", &[], b"");
+    let lines = page.text().lines();
+    let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values
+        .next()
+        .unwrap_or_else(|| panic!("no {name}"))
+        .parse()
+        .unwrap()
+}
+
+/// The stream has each event once, in the log's order.
+#[track_caller]
+fn assert_published(nats: &Nats, events: &[Value]) {
+    let expected = u64::try_from(events.len()).unwrap();
+    until("all events are in the stream", || nats.count() >= expected);
+    let messages = nats.messages();
+    let ids = |events: &mut dyn Iterator<Item = &Value>| -> Vec<String> {
+        events.map(|event| event["id"].to_string()).collect()
+    };
+    assert_eq!(
+        ids(&mut messages.iter().map(|(_, _, event)| event)),
+        ids(&mut events.iter())
+    );
+    for ((subject, id, content), event) in messages.iter().zip(events) {
+        assert_eq!(content, event);
+        let text = |name: &str| event[name].as_str().unwrap().to_owned();
+        let kind = text("type");
+        let rest = kind.strip_prefix("carebook.").unwrap();
+        assert_eq!(*subject, format!("carebook.events.{rest}"));
+        let source = text("source");
+        let log = source.strip_prefix("urn:carebook:").unwrap();
+        assert_eq!(*id, format!("{log}-{}", text("id")));
+    }
+}

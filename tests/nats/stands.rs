@@ -1,0 +1,204 @@
+//! A server of NATS that works, one that does not, and one that is not there.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use super::{Nats, ask_for_deposit, assert_published, metric, told, until};
+use crate::support::{Server, World, carebook, run, serve_arguments};
+
+#[test]
+fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there() {
+    let Some(nats) = Nats::started() else {
+        return;
+    };
+    let world = World::new();
+    let arguments = ["--nats", &nats.url()];
+    let server = Server::start(&world);
+    let mut client = server.client();
+    // What was committed before anybody published is published first.
+    for number in 0..10 {
+        assert!(ask_for_deposit(&world, &mut client, number));
+    }
+    drop(client);
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start_with(&world, &arguments);
+    let mut client = server.client();
+    for number in 10..40 {
+        assert!(ask_for_deposit(&world, &mut client, number));
+    }
+    let events = told(&world, &server);
+    assert_eq!(events.len(), 40);
+    assert_published(&nats, &events);
+    let ready = client.request("GET", "/readyz", &[], b"").json();
+    assert_eq!(ready["nats"]["state"], "publishing", "{ready}");
+    until("nothing waits", || {
+        metric(&server, "carebook_nats_waiting_positions") == 0.0
+    });
+    assert_eq!(metric(&server, "carebook_nats_oldest_age_seconds"), 0.0);
+    assert_eq!(metric(&server, "carebook_nats_failures_total"), 0.0);
+    drop(client);
+    assert_eq!(server.stop(), Some(0));
+
+    // How far it was stands in the log: the next start publishes what is new, and no more.
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 40));
+    assert_published(&nats, &told(&world, &server));
+    let published = "carebook_nats_publish_duration_seconds_count";
+    assert_eq!(metric(&server, published), 1.0);
+}
+
+#[test]
+fn how_far_it_is_is_told_to_nobody_and_does_not_go_on_by_itself() {
+    let Some(nats) = Nats::started() else {
+        return;
+    };
+    let world = World::new();
+    let server = Server::start_with(&world, &["--nats", &nats.url()]);
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    let durable = || metric(&server, "carebook_durable_position");
+    until("how far it is stands in the log", || durable() == 2.0);
+    // Were the commit of that a reason for another one, it would come within a second.
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(durable(), 2.0);
+    assert_eq!(told(&world, &server).len(), 1);
+    assert_published(&nats, &told(&world, &server));
+}
+
+#[test]
+fn a_server_that_is_not_there_holds_up_nothing_and_gets_all_when_it_and_its_stream_are() {
+    let Some(mut nats) = Nats::absent() else {
+        return;
+    };
+    let world = World::new();
+    let arguments = ["--nats", &nats.url()];
+    let server = Server::start_with(&world, &arguments);
+    let mut client = server.client();
+    for number in 0..5 {
+        assert!(ask_for_deposit(&world, &mut client, number));
+    }
+    until("an attempt has failed", || {
+        metric(&server, "carebook_nats_failures_total") > 0.0
+    });
+    let ready = client.request("GET", "/readyz", &[], b"");
+    assert_eq!(ready.status, 200);
+    let ready = ready.json();
+    assert_eq!(ready["status"], "ready");
+    assert_eq!(ready["nats"]["state"], "failing", "{ready}");
+    assert!(metric(&server, "carebook_nats_waiting_positions") >= 5.0);
+    drop(client);
+    let began = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+
+    let server = Server::start_with(&world, &arguments);
+    let failures = || metric(&server, "carebook_nats_failures_total");
+    until("an attempt has failed", || failures() > 0.0);
+    nats.start();
+    let before = failures();
+    until("an attempt without a stream has failed", || {
+        failures() > before + 1.0
+    });
+    nats.make_stream();
+    assert_published(&nats, &told(&world, &server));
+    until("all is well again", || {
+        let ready = server.client().request("GET", "/readyz", &[], b"");
+        ready.json()["nats"]["state"] == "publishing"
+    });
+}
+
+#[test]
+fn a_server_that_accepts_and_says_nothing_delays_no_stop() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", silent.local_addr().unwrap());
+    let world = World::new();
+    let server = Server::start_with(&world, &["--nats", &url]);
+    let (mut held, _) = silent.accept().unwrap();
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    let began = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let mut sent = Vec::new();
+    let _ = held.read_to_end(&mut sent);
+    assert_eq!(sent, b"", "nothing is sent before the server has spoken");
+}
+
+#[test]
+fn a_user_and_a_password_in_the_url_are_those_that_log_in() {
+    let Some(mut nats) = Nats::absent() else {
+        return;
+    };
+    nats.arguments = ["--user", "ann", "--pass", "p@ss"]
+        .map(str::to_owned)
+        .to_vec();
+    nats.start();
+    nats.make_stream();
+    let world = World::new();
+    let url = format!("nats://ann:p%40ss@127.0.0.1:{}", nats.port);
+    let server = Server::start_with(&world, &["--nats", &url]);
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    assert_published(&nats, &told(&world, &server));
+}
+
+#[test]
+fn a_bad_url_and_credentials_that_cannot_be_used_are_wrong_arguments() {
+    let world = World::new();
+    let nothing = world.path("nothing");
+    let empty = world.path("empty");
+    std::fs::write(&empty, "no credentials\n").unwrap();
+    let (nothing, empty) = (nothing.to_str().unwrap(), empty.to_str().unwrap());
+    for arguments in [
+        vec!["--nats", "http://localhost"],
+        vec!["--nats", "nats://"],
+        vec!["--nats-credentials", empty],
+        vec!["--nats", "nats://localhost", "--nats-credentials", nothing],
+        vec!["--nats", "nats://localhost", "--nats-credentials", empty],
+        vec![
+            "--nats",
+            "nats://ann@localhost",
+            "--nats-credentials",
+            empty,
+        ],
+    ] {
+        let mut command = carebook();
+        serve_arguments(&mut command, &world).args(&arguments);
+        let output = command.output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(err.to_lowercase().contains("nats"), "{arguments:?}: {err}");
+        assert!(!world.data().exists(), "{arguments:?}: nothing is begun");
+    }
+}
+
+#[test]
+fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_behind_it() {
+    let Some(nats) = Nats::started() else {
+        return;
+    };
+    let world = World::new();
+    let url = nats.url();
+    let arguments = ["--nats", url.as_str()];
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 0));
+    let mut events = told(&world, &server);
+    assert_published(&nats, &events);
+    assert_eq!(server.stop(), Some(0));
+    // Nobody publishes, and what is committed is given up.
+    let server = Server::start(&world);
+    for number in 1..5 {
+        assert!(ask_for_deposit(&world, &mut server.client(), number));
+    }
+    assert_eq!(server.stop(), Some(0));
+    let data = world.data();
+    let compacted = run(&["compact", "--data", data.to_str().unwrap(), "--keep", "0s"]);
+    assert_eq!(compacted.0, Some(0), "{compacted:?}");
+
+    let server = Server::start_with(&world, &arguments);
+    assert!(ask_for_deposit(&world, &mut server.client(), 5));
+    events.extend(told(&world, &server));
+    assert_eq!(events.len(), 2);
+    assert_published(&nats, &events);
+    assert_eq!(metric(&server, "carebook_nats_gaps_total"), 1.0);
+}
