@@ -117,6 +117,7 @@ pub fn page() -> String {
         let method = match row.method {
             Method::Post => "POST",
             Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
         };
         let token = if row.bearer { "" } else { "<br>no token" };
         let _ = writeln!(

@@ -33,9 +33,11 @@ use crate::domain::reservation::roster::{
 };
 use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
-use crate::domain::{branch, family, mother, payment, payout, reservation, settlement};
+use crate::domain::webhook::deliveries::WebhookDeliveries;
+use crate::domain::webhook::subscription::WebhookSubscription;
+use crate::domain::{branch, family, mother, payment, payout, reservation, settlement, webhook};
 
-pub use self::row::{Invalid, KeySource, Method, ProblemShape, ReadRow, Row, Success};
+pub use self::row::{BodySource, Invalid, KeySource, Method, ProblemShape, ReadRow, Row, Success};
 pub use crate::domain::fact_kinds::FACTS;
 
 /// The operations, by their numbers.
@@ -208,24 +210,89 @@ pub static OPERATIONS: &[Row] = &[
     .keyed(KeySource::Body),
 ];
 
+/// The operations by which the service itself is managed, by their numbers, which begin behind
+/// those of all others.
+pub static MANAGEMENT: &[Row] = &[
+    Row::new(
+        101,
+        "create_webhook_subscription",
+        "/webhook-subscriptions",
+        &Erased::<webhook::create::CreateSubscription>::NEW,
+    )
+    .keyed(KeySource::Header)
+    .gives(Success::Created),
+    Row::new(
+        102,
+        "update_webhook_subscription",
+        "/webhook-subscriptions/{subscriptionId}",
+        &Erased::<webhook::update::UpdateSubscription>::NEW,
+    )
+    .patch()
+    .keyed(KeySource::Header),
+    Row::new(
+        103,
+        "rotate_webhook_secret",
+        "/webhook-subscriptions/{subscriptionId}/secret-rotations",
+        &Erased::<webhook::rotate_secret::RotateSecret>::NEW,
+    )
+    .keyed(KeySource::Header),
+    Row::new(
+        104,
+        "delete_webhook_subscription",
+        "/webhook-subscriptions/{subscriptionId}",
+        &Erased::<webhook::delete::DeleteSubscription>::NEW,
+    )
+    .delete()
+    .keyed(KeySource::Header)
+    .gives(Success::NoContent),
+    Row::new(
+        105,
+        "retry_webhook_delivery",
+        "/webhook-subscriptions/{subscriptionId}/deliveries/{eventId}/retries",
+        &Erased::<webhook::retry_delivery::RetryDelivery>::NEW,
+    )
+    .wordless()
+    .keyed(KeySource::Header)
+    .gives(Success::Accepted),
+];
+
 /// What the service reports to itself: no request leads there.
-pub static REPORTS: &[Row] = &[Row::new(
-    RECORD_PUBLICATION,
-    "record_publication",
-    "",
-    &RecordPublication,
-)
-.open()];
+pub static REPORTS: &[Row] = &[
+    RECORD_WEBHOOK_PROGRESS,
+    Row::new(
+        RECORD_PUBLICATION,
+        "record_publication",
+        "",
+        &RecordPublication,
+    )
+    .open(),
+];
 
 /// The tag of the report of how far the publishing of events is.
 pub const RECORD_PUBLICATION: u16 = 202;
 
+/// How far the deliveries of a webhook subscription are.
+pub const RECORD_WEBHOOK_PROGRESS: Row = Row::new(
+    201,
+    "record_webhook_progress",
+    "",
+    &webhook::record_progress::RecordProgress,
+)
+.open();
+
 /// The row of the operation with this tag, wherever it stands.
 #[must_use]
 pub fn row(tag: u16) -> Option<&'static Row> {
-    let all = OPERATIONS.iter().chain(REPORTS);
+    let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
     all.into_iter().find(|row| row.tag == tag)
 }
+
+/// The reads of what the service is managed by.
+pub static MANAGEMENT_READS: &[ReadRow] = &[ReadRow::new(
+    "read_webhook_subscription",
+    "/webhook-subscriptions/{subscriptionId}",
+    webhook::read_subscription::read_subscription,
+)];
 
 /// The reads.
 pub static READS: &[ReadRow] = &[
@@ -352,6 +419,8 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<RosterDecision>::NEW,
     &Registered::<AssignmentDecision>::NEW,
     &Registered::<AssignmentSlot>::NEW,
+    &Registered::<WebhookSubscription>::NEW,
+    &Registered::<WebhookDeliveries>::NEW,
     &Registered::<Publication>::NEW,
 ];
 

@@ -1075,6 +1075,8 @@ fn the_service_has_these_operations() {
         let success = match row.success {
             Success::Ok => 200,
             Success::Created | Success::CreatedOnce => 201,
+            Success::Accepted => 202,
+            Success::NoContent => 204,
         };
         let key = match row.key {
             KeySource::Header => KEY_IN_HEADER,

@@ -646,7 +646,7 @@ fn nothing_personal_shows_of_any_kind_of_resource_unless_it_is_revealed() {
     for step in take(&printed) {
         assert!(step.status < 300, "{}", step.title);
     }
-    // The one kind that no step of the walk makes.
+    // The kinds that no step of the walk makes.
     let search = json!({
         "operationAction": "search_payments", "reason": "Mina Kim asked", "idempotencyKey": "search",
         "expectedRevision": 0, "searchKey": "Mina Kim",
@@ -655,6 +655,18 @@ fn nothing_personal_shows_of_any_kind_of_resource_unless_it_is_revealed() {
         .lines()
         .find_map(|line| line.strip_prefix("export HEADQUARTERS_ADMINISTRATOR='"));
     let token = token.unwrap().trim_end_matches('\'');
+    let workflow = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("export SYSTEM_WORKFLOW='"));
+    let workflow = workflow.unwrap().trim_end_matches('\'');
+    let subscription = json!({"url": "https://receiver.example.com/", "types": ["carebook.*"]});
+    let subscribed = server.client().post_keyed(
+        "/webhook-subscriptions",
+        workflow,
+        "subscribe",
+        &subscription,
+    );
+    assert_eq!(subscribed.status, 201, "{subscribed:?}");
     let path = "/billing-engine-payment-admin-operations";
     let searched = server.client().post(path, token, &search);
     assert_eq!(searched.status, 200, "{searched:?}");

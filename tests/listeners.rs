@@ -85,6 +85,7 @@ fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
         let method = match row.method {
             catalogue::Method::Post => "POST",
             catalogue::Method::Patch => "PATCH",
+            catalogue::Method::Delete => "DELETE",
         };
         let (here, there) = if row.bearer {
             (&mut outside, &mut inside)

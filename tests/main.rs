@@ -32,3 +32,4 @@ mod tls;
 mod tokens;
 mod upkeep;
 mod walk;
+mod webhooks;

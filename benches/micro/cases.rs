@@ -152,6 +152,7 @@ fn decide(
         fingerprint,
         born: Uuid::from_u128(1),
         external_directory: false,
+        plain_webhooks: false,
         ids: &ids,
         view: ReadView::new(tables),
         fact_revision: carebook::domain::fact_kinds::revision_of,

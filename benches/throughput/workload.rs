@@ -142,6 +142,7 @@ pub(crate) fn written(row: &Row, path: &str, token: &str, key: &str, body: &Valu
     let method = match row.method {
         Method::Post => "POST",
         Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
     };
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: bench\r\n");
     if row.bearer {

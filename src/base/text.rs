@@ -158,6 +158,79 @@ texts! {
     }, says: "64 lower-case hexadecimal digits" }
     /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
     BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`" }
+    /// The URL of a receiver of events, by its form alone: `https` or `http`, a host, and no user
+    /// name and no fragment.
+    ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment" }
+    /// Which types of events are meant: one, or with a `*` at the end all that begin so.
+    EventTypePattern { max: 200, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end" }
+}
+
+impl ReceiverUrl {
+    /// Whether it is one of `http`, whose requests anybody on the way can read.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.starts_with("http://")
+    }
+
+    /// Whether its host names this machine by itself: a loopback address, or `localhost`.
+    #[must_use]
+    pub fn is_to_loopback(&self) -> bool {
+        let host = url_host(self).unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let address = bare.parse::<std::net::IpAddr>();
+        host.eq_ignore_ascii_case("localhost")
+            || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+}
+
+impl EventTypePattern {
+    /// Whether events of this type are meant.
+    #[must_use]
+    pub fn matches(&self, event_type: &str) -> bool {
+        match self.strip_suffix('*') {
+            Some(beginning) => event_type.starts_with(beginning),
+            None => *event_type == **self,
+        }
+    }
+}
+
+/// The host of a URL that a receiver may have; `None` for another text.
+fn url_host(text: &str) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(&byte);
+    if !text.bytes().all(is_plain) {
+        return None;
+    }
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let end = bracketed.find(']')?;
+            bracketed[..end].parse::<std::net::Ipv6Addr>().ok()?;
+            authority.split_at(end + 2)
+        }
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if host.is_empty() || !(host.starts_with('[') || host.bytes().all(is_name)) {
+        return None;
+    }
+    let has_port = |port: &str| {
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Some(host),
+        Some(port) if has_port(port) => Some(host),
+        _ => None,
+    }
+}
+
+fn is_type_pattern(text: &str) -> bool {
+    let beginning = text.strip_suffix('*').unwrap_or(text);
+    !beginning.is_empty() && !beginning.contains('*')
 }
 
 /// An idempotency key in a body: as [`Ident`]. It is not part of the request content, so it is
@@ -325,6 +398,67 @@ mod tests {
         ] {
             assert_eq!(code, expected);
         }
+    }
+
+    #[test]
+    fn a_receiver_s_url_is_http_or_https_with_a_host_and_nothing_that_hides_it() {
+        for (url, host) in [
+            ("https://example.com", Some("example.com")),
+            ("https://example.com/a?b=c%20d", Some("example.com")),
+            ("https://example.com:8443/", Some("example.com")),
+            ("http://[::1]:80/x", Some("[::1]")),
+            ("http://127.0.0.1?x", Some("127.0.0.1")),
+            ("https://", None),
+            ("https:///a", None),
+            ("ftp://example.com", None),
+            ("HTTPS://example.com", None),
+            ("https://user@example.com/", None),
+            ("https://example.com:0/", None),
+            ("https://example.com:/", None),
+            ("https://example.com:65536/", None),
+            ("https://example.com:+80/", None),
+            ("https://[::1/", None),
+            ("https://[::1]x/", None),
+            ("https://example.com/#a", None),
+            ("https://example.com/ a", None),
+            ("https://exa\\mple.com/", None),
+            ("https://예.com/", None),
+            ("//example.com", None),
+        ] {
+            assert_eq!(url_host(url), host, "{url}");
+        }
+        let is_near = |url: &str| ReceiverUrl::from_trusted(url).is_to_loopback();
+        for url in [
+            "http://localhost:1/",
+            "http://127.1.2.3/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+        ] {
+            assert!(is_near(url), "{url}");
+        }
+        for url in [
+            "http://localhost.example.com/",
+            "http://10.0.0.1/",
+            "http://[::2]/",
+        ] {
+            assert!(!is_near(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_a_type_or_its_beginning() {
+        for text in ["*", "a*b", "**", "a**"] {
+            assert_eq!(code::<EventTypePattern>(text), "pattern", "{text}");
+        }
+        let matches =
+            |pattern: &str, event: &str| EventTypePattern::from_trusted(pattern).matches(event);
+        assert!(matches(
+            "carebook.branch.created",
+            "carebook.branch.created"
+        ));
+        assert!(!matches("carebook.branch", "carebook.branch.created"));
+        assert!(matches("carebook.b*", "carebook.branch.created"));
+        assert!(!matches("carebook.b*", "carebook.mother.put"));
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub enum Method {
     Post,
     /// `PATCH`
     Patch,
+    /// `DELETE`
+    Delete,
 }
 
 /// Where a command's idempotency key is.
@@ -28,6 +30,17 @@ pub enum KeySource {
     None,
 }
 
+/// Where what a command says beside its path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodySource {
+    /// In a JSON body.
+    Json,
+    /// In the query; there is no body.
+    Query,
+    /// Nothing is said: the body is empty, or an empty object.
+    Nothing,
+}
+
 /// What a success is answered with: what was brought into being is Created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Success {
@@ -37,6 +50,10 @@ pub enum Success {
     Created,
     /// 201 the first time, 200 for a replay.
     CreatedOnce,
+    /// 202, always.
+    Accepted,
+    /// 204, always.
+    NoContent,
 }
 
 /// What an invalid request is answered with.
@@ -73,6 +90,8 @@ pub struct Row {
     pub bearer: bool,
     /// Where its key is.
     pub key: KeySource,
+    /// Where what it says is.
+    pub body: BodySource,
     /// What a success is answered with.
     pub success: Success,
     /// What an invalid request is answered with.
@@ -110,6 +129,7 @@ impl Row {
             path,
             bearer: true,
             key: KeySource::None,
+            body: BodySource::Json,
             success: Success::Ok,
             invalid: Invalid::BadRequest,
             problem: ProblemShape::Full,
@@ -147,6 +167,23 @@ impl Row {
     pub(super) const fn patch(self) -> Self {
         Self {
             method: Method::Patch,
+            ..self
+        }
+    }
+
+    /// With DELETE, and what it says in the query.
+    pub(super) const fn delete(self) -> Self {
+        Self {
+            method: Method::Delete,
+            body: BodySource::Query,
+            ..self
+        }
+    }
+
+    /// Without anything to say beside its path.
+    pub(super) const fn wordless(self) -> Self {
+        Self {
+            body: BodySource::Nothing,
             ..self
         }
     }

@@ -27,6 +27,8 @@ pub mod token;
 pub mod upload;
 pub mod verify;
 pub mod walk;
+mod webhook_key;
+pub mod webhooks;
 
 use std::process::ExitCode;
 use std::time::SystemTime;

@@ -19,6 +19,7 @@ use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
@@ -28,6 +29,7 @@ use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::webhooks::managing::WebhookFront;
 
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -158,6 +160,8 @@ pub struct ServeArgs {
     /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
 }
 
 /// A duration of a second or more.
@@ -185,7 +189,6 @@ impl ServeArgs {
     /// When it cannot start, or its log fails.
     pub fn run(self) -> Result<(), Failure> {
         log_to_stderr();
-        self.expect_demo_inside()?;
         self.keeps_inside()?;
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
@@ -214,7 +217,8 @@ impl ServeArgs {
         }
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (service, internal, inside) = self.services(&engine, &verifier)?;
+        let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data)?;
+        let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         if let Some(tls) = &tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
@@ -240,7 +244,7 @@ impl ServeArgs {
             ),
             None => None,
         };
-        let stop = listen_to_signals(&engine, age).map_err(Failure::from_error)?;
+        listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
         say(&format!("listening on {scheme}://{address}"));
@@ -318,6 +322,7 @@ impl ServeArgs {
 
     /// Rejects serving the routes that need no token to others, unless a flag allows it.
     fn keeps_inside(&self) -> Result<(), Failure> {
+        self.expect_demo_inside()?;
         let is_near = self.listen.ip().to_canonical().is_loopback();
         let is_meant = self.internal_public || self.demo_public;
         if is_near || self.internal_listen.is_some() || is_meant {
@@ -379,9 +384,11 @@ impl ServeArgs {
         &self,
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
+        webhooks: WebhookFront,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
+            let all = all.with_webhooks(webhooks);
             return Ok((Arc::new(all), None, None));
         };
         let listener = listen(inside)
@@ -390,9 +397,10 @@ impl ServeArgs {
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(internal),
+            service: Arc::new(internal.with_webhooks(webhooks.clone())),
         };
-        Ok((Arc::new(public), Some(internal), Some(address)))
+        let public = Arc::new(public.with_webhooks(webhooks));
+        Ok((public, Some(internal), Some(address)))
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {

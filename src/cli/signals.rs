@@ -57,14 +57,14 @@ impl Drop for Starting {
     }
 }
 
-/// Turns true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
+/// Sends true on SIGTERM or SIGINT; requests a snapshot on SIGUSR1. SIGHUP is handled elsewhere,
 /// but must not end the process when nothing else handles it. Regularly checks the age of the key
 /// set.
 pub(super) fn listen_to_signals(
     engine: &Arc<Engine>,
     age: Option<KeySetAge>,
-) -> std::io::Result<watch::Receiver<bool>> {
-    let (sender, receiver) = watch::channel(false);
+    sender: watch::Sender<bool>,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -105,7 +105,7 @@ pub(super) fn listen_to_signals(
             // The receiver is gone when the server has ended already.
             let _ = sender.send(true);
         })?;
-    Ok(receiver)
+    Ok(())
 }
 
 /// Reads the certificate again at SIGHUP and when its files have changed, on its own thread: a disk

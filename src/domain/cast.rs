@@ -56,7 +56,12 @@ fn member_of_cast(kind: ActorKind) -> Actor {
             ..of("headquarters-finance-1")
         },
         ActorKind::SystemWorkflow => Actor {
-            permissions: permitted(&["facts:read", "facts:write", "events:read"]),
+            permissions: permitted(&[
+                "facts:read",
+                "facts:write",
+                "events:read",
+                "webhooks:manage",
+            ]),
             ..of("workflow-1")
         },
     }

@@ -14,7 +14,12 @@ use crate::base::actor::ActorKind::{
     SystemWorkflow,
 };
 use crate::base::actor::{Actor, ActorKind};
-use crate::catalogue::{OPERATIONS, Row};
+use crate::catalogue::{MANAGEMENT, OPERATIONS, Row};
+
+/// Every operation that a request leads to.
+fn all() -> impl Iterator<Item = &'static Row> {
+    OPERATIONS.iter().chain(MANAGEMENT)
+}
 
 /// Makes a rejection apply to a case.
 type Cause = for<'c> fn(&'c mut Case) -> &'c mut Case;
@@ -91,7 +96,7 @@ impl Case {
         let (service, before) = match example.after {
             None => (Scenario::of_samples(), Value::Null),
             Some(name) => {
-                let before = OPERATIONS.iter().find(|row| row.name == name);
+                let before = all().find(|row| row.name == name);
                 let mut before = Self::of_example(before.unwrap());
                 let answer = before.ask().committed();
                 (before.service, answer)
@@ -200,7 +205,8 @@ impl Case {
 
 #[test]
 fn of_all_rejections_that_apply_the_first_of_the_table_is_told() {
-    for row in OPERATIONS {
+    // An example has no delivery to retry.
+    for row in all().filter(|row| row.name != "retry_webhook_delivery") {
         let ladder = row.operation.ladder();
         let table: Vec<_> = ladder
             .0

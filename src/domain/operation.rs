@@ -131,6 +131,8 @@ pub struct Context<'a> {
     /// Whether what is to happen in other systems waits for an external directory; otherwise the
     /// embedded one does it in the commit.
     pub external_directory: bool,
+    /// Whether webhooks may go over plain HTTP to other machines.
+    pub plain_webhooks: bool,
     /// Further identifiers.
     pub ids: &'a dyn IdSource,
     /// Committed state of other resources.

@@ -139,6 +139,8 @@ crate::wire_enum! {
         BookingAdjustments = "payment-change adjustments of a booking",
         /// A list: the branches whose creation is not completed in other systems.
         BranchInRepair = "branch in repair",
+        /// A list: the webhook subscriptions that there are.
+        WebhookSubscriptions = "webhook subscriptions",
     }
 }
 

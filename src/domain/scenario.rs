@@ -24,7 +24,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
 use crate::base::time::Instant;
-use crate::catalogue::{self, KeySource, OPERATIONS, READS, Row};
+use crate::catalogue::{self, KeySource, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, READS, Row};
 
 /// Committed state in memory.
 #[derive(Clone, Default, PartialEq)]
@@ -313,6 +313,7 @@ impl Scenario {
     ) -> Then {
         let row = OPERATIONS
             .iter()
+            .chain(MANAGEMENT)
             .find(|row| row.name == operation)
             .expect("the catalogue has the operation");
         self.when_decided_by(row.operation, row, key, path, body)
@@ -354,6 +355,7 @@ impl Scenario {
             fingerprint: command.fingerprint(),
             born: self.ids.id(),
             external_directory: false,
+            plain_webhooks: false,
             ids: &self.ids,
             view: ReadView::new(&self.memory),
             fact_revision: crate::domain::fact_kinds::revision_of,
@@ -509,6 +511,7 @@ impl Scenario {
     ) -> Result<(String, Value), Rejection> {
         let row = READS
             .iter()
+            .chain(MANAGEMENT_READS)
             .find(|row| row.name == name)
             .expect("the catalogue has the read");
         let view = ReadView::new(&self.memory);

@@ -139,6 +139,8 @@ pub(crate) struct Shared {
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
+    /// Whether webhooks may go over plain HTTP to other machines.
+    pub(super) plain_webhooks: AtomicBool,
     /// Notified of how long each commit holds the log's sequencer, for measurements.
     pub(super) on_sequenced: OnceLock<OnSequenced>,
 }

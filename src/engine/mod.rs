@@ -21,6 +21,7 @@ pub mod checkpointer;
 pub mod clock;
 mod core;
 mod deliveries;
+pub mod delivery;
 pub mod directory;
 pub mod feed;
 mod following;
@@ -180,6 +181,7 @@ impl Engine {
             recent,
             limits,
             ended: AtomicBool::new(false),
+            plain_webhooks: AtomicBool::new(false),
             on_sequenced: OnceLock::new(),
         });
         shared.look_for_room();
@@ -267,6 +269,7 @@ impl Engine {
     /// # Errors
     /// When the thread cannot be started.
     pub fn start_checkpointer(&self) -> std::io::Result<()> {
+        self.keep_for_webhooks();
         self.shared.start_checkpointer()
     }
 

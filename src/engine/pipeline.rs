@@ -152,6 +152,7 @@ impl Shared {
             born: pending.born,
             // A dry run is answered as if everything were done.
             external_directory: self.relay.is_external() && !pending.is_dry_run,
+            plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
             ids,
             view: ReadView::new(&self.tables),
             fact_revision: fact_kinds::revision_of,

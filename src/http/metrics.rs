@@ -471,22 +471,30 @@ fn compactions(page: &mut Page, figures: &CheckpointFigures) {
     );
 }
 
-struct Page(String);
+/// A page of metrics, in Prometheus' text format.
+#[derive(Default)]
+pub struct Page(pub String);
 
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         let _ = match labels {
             "" => writeln!(self.0, "{name} {value}"),
             labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
         };
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+    pub(super) fn one(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        value: impl std::fmt::Display,
+    ) {
         self.head(name, kind, help);
         self.sample(name, "", value);
     }

@@ -179,7 +179,11 @@ impl Problems {
     pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
         match reply {
             CommandResult::Done { body, disposition, replay, position } => {
-                let mut answer = json(success_status(success, disposition, replay), body);
+                let status = success_status(success, disposition, replay);
+                let mut answer = match status {
+                    StatusCode::NO_CONTENT => empty(status),
+                    status => json(status, body),
+                };
                 if replay {
                     let yes = HeaderValue::from_static("true");
                     answer.headers_mut().insert(REPLAYED, yes);
@@ -207,6 +211,8 @@ impl Problems {
 
 fn success_status(success: Success, disposition: Disposition, replay: bool) -> StatusCode {
     match (success, disposition, replay) {
+        (Success::Accepted, ..) => StatusCode::ACCEPTED,
+        (Success::NoContent, ..) => StatusCode::NO_CONTENT,
         (Success::Ok, ..) | (Success::CreatedOnce, _, true) => StatusCode::OK,
         (_, Disposition::Accepted, _) => StatusCode::ACCEPTED,
         (Success::Created | Success::CreatedOnce, Disposition::Done, _) => StatusCode::CREATED,
@@ -366,9 +372,9 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
 }
 
 /// What is answered while commands are taken. What goes out of the service is told beside that, and
-/// never makes it unready.
+/// never makes it unready; `webhooks` is a further field, with a comma before it, or nothing.
 #[must_use]
-pub fn ready(publisher: Option<&PublisherFigures>) -> Answer {
+pub fn ready(publisher: Option<&PublisherFigures>, webhooks: &str) -> Answer {
     let mut ready = b"{\"status\":\"ready\"".to_vec();
     if let Some(figures) = publisher {
         let state = match figures.is_failing {
@@ -379,6 +385,7 @@ pub fn ready(publisher: Option<&PublisherFigures>) -> Answer {
         let nats = format!(",\"nats\":{{\"state\":\"{state}\",\"waiting\":{waiting}}}");
         ready.extend_from_slice(nats.as_bytes());
     }
+    ready.extend_from_slice(webhooks.as_bytes());
     ready.push(b'}');
     json(StatusCode::OK, ready)
 }

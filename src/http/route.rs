@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use hyper::Method;
 
 use super::response::Problems;
-use crate::catalogue::{self, OPERATIONS, ProblemShape, READS, ReadRow, Row};
+use crate::catalogue::{
+    self, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow, Row,
+};
 
 /// What is at a path.
 #[derive(Default)]
@@ -51,10 +53,14 @@ pub enum Special {
     Ready,
     /// `GET /metrics`
     Metrics,
+    /// `GET /webhook-subscriptions`
+    ListWebhooks,
+    /// `GET /webhook-subscriptions/{subscriptionId}/deliveries`
+    ListWebhookDeliveries,
 }
 
 impl Special {
-    const ALL: [(&'static str, Method, Self, &'static str); 5] = [
+    const ALL: [(&'static str, Method, Self, &'static str); 7] = [
         (
             "/reference-facts",
             Method::POST,
@@ -65,6 +71,18 @@ impl Special {
         ("/healthz", Method::GET, Self::Health, "healthz"),
         ("/readyz", Method::GET, Self::Ready, "readyz"),
         ("/metrics", Method::GET, Self::Metrics, "metrics"),
+        (
+            "/webhook-subscriptions",
+            Method::GET,
+            Self::ListWebhooks,
+            "list_webhook_subscriptions",
+        ),
+        (
+            "/webhook-subscriptions/{subscriptionId}/deliveries",
+            Method::GET,
+            Self::ListWebhookDeliveries,
+            "list_webhook_deliveries",
+        ),
     ];
 }
 
@@ -87,14 +105,22 @@ pub struct Series(pub usize);
 /// route.
 #[must_use]
 pub fn series_names() -> Vec<&'static str> {
-    let operations = OPERATIONS.iter().map(|row| row.name);
-    let reads = READS.iter().map(|row| row.name);
+    let operations = OPERATIONS.iter().chain(MANAGEMENT).map(|row| row.name);
+    let reads = READS.iter().chain(MANAGEMENT_READS).map(|row| row.name);
     let special = Special::ALL.into_iter().map(|(.., name)| name);
     operations
         .chain(reads)
         .chain(special)
         .chain(["other"])
         .collect()
+}
+
+fn method_of(row: &Row) -> Method {
+    match row.method {
+        catalogue::Method::Post => Method::POST,
+        catalogue::Method::Patch => Method::PATCH,
+        catalogue::Method::Delete => Method::DELETE,
+    }
 }
 
 /// A route, found for a path.
@@ -117,27 +143,20 @@ impl Routes {
     /// When two paths of the catalogue conflict, which a test would show.
     #[must_use]
     pub fn new(offer: Offer) -> Self {
-        Self::of(offer, OPERATIONS)
-    }
-
-    fn of(offer: Offer, operations: &'static [Row]) -> Self {
+        let operations = OPERATIONS.iter().chain(MANAGEMENT);
         let mut places: BTreeMap<&str, Place> = BTreeMap::new();
         let mut series = (0..).map(Series);
-        for (row, series) in operations.iter().zip(&mut series) {
+        for (row, series) in operations.zip(&mut series) {
             if !offer.has(!row.bearer) {
                 continue;
             }
-            let method = match row.method {
-                catalogue::Method::Post => Method::POST,
-                catalogue::Method::Patch => Method::PATCH,
-            };
             places
                 .entry(row.path)
                 .or_default()
                 .operations
-                .push((method, series, row));
+                .push((method_of(row), series, row));
         }
-        for (row, series) in READS.iter().zip(&mut series) {
+        for (row, series) in READS.iter().chain(MANAGEMENT_READS).zip(&mut series) {
             if offer.has(false) {
                 places.entry(row.path).or_default().read = Some((series, row));
             }
@@ -232,20 +251,17 @@ mod tests {
     #[test]
     fn every_row_of_the_catalogue_is_found_at_its_path() {
         let routes = Routes::new(Offer::All);
-        for row in OPERATIONS {
+        for row in OPERATIONS.iter().chain(MANAGEMENT) {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
-            let method = match row.method {
-                catalogue::Method::Post => Method::POST,
-                catalogue::Method::Patch => Method::PATCH,
-            };
+            let method = method_of(row);
             let Some((series, Asked::Operation(asked))) = found.place.asked(&method) else {
                 panic!("{} is not found", row.path);
             };
             assert_eq!(asked.tag, row.tag);
             assert_eq!(series_names()[series.0], row.name);
         }
-        for row in READS {
+        for row in READS.iter().chain(MANAGEMENT_READS) {
             let path = row.path.replace(['{', '}'], "");
             let found = routes.find(&path).unwrap();
             let Some((series, Asked::Read(_))) = found.place.asked(&Method::HEAD) else {
@@ -271,10 +287,9 @@ mod tests {
     fn series_have_names_of_their_own() {
         let names: std::collections::BTreeSet<_> = series_names().into_iter().collect();
         assert_eq!(names.len(), series_names().len());
-        assert_eq!(
-            names.len(),
-            OPERATIONS.len() + READS.len() + Special::ALL.len() + 1
-        );
+        let operations = OPERATIONS.len() + MANAGEMENT.len();
+        let reads = READS.len() + MANAGEMENT_READS.len();
+        assert_eq!(names.len(), operations + reads + Special::ALL.len() + 1);
     }
 
     #[test]
@@ -285,23 +300,21 @@ mod tests {
             found.is_some_and(|found| found.place.asked(method).is_some())
         };
         let mut inside = 0;
-        for row in OPERATIONS {
+        for row in OPERATIONS.iter().chain(MANAGEMENT) {
             let path = row.path.replace(['{', '}'], "");
-            let method = match row.method {
-                catalogue::Method::Post => Method::POST,
-                catalogue::Method::Patch => Method::PATCH,
-            };
+            let method = method_of(row);
             assert_eq!(is_there(&public, &path, &method), row.bearer);
             assert_eq!(is_there(&internal, &path, &method), !row.bearer);
             inside += usize::from(!row.bearer);
         }
         assert_eq!(inside, 1, "one operation looks at no token");
-        for row in READS {
+        for row in READS.iter().chain(MANAGEMENT_READS) {
             let path = row.path.replace(['{', '}'], "");
             assert!(is_there(&public, &path, &Method::GET));
             assert!(!is_there(&internal, &path, &Method::GET));
         }
         for (path, method, special, _) in Special::ALL {
+            let path = &path.replace(['{', '}'], "");
             let is_on_both = matches!(special, Special::Health | Special::Ready);
             let is_internal = special == Special::Metrics;
             assert_eq!(is_there(&public, path, &method), !is_internal);

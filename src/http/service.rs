@@ -8,27 +8,28 @@ use std::time::Instant;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, ETAG, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    STRICT_TRANSPORT_SECURITY,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName,
+    HeaderValue, STRICT_TRANSPORT_SECURITY,
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
 use super::events::{self, Reader};
-use super::facts;
 use super::forgeries::{Forgeries, Peer};
-use super::metrics::{FrontFigures, Metrics};
+use super::list_query::as_body;
+use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Problems, at_position, json};
+use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
+use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{ReadRow, Row, Success};
+use crate::catalogue::{BodySource, ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
-use crate::engine::admission::Admission;
+use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -36,15 +37,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_MAX: usize = 128;
 /// The service behind every connection.
 pub struct Service {
-    engine: Arc<Engine>,
-    verifier: Arc<TokenVerifier>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) verifier: Arc<TokenVerifier>,
     routes: Routes,
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     /// The actor of operations without a token.
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
-    bodies: Arc<Admission>,
-    forgeries: Arc<Forgeries>,
+    pub(super) bodies: Arc<Admission>,
+    pub(super) forgeries: Arc<Forgeries>,
+    pub(super) webhooks: Option<WebhookFront>,
 }
 
 /// The client of a connection.
@@ -75,6 +77,15 @@ const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 type Parameters<'a> = Vec<(&'a str, &'a str)>;
+
+/// What a request says beside its body.
+#[derive(Clone, Copy)]
+struct Said<'a> {
+    parameters: &'a Parameters<'a>,
+    query: Option<&'a str>,
+    headers: &'a HeaderMap,
+    dry_run: DryRun,
+}
 
 impl Service {
     /// The service of `engine`, for actors whose tokens `verifier` accepts: all routes.
@@ -114,7 +125,15 @@ impl Service {
             nobody: Arc::new(Actor::nobody()),
             bodies,
             forgeries,
+            webhooks: None,
         }
+    }
+
+    /// The same, with webhooks: without them none can be managed.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: WebhookFront) -> Self {
+        self.webhooks = Some(webhooks);
+        self
     }
 
     /// The client that has just connected from `address`.
@@ -221,7 +240,7 @@ impl Service {
         if *method == Method::OPTIONS && path == "*" {
             return response::allowing(
                 response::empty(StatusCode::NO_CONTENT),
-                "GET, HEAD, POST, PATCH, OPTIONS",
+                "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
             );
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
@@ -250,18 +269,28 @@ impl Service {
         match asked {
             Asked::Operation(row) => {
                 let dry_run = DryRun::of(uri.query());
-                let answer = self
-                    .operation(caller, row, &parameters, headers, dry_run, body)
-                    .await;
+                let said = Said {
+                    parameters: &parameters,
+                    query: uri.query(),
+                    headers,
+                    dry_run,
+                };
+                let answer = self.operation(caller, row, said, body).await;
                 match dry_run {
-                    DryRun::Yes => response::of_dry_run(answer),
-                    DryRun::No | DryRun::Unreadable => answer,
+                    DryRun::Yes if row.tag < MANAGEMENT_FROM => response::of_dry_run(answer),
+                    _ => answer,
                 }
             }
             Asked::Read(row) => {
                 let dry_run = DryRun::of(uri.query());
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
+            }
+            Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
+                match self.actor(caller, headers, Problems::PLAIN).await {
+                    Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
+                    Err(answer) => *answer,
+                }
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
@@ -274,72 +303,8 @@ impl Service {
         }
     }
 
-    async fn special<B>(
-        &self,
-        caller: &Caller,
-        special: Special,
-        headers: &HeaderMap,
-        body: B,
-    ) -> Answer
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match special {
-            Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
-            Special::Ready if self.engine.is_ready() => {
-                response::ready(self.engine.publisher_figures().as_ref())
-            }
-            Special::Ready => Problems::PLAIN.unavailable(),
-            // It has a query.
-            Special::Events => self.events(caller, None, headers).await,
-            Special::Metrics => {
-                let publisher = self.engine.publisher_figures();
-                let page =
-                    self.metrics
-                        .page(&self.engine.figures(), &self.figures(), publisher.as_ref());
-                response::metrics(page)
-            }
-            Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
-                Ok(actor) => {
-                    let sender = facts::Sender {
-                        engine: &self.engine,
-                        actor,
-                        token_is_good: &|| {
-                            let authorization = headers.get(AUTHORIZATION);
-                            self.verifier
-                                .still_accepts(authorization, self.engine.now().millis())
-                        },
-                        bodies: &self.bodies,
-                    };
-                    let put =
-                        unless_its_future_panics(pin!(facts::put(sender, headers, body))).await;
-                    put.unwrap_or_else(|| {
-                        Problems::PLAIN.problem(
-                            StatusCode::INTERNAL_SERVER_ERROR,
-                            "internal_error",
-                            "An internal error. Facts that were applied before it remain; \
-                             sending all again is safe.",
-                        )
-                    })
-                }
-                Err(answer) => *answer,
-            },
-        }
-    }
-
-    fn figures(&self) -> FrontFigures {
-        FrontFigures {
-            key_set_age: self.verifier.key_set_age(Instant::now()),
-            keys: self.verifier.key_count(),
-            bad_signatures: self.forgeries.bad(),
-            tokens_waited: self.forgeries.waited(),
-            bodies_bytes: self.bodies.in_flight(),
-        }
-    }
-
     /// The actor whose token the request carries, or the 401.
-    async fn actor(
+    pub(super) async fn actor(
         &self,
         caller: &Caller,
         headers: &HeaderMap,
@@ -375,7 +340,12 @@ impl Service {
         verified.map_err(refused)
     }
 
-    async fn events(&self, caller: &Caller, query: Option<&str>, headers: &HeaderMap) -> Answer {
+    pub(super) async fn events(
+        &self,
+        caller: &Caller,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Answer {
         match self.actor(caller, headers, Problems::PLAIN).await {
             Ok(actor) => {
                 let reader = Reader {
@@ -393,9 +363,7 @@ impl Service {
         &self,
         caller: &Caller,
         row: &'static Row,
-        parameters: &Parameters<'_>,
-        headers: &HeaderMap,
-        dry_run: DryRun,
+        said: Said<'_>,
         body: B,
     ) -> Answer
     where
@@ -403,6 +371,12 @@ impl Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let problems = Problems::of(row);
+        let Said {
+            parameters,
+            query,
+            headers,
+            dry_run,
+        } = said;
         let actor = if row.bearer {
             match self.actor(caller, headers, problems).await {
                 Ok(actor) => actor,
@@ -411,10 +385,22 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
+        if row.tag > MANAGEMENT_FROM && dry_run != DryRun::No {
+            return problems.rejected(&no_dry_run());
+        }
         if self.engine.is_full() {
             return shed(problems).await;
         }
-        let (body, mut share) = match json_body(headers, body, &self.bodies, problems).await {
+        let body = match (row.body, headers.contains_key(CONTENT_TYPE)) {
+            (BodySource::Json, _) | (BodySource::Nothing, true) => {
+                json_body(headers, body, &self.bodies, problems).await
+            }
+            (BodySource::Query, _) => Ok((as_body(query).into(), Permit::none(&self.bodies))),
+            (BodySource::Nothing, false) => {
+                Ok((Bytes::from_static(b"{}"), Permit::none(&self.bodies)))
+            }
+        };
+        let (body, mut share) = match body {
             Ok(body) => body,
             Err(answer) => return *answer,
         };
@@ -428,6 +414,19 @@ impl Service {
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
         };
+        if row.tag > MANAGEMENT_FROM {
+            let Some(webhooks) = &self.webhooks else {
+                return problems.unavailable();
+            };
+            let managed = Managed {
+                engine: &self.engine,
+                webhooks,
+                row,
+                actor,
+                parameters,
+            };
+            return manage(managed, read, permit).await;
+        }
         let call = CommandRequest {
             row: Some(row),
             actor,

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::fmt::Write as _;
-use std::str::FromStr;
 
 use bytes::Bytes;
 
@@ -15,66 +14,11 @@ use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::event::{Changed, EventType, FACT_APPLIED, Name, Told};
+pub use crate::domain::event_id::{EventId, NoEventId};
 use crate::domain::registered::Kinds;
 
 /// What stands before the types of all events.
 pub const TYPE_PREFIX: &str = "carebook.";
-
-/// An event's identifier: the position of its commit, and which of the commit's events it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventId {
-    /// The commit's position; 0 only in [`EventId::NONE`].
-    pub position: u64,
-    /// Counted from 0.
-    pub number: u32,
-}
-
-impl EventId {
-    /// Before the first event.
-    pub const NONE: Self = Self {
-        position: 0,
-        number: 0,
-    };
-
-    /// Behind every event of the commit at this position.
-    #[must_use]
-    pub fn behind(position: u64) -> Self {
-        Self {
-            position,
-            number: u32::MAX,
-        }
-    }
-}
-
-impl fmt::Display for EventId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.position, self.number)
-    }
-}
-
-/// A text that is no event's identifier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoEventId;
-
-impl FromStr for EventId {
-    type Err = NoEventId;
-
-    /// Takes what [`EventId`] is displayed as and nothing else: no signs, no leading zeros.
-    fn from_str(text: &str) -> Result<Self, NoEventId> {
-        let (position, number) = text.split_once('-').ok_or(NoEventId)?;
-        let is_plain = |digits: &str| {
-            digits.bytes().all(|byte| byte.is_ascii_digit())
-                && (digits == "0" || !digits.starts_with('0'))
-        };
-        if !is_plain(position) || !is_plain(number) {
-            return Err(NoEventId);
-        }
-        Ok(Self {
-            position: position.parse().map_err(|_| NoEventId)?,
-            number: number.parse().map_err(|_| NoEventId)?,
-        })
-    }
-}
 
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,36 +165,6 @@ impl Teller {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_identifier_is_read_as_it_is_written_and_in_no_other_way() {
-        for id in [
-            EventId::NONE,
-            EventId::behind(7),
-            EventId {
-                position: u64::MAX,
-                number: 3,
-            },
-        ] {
-            assert_eq!(id.to_string().parse(), Ok(id));
-        }
-        for bad in [
-            "",
-            "1",
-            "1-",
-            "-1",
-            "01-0",
-            "1-00",
-            "+1-0",
-            "1-0 ",
-            "1-0-0",
-            "a-b",
-            "18446744073709551616-0",
-            "1-4294967296",
-        ] {
-            assert_eq!(bad.parse::<EventId>(), Err(NoEventId), "{bad}");
-        }
-    }
 
     #[test]
     fn no_two_types_of_events_have_one_name() {

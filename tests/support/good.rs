@@ -92,6 +92,8 @@ impl Good {
         let status = match self.row.success {
             Success::Ok => 200,
             Success::Created | Success::CreatedOnce => 201,
+            Success::Accepted => 202,
+            Success::NoContent => 204,
         };
         assert_eq!(answer.status, status, "{}: {answer:?}", self.row.name);
         assert_eq!(answer.header("idempotent-replayed"), None);
@@ -104,6 +106,7 @@ pub fn method(row: &Row) -> &'static str {
     match row.method {
         Method::Post => "POST",
         Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
     }
 }
 

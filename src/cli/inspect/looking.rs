@@ -8,7 +8,7 @@ use wal::live::{LiveEnd, LiveReader};
 use super::mask::Mask;
 use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
-use crate::catalogue::{self, OPERATIONS, REPORTS, RESOURCES};
+use crate::catalogue::{self, MANAGEMENT, OPERATIONS, REPORTS, RESOURCES};
 use crate::cli::exit::Failure;
 use crate::cli::output::existing;
 use crate::cli::tell::tell;
@@ -88,7 +88,7 @@ pub(super) const FORGET_KEYS: &str = "forget_keys";
 /// The operation with this name.
 pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     let names = || {
-        let rows = OPERATIONS.iter().chain(REPORTS);
+        let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
         rows.map(|row| row.name)
             .chain([REFERENCE_FACTS, FORGET_KEYS])
     };

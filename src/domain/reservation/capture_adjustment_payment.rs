@@ -445,6 +445,7 @@ mod tests {
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),
                 external_directory: false,
+                plain_webhooks: false,
                 ids: &Nothing,
                 view: service.own_view(),
                 fact_revision: crate::domain::fact_kinds::revision_of,

@@ -1,0 +1,153 @@
+//! The file of the master key that the secrets of webhooks are derived from.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
+
+/// Its name in the data directory.
+const NAME: &str = "webhook.key";
+/// More than the file has.
+const FILE_BYTES_MAX: u64 = 128;
+
+/// Where the key is: as the operator says, or in the data directory.
+#[must_use]
+pub(super) fn place(named: Option<&Path>, data: &Path) -> PathBuf {
+    named.map_or_else(|| data.join(NAME), Path::to_owned)
+}
+
+/// The key in the file. Where there is none, one is made, unless subscriptions are there already,
+/// whose secrets another key would change.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub(super) fn open(file: &Path, subscriptions: usize) -> Result<MasterKey, String> {
+    let shown = file.display();
+    match read(file) {
+        Ok(bytes) => Ok(MasterKey::new(&bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound && subscriptions > 0 => Err(format!(
+            "there are {subscriptions} webhook subscriptions and no key: put the file that their \
+             secrets were derived from at {shown}, or name it with --webhook-key"
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            make(file).map_err(|error| format!("{shown} cannot be made: {error}"))
+        }
+        Err(error) => Err(format!(
+            "the key of webhooks at {shown} cannot be used: {error}"
+        )),
+    }
+}
+
+fn unfit(why: &str) -> std::io::Error {
+    std::io::Error::new(ErrorKind::InvalidData, why)
+}
+
+fn no_links() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(no_links()).open(file)?;
+    let known = opened.metadata()?;
+    if !known.is_file() {
+        return Err(unfit("it is no file"));
+    }
+    if known.mode() & 0o077 != 0 {
+        return Err(unfit("others than its owner may read it: chmod 600"));
+    }
+    let mut text = String::new();
+    opened.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    let bytes = BASE64_STANDARD.decode(text.trim_end());
+    let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| unfit("it is not 32 bytes in base64"))
+}
+
+fn make(file: &Path) -> std::io::Result<MasterKey> {
+    let mut bytes = [0; SECRET_BYTES];
+    rand::fill(&mut bytes).map_err(|_| unfit("there is no randomness"))?;
+    // Written whole beside it first: a crash leaves the key or none, never a part of one.
+    let fresh = file.with_extension("new");
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut opened = options.custom_flags(no_links()).open(&fresh)?;
+    writeln!(opened, "{}", BASE64_STANDARD.encode(bytes))?;
+    opened.sync_all()?;
+    // Whoever was quicker has made it.
+    std::fs::hard_link(&fresh, file)?;
+    std::fs::remove_file(&fresh)?;
+    if let Some(folder) = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(MasterKey::new(&bytes))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn secret(key: &MasterKey) -> String {
+        key.secret(Uuid::nil(), 1).text()
+    }
+
+    #[test]
+    fn a_key_is_made_once_for_its_owner_alone_and_read_from_then_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = place(None, folder.path());
+        let made = secret(&open(&file, 0).unwrap());
+        assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(secret(&open(&file, 3).unwrap()), made);
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn without_its_file_no_key_is_made_for_subscriptions_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = place(None, folder.path());
+        let error = open(&file, 2).err().unwrap();
+        assert!(
+            error.contains("2 webhook subscriptions and no key"),
+            "{error}"
+        );
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_file_that_is_a_link_open_to_others_or_no_key_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("elsewhere");
+        open(&target, 0).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(open(&link, 0).is_err());
+        let dangling = folder.path().join("dangling");
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &dangling).unwrap();
+        assert!(open(&dangling, 0).is_err());
+        assert!(!folder.path().join("nowhere").exists());
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(open(&target, 0).err().unwrap().contains("chmod 600"));
+        let short = folder.path().join("short");
+        std::fs::write(&short, "AAAA\n").unwrap();
+        std::fs::set_permissions(&short, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(open(&short, 0).err().unwrap().contains("not 32 bytes"));
+    }
+}

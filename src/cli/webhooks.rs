@@ -1,0 +1,121 @@
+//! Webhooks of a server: their flags, and the thread that delivers.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::sync::watch;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+use super::exit::Failure;
+use super::webhook_key;
+use crate::engine::Engine;
+use crate::engine::delivery::channel::Bounds;
+use crate::engine::delivery::webhooks::Webhooks;
+use crate::http::webhooks::address::{Allowed, Cidr};
+use crate::http::webhooks::client::{Client, Judge, WebhookSender, system_resolve, trusting};
+use crate::http::webhooks::managing::WebhookFront;
+
+/// The flags of webhooks.
+#[derive(Args)]
+pub struct WebhookArgs {
+    /// The key that the secrets of webhooks are derived from, 32 bytes in base64; by default
+    /// webhook.key in the data directory. It is made when it is missing and nobody subscribes
+    /// yet, with mode 0600; keep a copy of it beside every backup.
+    #[arg(long, value_name = "FILE")]
+    webhook_key: Option<PathBuf>,
+    /// A network that webhooks may go to though it is private, link-local or the loopback, such
+    /// as 10.1.0.0/16; may be repeated.
+    #[arg(long, value_name = "CIDR")]
+    webhooks_allow: Vec<Cidr>,
+    /// Lets webhooks go to other machines over http, where everybody on the way can read them.
+    #[arg(long)]
+    webhooks_allow_http: bool,
+    /// Certificates, PEM, that are trusted beside the system's where this service is the client;
+    /// may be repeated.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Vec<PathBuf>,
+    /// How many times shorter than they are the pauses between attempts are.
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    webhooks_hurry: u32,
+}
+
+impl WebhookArgs {
+    /// Starts to deliver, on a thread of its own. What is returned last turns true when what is
+    /// returned before it has, once nothing is sent any more and it is written how far all are.
+    ///
+    /// # Errors
+    /// When the key or a certificate cannot be used, or the thread not be started.
+    pub fn start(
+        &self,
+        engine: &Arc<Engine>,
+        data: &Path,
+    ) -> Result<(WebhookFront, watch::Sender<bool>, watch::Receiver<bool>), Failure> {
+        if self.webhooks_allow_http {
+            engine.allow_plain_webhooks();
+        }
+        let file = webhook_key::place(self.webhook_key.as_deref(), data);
+        let key = webhook_key::open(&file, engine.webhook_subscriptions());
+        let key = Arc::new(key.map_err(Failure::other)?);
+        let tls = trusting(self.certificates()?).map_err(Failure::other)?;
+        let judge = Judge::Webhooks {
+            allowed: Arc::new(Allowed(self.webhooks_allow.clone())),
+            plain: self.webhooks_allow_http,
+        };
+        let bounds = Bounds {
+            hurry: self.webhooks_hurry,
+            ..Bounds::default()
+        };
+        let client = Client::new(tls, system_resolve());
+        let sender = WebhookSender::new(client, judge, Arc::clone(&key));
+        let (dispatcher, work) = engine.deliver_webhooks(Arc::new(sender), bounds);
+        let (sender, stop) = watch::channel(false);
+        let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
+        Ok((WebhookFront { key, dispatcher }, sender, stopped))
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
+        let mut all = Vec::new();
+        for file in &self.ca_file {
+            let unfit = |error: &dyn std::fmt::Display| {
+                Failure::Arguments(format!("{} cannot be used: {error}", file.display()))
+            };
+            let text = std::fs::read(file).map_err(|error| unfit(&error))?;
+            let before = all.len();
+            for certificate in CertificateDer::pem_slice_iter(&text) {
+                all.push(certificate.map_err(|error| unfit(&error))?.into_owned());
+            }
+            if all.len() == before {
+                return Err(unfit(&"there is no certificate in it"));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn on_a_thread(
+    work: impl Future<Output = ()> + Send + 'static,
+    dispatcher: Webhooks,
+    mut stop: watch::Receiver<bool>,
+) -> std::io::Result<watch::Receiver<bool>> {
+    let (sender, stopped) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = std::thread::Builder::new().name("webhooks".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            let work = tokio::spawn(work);
+            // Whoever could stop it may be gone: then it goes on for as long as the process.
+            let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+            dispatcher.stop().await;
+            work.abort();
+            let _ = sender.send(true);
+            // Actors of resources may live here: they serve until the process ends.
+            std::future::pending::<()>().await;
+        });
+    })?;
+    Ok(stopped)
+}

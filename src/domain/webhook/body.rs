@@ -1,0 +1,154 @@
+//! How a subscription and its deliveries look from outside.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::deliveries::{Delivery, WebhookDeliveries};
+use super::subscription::{EventTypePatterns, WebhookSubscription};
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::event_id::EventId;
+use crate::wire_enum;
+
+wire_enum! {
+    /// Where a subscription stands.
+    pub enum SubscriptionStatus {
+        /// Deliveries go out.
+        Enabled = "enabled",
+        /// They wait.
+        Paused = "paused",
+        /// The newest attempt has failed; they go on.
+        Failing = "failing",
+        /// The receiver said that it is gone.
+        Gone = "gone",
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LastFailureBody<'a> {
+    event_id: String,
+    at: Instant,
+    status: Option<u16>,
+    error: &'a str,
+}
+
+/// A subscription as it is answered.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubscriptionBody<'a> {
+    subscription_id: Uuid,
+    url: &'a str,
+    types: &'a EventTypePatterns,
+    description: Option<&'a str>,
+    status: SubscriptionStatus,
+    revision: Revision,
+    created_at: Instant,
+    delivered_through: Option<String>,
+    waiting: usize,
+    dead: usize,
+    last_failure: Option<LastFailureBody<'a>>,
+    /// Where the answer tells a secret: its number, in the place of which whoever answers puts
+    /// the secret. No secret stands in what is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_number: Option<u32>,
+}
+
+impl<'a> SubscriptionBody<'a> {
+    /// A subscription and its deliveries, which `position` is the last commit of, where that is
+    /// known.
+    #[must_use]
+    pub fn new(
+        subscription: &'a WebhookSubscription,
+        deliveries: &'a WebhookDeliveries,
+        position: Option<u64>,
+    ) -> Self {
+        let status = if deliveries.is_gone {
+            SubscriptionStatus::Gone
+        } else if subscription.is_paused {
+            SubscriptionStatus::Paused
+        } else if deliveries.is_failing {
+            SubscriptionStatus::Failing
+        } else {
+            SubscriptionStatus::Enabled
+        };
+        let last_failure = deliveries.last_failure.as_ref();
+        Self {
+            subscription_id: subscription.subscription_id,
+            url: &subscription.url,
+            types: &subscription.types,
+            description: subscription.description.text(),
+            status,
+            revision: subscription.revision,
+            created_at: subscription.created_at,
+            delivered_through: delivered_through(deliveries, position).map(|id| id.to_string()),
+            waiting: deliveries.waiting.len(),
+            dead: deliveries.dead.len(),
+            last_failure: last_failure.map(|failure| LastFailureBody {
+                event_id: failure.id.to_string(),
+                at: failure.at,
+                status: failure.status,
+                error: &failure.error,
+            }),
+            secret_number: None,
+        }
+    }
+
+    /// The same, where the answer tells the secret of this number.
+    #[must_use]
+    pub fn telling_secret(mut self, number: u32) -> Self {
+        self.secret_number = Some(number);
+        self
+    }
+}
+
+/// The identifier up to which nothing waits: an event before the first one that waits, or the last
+/// one that was examined.
+fn delivered_through(deliveries: &WebhookDeliveries, position: Option<u64>) -> Option<EventId> {
+    let Some(first) = deliveries.waiting.first() else {
+        let begun = || {
+            position.map(|position| EventId {
+                position,
+                number: 0,
+            })
+        };
+        return deliveries.examined.or_else(begun);
+    };
+    Some(match first.id.number.checked_sub(1) {
+        Some(number) => EventId { number, ..first.id },
+        None => EventId {
+            position: first.id.position.saturating_sub(1),
+            number: 0,
+        },
+    })
+}
+
+/// A delivery as it is listed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryBody<'a> {
+    event_id: String,
+    #[serde(rename = "type")]
+    event_type: &'a str,
+    subject: &'a str,
+    attempts: u32,
+    next_attempt_at: Option<Instant>,
+    last_status: Option<u16>,
+    last_error: Option<&'a str>,
+}
+
+impl<'a> DeliveryBody<'a> {
+    /// This delivery.
+    #[must_use]
+    pub fn new(delivery: &'a Delivery) -> Self {
+        Self {
+            event_id: delivery.id.to_string(),
+            event_type: &delivery.event_type,
+            subject: &delivery.subject,
+            attempts: delivery.attempts,
+            next_attempt_at: delivery.next_attempt_at,
+            last_status: delivery.last_status,
+            last_error: delivery.last_error.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A subscription is deleted, and what waits for its receiver with it.
+//!
+//! Resource: the subscription. Rejections, in the order tested: the actor may not manage webhooks
+//! (403); the subscription is unknown (404); the expected revision is stale (409).
+
+use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
+use super::subscription::{SubscriptionEvent, WebhookSubscription, may_manage};
+use super::update::Reason;
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{json_object, path_and_body};
+
+json_object! {
+    /// The query of the request.
+    pub struct Query {
+        /// The subscription's revision as the actor saw it.
+        pub expected_revision: i64 = "expectedRevision",
+    }
+}
+
+json_object! {
+    /// What comes beside the path: no body, but a query.
+    pub struct Body {
+        /// The query.
+        pub query: Query = "query",
+    }
+}
+
+path_and_body! {
+    /// What is asked for: the subscription in the path, and the query.
+    pub struct Command {
+        /// The subscription.
+        pub subscription_id = "subscriptionId",
+        body: Body,
+    }
+}
+
+/// The operation.
+pub struct DeleteSubscription;
+
+impl Operation for DeleteSubscription {
+    type Command = Command;
+    type Resource = WebhookSubscription;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::SystemWorkflow,
+        after: Some("create_webhook_subscription"),
+        path: &["$subscriptionId"],
+        body: r#"{"query": {"expectedRevision": 1}}"#,
+        other: ("/query/expectedRevision", "2"),
+        ..Example::NEW
+    };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionNotFound, Case::at_unknown)
+            .then(Reason::RevisionStale, |case| {
+                case.set("/query/expectedRevision", 9)
+            })
+    }
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
+    }
+
+    fn decide(
+        state: Option<&WebhookSubscription>,
+        Command { body, .. }: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<WebhookSubscription>, Rejection> {
+        if !may_manage(context.actor) {
+            return Err(Reason::NotPermitted.into());
+        }
+        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        if body.query.expected_revision != subscription.revision.number() {
+            return Err(Reason::RevisionStale.into());
+        }
+        let key = WebhookDeliveries::KIND.key(&subscription.id());
+        let Some(deliveries) = context.view.at::<WebhookDeliveries>(key) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
+        commit.also(Some(&deliveries), &DeliveriesEvent::Ended);
+        // There is nothing to tell of it any more.
+        commit.answer(to_json(&()))
+    }
+}

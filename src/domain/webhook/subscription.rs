@@ -1,0 +1,283 @@
+//! The webhook subscription: its state, its events, and who may have to do with it.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::base::actor::Actor;
+use crate::base::json::{FaultCode, FromJson, Json, Reader, Shape};
+use crate::base::revision::Revision;
+use crate::base::text::{EventTypePattern, ReceiverUrl};
+use crate::base::time::Instant;
+use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::{public_events, wire_enum};
+
+/// The permission to have to do with webhooks at all.
+pub const WEBHOOKS_MANAGE: &str = "webhooks:manage";
+/// How many subscriptions there may be.
+pub const SUBSCRIPTIONS_MAX: usize = 5_000;
+/// How long the secret before a rotation signs beside the new one.
+pub const OLD_SECRET_SECONDS: i64 = 24 * 3_600;
+
+/// Whether the actor may have to do with webhooks: with the permission, of a workflow and of the
+/// head office alone.
+#[must_use]
+pub fn may_manage(actor: &Actor) -> bool {
+    actor.may_be_granted(WEBHOOKS_MANAGE)
+}
+
+wire_enum! {
+    /// What a PATCH may set a subscription to.
+    pub enum Switch {
+        /// Deliveries go out.
+        Enabled = "enabled",
+        /// They wait.
+        Paused = "paused",
+    }
+}
+
+/// The types of events that go to a subscription: 1 to 50 patterns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventTypePatterns(pub Vec<EventTypePattern>);
+
+/// The most patterns that a subscription may have.
+const PATTERNS_MAX: usize = 50;
+
+impl FromJson for EventTypePatterns {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Array(items) if items.is_empty() => at.fault(FaultCode::TooShort),
+            Json::Array(items) if items.len() > PATTERNS_MAX => at.fault(FaultCode::TooLong),
+            value => Vec::read(value, at).map(Self),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::List {
+            of: Box::new(EventTypePattern::shape()),
+            shortest: 1,
+            longest: Some(PATTERNS_MAX),
+        }
+    }
+}
+
+/// What a subscription is for, in its maker's words; empty where that is not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Description(pub Box<str>);
+
+/// The most characters of a description.
+const DESCRIPTION_CHARS_MAX: usize = 4_000;
+
+impl Description {
+    /// The description, where there is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        (!self.0.is_empty()).then_some(&self.0)
+    }
+}
+
+impl FromJson for Description {
+    fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
+        match value {
+            Json::Text(text) if text.chars().count() > DESCRIPTION_CHARS_MAX => {
+                at.fault(FaultCode::TooLong)
+            }
+            Json::Text(text) => Some(Self(text.as_ref().into())),
+            _ => at.fault(FaultCode::WrongType),
+        }
+    }
+
+    fn shape() -> Shape {
+        Shape::Text {
+            longest: DESCRIPTION_CHARS_MAX,
+            blank: true,
+            form: "",
+        }
+    }
+}
+
+/// A webhook subscription.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookSubscription {
+    /// Its identifier.
+    pub subscription_id: Uuid,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// When it was created.
+    pub created_at: Instant,
+    /// Where events are brought; empty once it is deleted.
+    pub url: Box<str>,
+    /// Which types of events.
+    pub types: EventTypePatterns,
+    /// What it is for.
+    pub description: Description,
+    /// Whether it was paused.
+    pub is_paused: bool,
+    /// Whether it was deleted: it is told of nowhere then.
+    pub is_deleted: bool,
+    /// The number of the secret that signs; the first is 1.
+    pub secret_number: u32,
+    /// When the secret was rotated last.
+    pub rotated_at: Option<Instant>,
+}
+
+/// A subscription is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionCreated {
+    /// Its identifier.
+    pub subscription_id: Uuid,
+    /// Where events are brought.
+    pub url: ReceiverUrl,
+    /// Which types of events.
+    pub types: EventTypePatterns,
+    /// What it is for.
+    pub description: Description,
+}
+
+/// A subscription is changed: what it is from here on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriptionUpdated {
+    /// Where events are brought.
+    pub url: ReceiverUrl,
+    /// Which types of events.
+    pub types: EventTypePatterns,
+    /// What it is for.
+    pub description: Description,
+    /// Whether deliveries go out.
+    pub status: Switch,
+}
+
+/// What can happen to a subscription. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SubscriptionEvent {
+    /// It is created.
+    Created(Box<SubscriptionCreated>),
+    /// It is changed.
+    Updated(Box<SubscriptionUpdated>),
+    /// It has a new secret, of this number.
+    SecretRotated {
+        /// The number.
+        secret_number: u32,
+    },
+    /// It is deleted.
+    Deleted,
+}
+
+impl Resource for WebhookSubscription {
+    const KIND: Kind = Kind {
+        tag: 130,
+        name: "webhook-subscription",
+    };
+    type Event = SubscriptionEvent;
+
+    fn apply(state: Option<Self>, event: &SubscriptionEvent, at: Instant) -> Self {
+        match (state, event) {
+            (None, SubscriptionEvent::Created(created)) => Self {
+                subscription_id: created.subscription_id,
+                revision: Revision::FIRST,
+                created_at: at,
+                url: created.url.as_str().into(),
+                types: created.types.clone(),
+                description: created.description.clone(),
+                is_paused: false,
+                is_deleted: false,
+                secret_number: 1,
+                rotated_at: None,
+            },
+            (Some(mut subscription), event) if !subscription.is_deleted => {
+                subscription.change(event, at);
+                subscription
+            }
+            (_, event) => panic!(
+                "{} cannot follow on a subscription that does not exist",
+                event_name(event)
+            ),
+        }
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.subscription_id.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        let list = (!self.is_deleted).then(subscriptions);
+        list.into_iter().collect()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        if self.secret_number == 0 {
+            return Err("the first secret has the number 1".to_owned());
+        }
+        if self.is_deleted != self.url.is_empty() {
+            return Err("what is deleted has no URL, and nothing else".to_owned());
+        }
+        Ok(())
+    }
+}
+
+public_events! {
+    WebhookSubscription by SubscriptionEvent, read at "webhook-subscriptions/{}", revision own;
+
+    /// A webhook subscription is created.
+    Created(created) => "created" {
+        "types": EventTypePatterns = created.types,
+        "status": Switch = Switch::Enabled,
+    },
+    /// A webhook subscription is changed.
+    Updated(updated) => "updated" {
+        "types": EventTypePatterns = updated.types,
+        "status": Switch = updated.status,
+    },
+    /// The secret of a webhook subscription is rotated.
+    SecretRotated { secret_number } => "secret-rotated" {
+        "secretNumber": i64 = i64::from(*secret_number),
+    },
+    /// A webhook subscription is deleted.
+    Deleted {} => "deleted" {},
+}
+
+impl WebhookSubscription {
+    fn change(&mut self, event: &SubscriptionEvent, at: Instant) {
+        match event {
+            SubscriptionEvent::Created(_) => panic!("a subscription is created once"),
+            SubscriptionEvent::Updated(updated) => {
+                self.url = updated.url.as_str().into();
+                self.types = updated.types.clone();
+                self.description = updated.description.clone();
+                self.is_paused = updated.status == Switch::Paused;
+            }
+            SubscriptionEvent::SecretRotated { secret_number } => {
+                self.secret_number = *secret_number;
+                self.rotated_at = Some(at);
+            }
+            SubscriptionEvent::Deleted => {
+                self.url = Box::default();
+                self.description = Description::default();
+                self.types = EventTypePatterns(Vec::new());
+                self.is_deleted = true;
+            }
+        }
+        self.revision = self.revision.next();
+    }
+
+    /// The numbers of the secrets that sign at `now`, the present one first: the one before signs
+    /// for a day after a rotation.
+    #[must_use]
+    pub fn secret_numbers(&self, now: Instant) -> Vec<u32> {
+        let signs = |rotated: Instant| now < rotated.plus_seconds(OLD_SECRET_SECONDS);
+        let old = self.rotated_at.is_some_and(signs);
+        let old = old.then(|| self.secret_number - 1);
+        std::iter::once(self.secret_number).chain(old).collect()
+    }
+}
+
+/// The list of the subscriptions that there are.
+#[must_use]
+pub fn subscriptions() -> IndexKey {
+    IndexKey::new(Index::WebhookSubscriptions, &[])
+}

@@ -1,0 +1,142 @@
+//! A subscription is changed: where events are brought, which, and whether they are.
+//!
+//! Resource: the subscription. Rejections, in the order tested: the actor may not manage webhooks
+//! (403); the subscription is unknown (404); the URL is one of plain HTTP beyond this machine
+//! (400); the expected revision is stale (409). One whose receiver was gone begins anew, with the
+//! next event, when it is set to `enabled`.
+
+use super::body::SubscriptionBody;
+use super::create::check_scheme;
+use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
+use super::subscription::{
+    Description, EventTypePatterns, SubscriptionEvent, SubscriptionUpdated, Switch,
+    WebhookSubscription, may_manage,
+};
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::text::ReceiverUrl;
+use crate::domain::example::Example;
+#[cfg(test)]
+use crate::domain::ladder::{Case, Ladder};
+use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
+use crate::domain::rejection::{Class, Rejection};
+use crate::domain::resource::Resource;
+use crate::{json_object, path_and_body, rejections};
+
+json_object! {
+    /// The body of the request: what is absent stays as it is.
+    pub struct Body {
+        /// The subscription's revision as the actor saw it.
+        pub expected_revision: i64 = "expectedRevision",
+        /// Where events are brought.
+        pub url: Option<ReceiverUrl> = "url",
+        /// Which types of events.
+        pub types: Option<EventTypePatterns> = "types",
+        /// What it is for; empty: that is not said any more.
+        pub description: Option<Description> = "description",
+        /// Whether deliveries go out.
+        pub status: Option<Switch> = "status",
+    }
+}
+
+path_and_body! {
+    /// What is asked for: the subscription in the path, and the body.
+    pub struct Command {
+        /// The subscription.
+        pub subscription_id = "subscriptionId",
+        body: Body,
+    }
+}
+
+rejections! {
+    /// Why nothing is changed.
+    pub enum Reason {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only a workflow or the head office with the permission webhooks:manage may do this.",
+        /// The subscription is unknown.
+        SubscriptionNotFound = Missing "webhook_subscription_not_found" []
+            "There is no webhook subscription with this identifier.",
+        /// The revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+    }
+}
+
+/// The operation.
+pub struct UpdateSubscription;
+
+impl Operation for UpdateSubscription {
+    type Command = Command;
+    type Resource = WebhookSubscription;
+
+    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+
+    const EXAMPLE: Example = Example {
+        actor: ActorKind::SystemWorkflow,
+        after: Some("create_webhook_subscription"),
+        path: &["$subscriptionId"],
+        body: r#"{"expectedRevision": 1, "status": "paused"}"#,
+        other: ("/status", "\"enabled\""),
+        ..Example::NEW
+    };
+
+    #[cfg(test)]
+    fn ladder() -> Ladder {
+        Ladder::new()
+            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+            .then(Reason::SubscriptionNotFound, Case::at_unknown)
+            .then(Reason::RevisionStale, |case| {
+                case.set("/expectedRevision", 9)
+            })
+    }
+
+    fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
+        Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
+    }
+
+    fn decide(
+        state: Option<&WebhookSubscription>,
+        Command { body, .. }: &Command,
+        context: &Context<'_>,
+    ) -> Result<Decision<WebhookSubscription>, Rejection> {
+        if !may_manage(context.actor) {
+            return Err(Reason::NotPermitted.into());
+        }
+        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        if let Some(url) = &body.url {
+            check_scheme(url, context)?;
+        }
+        if body.expected_revision != subscription.revision.number() {
+            return Err(Reason::RevisionStale.into());
+        }
+        let present = match subscription.is_paused {
+            true => Switch::Paused,
+            false => Switch::Enabled,
+        };
+        let url = ReceiverUrl::from_trusted(subscription.url.clone());
+        let event = SubscriptionEvent::Updated(Box::new(SubscriptionUpdated {
+            url: body.url.clone().unwrap_or(url),
+            types: body.types.clone().unwrap_or(subscription.types.clone()),
+            description: match &body.description {
+                Some(description) => description.clone(),
+                None => subscription.description.clone(),
+            },
+            status: body.status.unwrap_or(present),
+        }));
+        let mut commit = Commit::new(state, event, context.at);
+        let key = WebhookDeliveries::KIND.key(&subscription.id());
+        let Some(mut deliveries) = context.view.at::<WebhookDeliveries>(key) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        let mut position = Some(context.view.position(key));
+        if deliveries.is_gone && body.status == Some(Switch::Enabled) {
+            deliveries = commit.also(Some(&deliveries), &DeliveriesEvent::Restarted);
+            position = None;
+        }
+        let answer = to_json(&SubscriptionBody::new(&commit.next, &deliveries, position));
+        commit.answer(answer)
+    }
+}

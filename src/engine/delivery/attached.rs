@@ -1,0 +1,366 @@
+//! A subscription at work: its channel, and what of it the log does not know yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
+use super::schedule::Failure;
+use super::webhooks::{Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks};
+use crate::base::time::Instant;
+use crate::domain::event::{PublicEvents as _, subject};
+use crate::domain::resource::Resource as _;
+use crate::domain::webhook::deliveries::{Delivery, LastFailure};
+use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
+use crate::engine::core::Shared;
+use crate::engine::feed::{EventFilter, NoPage, TypePattern};
+use crate::journal::events::{Event, EventId};
+
+const OWN_PAGE: usize = 500;
+/// Bytes of events that a channel keeps in memory; what more waits is read again from the log.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// How long to wait when the log cannot be read.
+const READ_PAUSE: Duration = Duration::from_secs(1);
+/// The kind of the events that tell of subscriptions.
+pub(super) const OWN_KIND: &str = WebhookSubscription::KIND.name;
+const OWN_TYPES: &str = "carebook.webhook-subscription.*";
+
+/// What an item of a channel carries.
+pub(super) struct Carried {
+    pub(super) event_type: Box<str>,
+    pub(super) subject: Box<str>,
+    /// The event, where there was room to keep it.
+    pub(super) event: Option<Arc<Event>>,
+    pub(super) gap_from: Option<u64>,
+    pub(super) last_status: Option<u16>,
+    pub(super) last_error: Option<Box<str>>,
+}
+
+/// A subscription at work.
+pub(super) struct Attached {
+    /// Tells this channel from one that it had before.
+    pub(super) run: u64,
+    pub(super) subscription: WebhookSubscription,
+    /// The types that events are matched with: those of the subscription as of `examined`.
+    pub(super) types: EventTypePatterns,
+    /// The types from its next change on, where that is known already.
+    pub(super) next_types: Option<EventTypePatterns>,
+    /// Whether a change of it was passed whose outcome is not known yet.
+    pub(super) is_stale: bool,
+    pub(super) generation: u32,
+    pub(super) channel: Channel<EventId, Carried>,
+    pub(super) kept_bytes: usize,
+    /// Events up to this one were examined; near the log's end, those of the tail besides.
+    pub(super) examined: EventId,
+    pub(super) is_at_end: bool,
+    pub(super) is_reading: bool,
+    pub(super) is_gone: bool,
+    /// What the log does not know yet, beside what the channel tells.
+    pub(super) died: Vec<Delivery>,
+    pub(super) failure: Option<LastFailure>,
+    pub(super) is_unrecorded: bool,
+    pub(super) recorded: EventId,
+    pub(super) recorded_at: Duration,
+    pub(super) recording: Option<Recording>,
+    pub(super) wake: Option<Duration>,
+    pub(super) figures: SubscriptionFigures,
+}
+
+/// Progress on its way into the log.
+pub(super) struct Recording {
+    pub(super) serial: u64,
+    pub(super) unrecorded: Unrecorded<EventId>,
+    pub(super) died: Vec<Delivery>,
+    pub(super) failure: Option<LastFailure>,
+    pub(super) examined: EventId,
+}
+
+/// An attempt that is about to be made.
+pub(super) struct Attempt {
+    pub(super) outgoing: Outgoing,
+    pub(super) id: EventId,
+    /// What there is to send; otherwise it is read from the log.
+    pub(super) has_body: bool,
+}
+
+impl Attempt {
+    pub(super) async fn send(mut self, shared: &Arc<Shared>, sender: Arc<dyn Sender>) -> Outcome {
+        if !self.has_body {
+            match shared.one_event(self.id).await {
+                Ok(event) => self.outgoing.body = event.json.clone(),
+                Err(outcome) => return outcome,
+            }
+        }
+        Outcome::Sent(sender.send(self.outgoing).await)
+    }
+}
+
+impl Attached {
+    pub(super) fn wants(&self, event_type: &str) -> bool {
+        self.types
+            .0
+            .iter()
+            .any(|pattern| pattern.matches(event_type))
+    }
+
+    /// Whether the event tells of this subscription itself, which is not told to it.
+    pub(super) fn is_own(&self, event: &Event) -> bool {
+        let own = || subject(WebhookSubscription::READ_AT, &[&self.id()]);
+        event.name.kind == OWN_KIND && *event.subject == *own()
+    }
+
+    /// Goes past a change of the subscription, which events from here on are matched by; whether
+    /// it has to be read first what it has changed to.
+    pub(super) fn pass_change(&mut self, id: EventId) -> bool {
+        self.examined = id;
+        self.is_at_end = false;
+        match self.next_types.take() {
+            Some(types) => self.types = types,
+            None => self.is_stale = true,
+        }
+        self.is_stale
+    }
+
+    pub(super) fn offer(&mut self, event: &Arc<Event>, now: Now) {
+        self.is_unrecorded = true;
+        if self.is_own(event) {
+            return;
+        }
+        let is_kept = self.kept_bytes < KEPT_BYTES_MAX;
+        let carried = Carried {
+            event_type: event.event_type().into(),
+            subject: event.subject.clone(),
+            event: is_kept.then(|| Arc::clone(event)),
+            gap_from: None,
+            last_status: None,
+            last_error: None,
+        };
+        if is_kept {
+            self.kept_bytes += event.json.len();
+        }
+        let cost = 128 + carried.event_type.len() + carried.subject.len();
+        self.channel
+            .offer(event.id, &event.subject, cost, carried, now);
+    }
+
+    pub(super) fn id(&self) -> String {
+        self.subscription.subscription_id.to_string()
+    }
+
+    pub(super) fn resume(&mut self, delivery: &Delivery, now: Now) {
+        let carried = Carried {
+            event_type: delivery.event_type.clone(),
+            subject: delivery.subject.clone(),
+            event: None,
+            gap_from: delivery.gap_from,
+            last_status: delivery.last_status,
+            last_error: delivery.last_error.clone(),
+        };
+        let standing = Standing {
+            attempts: delivery.attempts,
+            due: delivery.next_attempt_at,
+        };
+        let cost = delivery.cost();
+        self.channel.resume(
+            delivery.id,
+            &delivery.subject,
+            cost,
+            carried,
+            &standing,
+            now,
+        );
+    }
+
+    /// What stands in the log of an item that waits.
+    pub(super) fn delivery(&self, id: EventId) -> Option<Delivery> {
+        let carried = self.channel.payload(id)?;
+        let standing = self.channel.standing(id)?;
+        Some(carried.delivery(id, standing.attempts, standing.due))
+    }
+
+    pub(super) fn let_go(&mut self, carried: &Carried) {
+        let bytes = carried.event.as_ref().map_or(0, |event| event.json.len());
+        self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
+    }
+
+    pub(super) fn attempt(&self, id: EventId, now: Instant, log: &str) -> Attempt {
+        let carried = self.channel.payload(id);
+        let event = carried.and_then(|carried| carried.event.as_ref());
+        let gap = carried.and_then(|carried| carried.gap_from);
+        let body = match (event, gap) {
+            (Some(event), _) => Some(event.json.clone()),
+            (None, Some(from)) => Some(self.gap(id, from, log)),
+            (None, None) => None,
+        };
+        Attempt {
+            has_body: body.is_some(),
+            outgoing: Outgoing {
+                subscription: self.subscription.subscription_id,
+                url: self.subscription.url.clone(),
+                id: format!("{log}-{id}"),
+                body: body.unwrap_or_default(),
+                secret_numbers: self.subscription.secret_numbers(now),
+                now,
+            },
+            id,
+        }
+    }
+
+    /// The event that tells of a gap, up to the position of `id`.
+    pub(super) fn gap(&self, id: EventId, from: u64, log: &str) -> Bytes {
+        let to = id.position;
+        let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
+        let json = format!(
+            "{{\"specversion\":\"1.0\",\"id\":\"{id}\",\"source\":\"urn:carebook:{log}\",\
+             \"type\":\"carebook.gap\",\"subject\":\"{subject}\",\"sequence\":\"{to:020}\",\
+             \"datacontenttype\":\"application/json\",\"data\":{{\"from\":{from},\"to\":{to}}}}}"
+        );
+        json.into()
+    }
+
+    /// The log has given up what lies before `first`: what of it waits is told as a gap.
+    pub(super) fn lose(&mut self, first: u64, now: Now) {
+        let waiting = self.channel.waiting();
+        let lost: Vec<_> = waiting
+            .filter(|(id, carried)| id.position < first && carried.gap_from.is_none())
+            .map(|(id, _)| id)
+            .collect();
+        let Some(from) = lost.first().map(|id| id.position) else {
+            return;
+        };
+        for id in lost {
+            if let Some((carried, _)) = self.channel.remove(id) {
+                self.let_go(&carried);
+            }
+        }
+        self.tell_gap(from, first, now);
+    }
+
+    /// Goes on at `first`, since the log has nothing before it.
+    pub(super) fn skip_to(&mut self, first: u64, now: Now) {
+        let from = self.examined.position + 1;
+        if from < first {
+            self.tell_gap(from, first, now);
+            self.examined = EventId::behind(first - 1);
+        }
+    }
+
+    pub(super) fn tell_gap(&mut self, from: u64, first: u64, now: Now) {
+        let id = EventId::behind(first - 1);
+        let subject = subject(WebhookSubscription::READ_AT, &[&self.id()]);
+        let before = self.channel.payload(id).and_then(|known| known.gap_from);
+        if before.is_some() {
+            self.channel.remove(id);
+        }
+        let from = before.map_or(from, |before| before.min(from));
+        tracing::warn!(
+            subscription = %self.subscription.subscription_id,
+            from,
+            to = first - 1,
+            "the log has given up what a webhook subscription has not had yet"
+        );
+        let carried = Carried {
+            event_type: "carebook.gap".into(),
+            subject: subject.as_str().into(),
+            event: None,
+            gap_from: Some(from),
+            last_status: None,
+            last_error: None,
+        };
+        self.channel.offer(id, &subject, 256, carried, now);
+    }
+
+    pub(super) fn note_failure(&mut self, id: EventId, failure: &Failure, at: Instant) {
+        self.figures.failures += 1;
+        self.failure = Some(LastFailure {
+            id,
+            at,
+            status: failure.status,
+            error: failure.error.clone(),
+        });
+    }
+
+    pub(super) fn failed(&mut self, id: EventId, failure: &Failure, now: Now) {
+        let mut dropped = 0;
+        if let Some(carried) = self.channel.payload_mut(id) {
+            carried.last_status = failure.status;
+            carried.last_error = Some(failure.error.clone());
+            // It may wait for hours.
+            dropped = carried.event.take().map_or(0, |event| event.json.len());
+        }
+        self.kept_bytes = self.kept_bytes.saturating_sub(dropped);
+        let chance = uuid::Uuid::new_v4().as_bytes()[0];
+        let settled = self.channel.ended(id, Err(failure), now, chance);
+        if let Some(Settled::Dead { payload, attempts }) = settled {
+            self.figures.dead += 1;
+            self.died.push(payload.delivery(id, attempts, None));
+            tracing::warn!(
+                subscription = %self.subscription.subscription_id,
+                event = %id,
+                "a webhook delivery is given up: it is dead until it is retried"
+            );
+        }
+    }
+
+    /// Lets go of all that waits; what is on its way ends for nobody.
+    pub(super) fn runs_dry(&mut self, runs: &mut u64, bounds: Bounds) {
+        *runs += 1;
+        self.run = *runs;
+        self.channel = Channel::new(bounds);
+        self.kept_bytes = 0;
+        self.is_reading = false;
+        self.is_at_end = false;
+    }
+
+    /// From here on it reads by itself.
+    pub(super) fn leave_end(&mut self, last_event: EventId) {
+        if self.is_at_end {
+            self.examined = self.examined.max(last_event);
+            self.is_at_end = false;
+        }
+    }
+
+    /// The first position that is still needed of the log, by what the log itself knows.
+    pub(super) fn needed_from(&self) -> u64 {
+        let waiting = self.channel.oldest().map(|id| id.position);
+        let examined = self.recorded.min(self.examined).position + 1;
+        waiting.map_or(examined, |waiting| waiting.min(examined))
+    }
+
+    pub(super) fn read_page(&self, id: Uuid, shared: &Arc<Shared>, own: &Webhooks) {
+        let patterns = self.types.0.iter().map(|pattern| pattern.as_str());
+        // And what changes it.
+        let patterns = patterns.chain([OWN_TYPES]);
+        let filter = Arc::new(EventFilter {
+            types: patterns.filter_map(TypePattern::parse).collect(),
+            subject: None,
+        });
+        let (shared, own) = (Arc::clone(shared), own.clone());
+        let (after, run) = (self.examined, self.run);
+        tokio::spawn(async move {
+            let page = shared.events(after, &filter, OWN_PAGE).await;
+            if matches!(page, Err(NoPage::Unavailable)) {
+                sleep(READ_PAUSE).await;
+            }
+            own.tell(Message::Page(id, run, page));
+        });
+    }
+}
+
+impl Carried {
+    pub(super) fn delivery(&self, id: EventId, attempts: u32, due: Option<Instant>) -> Delivery {
+        Delivery {
+            id,
+            event_type: self.event_type.clone(),
+            subject: self.subject.clone(),
+            attempts,
+            next_attempt_at: due,
+            last_status: self.last_status,
+            last_error: self.last_error.clone(),
+            gap_from: self.gap_from,
+        }
+    }
+}

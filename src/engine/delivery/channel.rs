@@ -1,0 +1,880 @@
+//! A channel: what is to be delivered to one receiver.
+//!
+//! ```text
+//! offered ──▶ waiting ──▶ on its way ──▶ taken
+//!               ▲            │ failed
+//!               └── pause ◀──┤
+//!                            └──▶ dead, after the last pause
+//! ```
+//!
+//! Items of one subject are sent in the order of their identifiers: the next one not before the one
+//! before it is taken or dead. Subjects do not wait for each other.
+//!
+//! A channel has no clock: its owner hands the time in. Pauses are counted by a clock that nobody
+//! can set; what stands in the log of them is a time of the wall clock, and a channel that goes on
+//! from there never pauses longer than the schedule says, whatever was done to that clock.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use super::schedule::{Failure, longest_pause, pause};
+use crate::base::time::Instant;
+
+/// Bounds of a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Attempts that may be on their way at once.
+    pub on_way_max: usize,
+    /// The same while the newest attempt has failed: a receiver that does not answer must not take
+    /// what others need.
+    pub on_way_failing_max: usize,
+    /// Items that may wait; beyond that no more are taken in.
+    pub waiting_max: usize,
+    /// What the items that wait may cost together, in bytes.
+    pub waiting_bytes_max: usize,
+    /// How many times shorter than the schedule pauses are: 1 but in tests.
+    pub hurry: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            on_way_max: 32,
+            on_way_failing_max: 4,
+            waiting_max: 10_000,
+            waiting_bytes_max: 4 << 20,
+            hurry: 1,
+        }
+    }
+}
+
+/// The present, by both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Since some fixed instant, by a clock that nobody can set.
+    pub steady: Duration,
+    /// By the wall clock.
+    pub wall: Instant,
+}
+
+/// What stands in the log of an item that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Attempts that have failed.
+    pub attempts: u32,
+    /// When the next one is due, by the wall clock; `None`: at once.
+    pub due: Option<Instant>,
+}
+
+/// What became of an item whose attempt has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Settled<P> {
+    /// It is taken.
+    Taken(P),
+    /// It waits for the next attempt.
+    Waits,
+    /// It is given up, after so many attempts.
+    Dead {
+        /// What it carries.
+        payload: P,
+        /// Attempts that have failed.
+        attempts: u32,
+    },
+}
+
+/// An item that is neither taken nor dead.
+#[derive(Debug)]
+struct Waiting<P> {
+    payload: P,
+    subject: u64,
+    cost: usize,
+    attempts: u32,
+    /// When the next attempt is due, by the steady clock; `None`: at once.
+    due: Option<Duration>,
+    /// The same by the wall clock, for the log.
+    due_wall: Option<Instant>,
+    /// Whether the log knows of it.
+    is_recorded: bool,
+    /// Since when it waits, by the wall clock.
+    since: Instant,
+}
+
+/// The items of one subject.
+#[derive(Debug)]
+struct Subject<I> {
+    waiting: BTreeSet<I>,
+    on_way: Option<I>,
+    /// The one that is next, as it stands in `ready` or in `pausing`.
+    next: Option<(I, Option<Duration>)>,
+}
+
+impl<I> Default for Subject<I> {
+    fn default() -> Self {
+        Self {
+            waiting: BTreeSet::new(),
+            on_way: None,
+            next: None,
+        }
+    }
+}
+
+/// What is not in the log yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrecorded<I> {
+    /// Items that wait, and are new or have failed since; what stands of each is asked for with
+    /// [`Channel::standing`].
+    pub waiting: Vec<I>,
+    /// Items that the log says wait, and do not any more.
+    pub settled: Vec<I>,
+}
+
+/// What is to be delivered to one receiver: items known by `I`, in its order, each of which carries
+/// a `P`.
+#[derive(Debug)]
+pub struct Channel<I, P> {
+    bounds: Bounds,
+    waiting: BTreeMap<I, Waiting<P>>,
+    cost: usize,
+    subjects: HashMap<u64, Subject<I>>,
+    ready: BTreeSet<I>,
+    pausing: BTreeSet<(Duration, I)>,
+    on_way: usize,
+    is_failing: bool,
+    unrecorded: BTreeSet<I>,
+    settled: Vec<I>,
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl<I: Copy + Ord + Debug, P> Channel<I, P> {
+    /// A channel with nothing in it.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            waiting: BTreeMap::new(),
+            cost: 0,
+            subjects: HashMap::new(),
+            ready: BTreeSet::new(),
+            pausing: BTreeSet::new(),
+            on_way: 0,
+            is_failing: false,
+            unrecorded: BTreeSet::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// Takes in an item that nobody has tried to deliver yet. `cost` is what it takes of memory,
+    /// in bytes.
+    pub fn offer(&mut self, id: I, subject: &str, cost: usize, payload: P, now: Now) {
+        let none = Standing {
+            attempts: 0,
+            due: None,
+        };
+        self.insert(id, subject, cost, payload, &none, now);
+        self.unrecorded.insert(id);
+    }
+
+    /// Takes in an item that the log says waits: when the channel goes on after a start, or when
+    /// one that was dead is to be tried again.
+    pub fn resume(
+        &mut self,
+        id: I,
+        subject: &str,
+        cost: usize,
+        payload: P,
+        standing: &Standing,
+        now: Now,
+    ) {
+        self.insert(id, subject, cost, payload, standing, now);
+        if let Some(waiting) = self.waiting.get_mut(&id) {
+            waiting.is_recorded = true;
+        }
+    }
+
+    fn insert(
+        &mut self,
+        id: I,
+        subject: &str,
+        cost: usize,
+        payload: P,
+        standing: &Standing,
+        now: Now,
+    ) {
+        if self.waiting.contains_key(&id) {
+            return;
+        }
+        let mut hasher = DefaultHasher::new();
+        subject.hash(&mut hasher);
+        // Two subjects of one hash wait for each other, and nothing worse.
+        let subject = hasher.finish();
+        let due = standing.due.and_then(|due| {
+            let left = due.millis().saturating_sub(now.wall.millis());
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+            // The wall clock may have been set back.
+            let left = left.min(longest_pause(standing.attempts));
+            (left > Duration::ZERO).then(|| now.steady + left)
+        });
+        self.waiting.insert(
+            id,
+            Waiting {
+                payload,
+                subject,
+                cost,
+                attempts: standing.attempts,
+                due,
+                due_wall: standing.due,
+                is_recorded: false,
+                since: now.wall,
+            },
+        );
+        self.cost += cost;
+        self.subjects.entry(subject).or_default().waiting.insert(id);
+        self.is_failing |= standing.attempts > 0;
+        self.schedule(subject);
+    }
+
+    /// Has the next one of a subject stand where it belongs.
+    fn schedule(&mut self, hash: u64) {
+        let Some(subject) = self.subjects.get_mut(&hash) else {
+            return;
+        };
+        let next = match subject.on_way {
+            Some(_) => None,
+            None => subject.waiting.first().map(|first| {
+                let due = self.waiting.get(first).and_then(|waiting| waiting.due);
+                (*first, due)
+            }),
+        };
+        if subject.waiting.is_empty() && subject.on_way.is_none() && subject.next.is_none() {
+            self.subjects.remove(&hash);
+            return;
+        }
+        if next == subject.next {
+            return;
+        }
+        match subject.next {
+            Some((id, Some(due))) => {
+                self.pausing.remove(&(due, id));
+                self.ready.remove(&id);
+            }
+            Some((id, None)) => {
+                self.ready.remove(&id);
+            }
+            None => {}
+        }
+        match next {
+            Some((id, Some(due))) => {
+                self.pausing.insert((due, id));
+            }
+            Some((id, None)) => {
+                self.ready.insert(id);
+            }
+            None => {}
+        }
+        subject.next = next;
+        if subject.waiting.is_empty() && subject.on_way.is_none() {
+            self.subjects.remove(&hash);
+        }
+    }
+
+    /// The next item to be sent, which is on its way from here on; `None` when none may be sent now.
+    pub fn next(&mut self, now: Now) -> Option<I> {
+        while let Some((due, id)) = self.pausing.first().copied()
+            && due <= now.steady
+        {
+            self.pausing.remove(&(due, id));
+            self.ready.insert(id);
+        }
+        let most = match self.is_failing {
+            true => self.bounds.on_way_failing_max,
+            false => self.bounds.on_way_max,
+        };
+        if self.on_way >= most {
+            return None;
+        }
+        let id = *self.ready.first()?;
+        let hash = self.waiting.get(&id)?.subject;
+        let subject = self.subjects.get_mut(&hash)?;
+        subject.on_way = Some(id);
+        self.on_way += 1;
+        self.schedule(hash);
+        self.ready.remove(&id);
+        Some(id)
+    }
+
+    /// When the next pause ends, where all that may be sent is on its way.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.pausing.first().map(|(due, _)| *due)
+    }
+
+    /// What an attempt has come to. `chance` is from 0 to 255. `None` for an item that is not on its
+    /// way.
+    pub fn ended(
+        &mut self,
+        id: I,
+        outcome: Result<(), &Failure>,
+        now: Now,
+        chance: u8,
+    ) -> Option<Settled<P>> {
+        let waiting = self.waiting.get_mut(&id)?;
+        let hash = waiting.subject;
+        let subject = self.subjects.get_mut(&hash)?;
+        if subject.on_way != Some(id) {
+            return None;
+        }
+        subject.on_way = None;
+        self.on_way -= 1;
+        self.is_failing = outcome.is_err();
+        let Err(failure) = outcome else {
+            return self.remove(id).map(|(payload, _)| Settled::Taken(payload));
+        };
+        waiting.attempts += 1;
+        let pause = pause(waiting.attempts, chance, failure.retry_after);
+        let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
+            let removed = self.remove(id);
+            return removed.map(|(payload, attempts)| Settled::Dead { payload, attempts });
+        };
+        waiting.due = Some(now.steady + pause);
+        waiting.due_wall = Some(Instant::from_millis(
+            now.wall.millis().saturating_add(millis(pause)),
+        ));
+        self.unrecorded.insert(id);
+        self.schedule(hash);
+        Some(Settled::Waits)
+    }
+
+    /// An attempt was given up before anything could be said of it: the item waits as before.
+    pub fn called_back(&mut self, id: I) {
+        let Some(hash) = self.waiting.get(&id).map(|waiting| waiting.subject) else {
+            return;
+        };
+        if let Some(subject) = self.subjects.get_mut(&hash)
+            && subject.on_way == Some(id)
+        {
+            subject.on_way = None;
+            self.on_way -= 1;
+            self.schedule(hash);
+        }
+    }
+
+    /// Takes out an item that is not to be delivered any more, with its failed attempts.
+    pub fn remove(&mut self, id: I) -> Option<(P, u32)> {
+        let waiting = self.waiting.remove(&id)?;
+        self.cost -= waiting.cost;
+        self.unrecorded.remove(&id);
+        if waiting.is_recorded {
+            self.settled.push(id);
+        }
+        if let Some(subject) = self.subjects.get_mut(&waiting.subject) {
+            subject.waiting.remove(&id);
+            if subject.on_way == Some(id) {
+                subject.on_way = None;
+                self.on_way -= 1;
+            }
+        }
+        self.schedule(waiting.subject);
+        Some((waiting.payload, waiting.attempts))
+    }
+
+    /// Has an item that waits be tried at once, whatever its pause. Whether it waits.
+    pub fn hurry(&mut self, id: I) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&id) else {
+            return false;
+        };
+        waiting.due = None;
+        waiting.due_wall = None;
+        let hash = waiting.subject;
+        self.unrecorded.insert(id);
+        self.schedule(hash);
+        true
+    }
+
+    /// Whether more may be offered.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < self.bounds.waiting_max && self.cost < self.bounds.waiting_bytes_max
+    }
+
+    /// What an item that waits carries.
+    #[must_use]
+    pub fn payload(&self, id: I) -> Option<&P> {
+        self.waiting.get(&id).map(|waiting| &waiting.payload)
+    }
+
+    /// The same, to be changed.
+    pub fn payload_mut(&mut self, id: I) -> Option<&mut P> {
+        self.waiting
+            .get_mut(&id)
+            .map(|waiting| &mut waiting.payload)
+    }
+
+    /// What is to stand in the log of an item that waits.
+    #[must_use]
+    pub fn standing(&self, id: I) -> Option<Standing> {
+        self.waiting.get(&id).map(|waiting| Standing {
+            attempts: waiting.attempts,
+            due: waiting.due_wall,
+        })
+    }
+
+    /// The items that wait, those on their way among them, in their order.
+    pub fn waiting(&self) -> impl Iterator<Item = (I, &P)> {
+        self.waiting
+            .iter()
+            .map(|(id, waiting)| (*id, &waiting.payload))
+    }
+
+    /// How many wait, those on their way among them.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The first one that waits.
+    #[must_use]
+    pub fn oldest(&self) -> Option<I> {
+        self.waiting.first_key_value().map(|(id, _)| *id)
+    }
+
+    /// Since when the first one waits, by the wall clock.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Instant> {
+        let oldest = self.waiting.first_key_value();
+        oldest.map(|(_, waiting)| waiting.since)
+    }
+
+    /// How many could be sent at once, as far as order and pauses go.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Whether the newest attempt has failed.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.is_failing
+    }
+
+    /// What the log does not know yet. From here on it is held to know it: when it could not be
+    /// told, [`Channel::not_recorded`] says so.
+    pub fn take_unrecorded(&mut self) -> Unrecorded<I> {
+        let waiting: Vec<_> = std::mem::take(&mut self.unrecorded).into_iter().collect();
+        for id in &waiting {
+            if let Some(waiting) = self.waiting.get_mut(id) {
+                waiting.is_recorded = true;
+            }
+        }
+        Unrecorded {
+            waiting,
+            settled: std::mem::take(&mut self.settled),
+        }
+    }
+
+    /// Whether the log knows all.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.unrecorded.is_empty() && self.settled.is_empty()
+    }
+
+    /// What was taken to be recorded was not, or nobody knows.
+    pub fn not_recorded(&mut self, unrecorded: Unrecorded<I>) {
+        for id in unrecorded.waiting {
+            if self.waiting.contains_key(&id) {
+                self.unrecorded.insert(id);
+            }
+        }
+        self.settled.extend(unrecorded.settled);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::super::schedule::PAUSES;
+    use super::*;
+
+    const NONE: [u64; 0] = [];
+
+    fn failed(retry_after: Option<u64>) -> Failure {
+        Failure {
+            status: Some(500),
+            error: "it answered 500".into(),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
+    }
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            steady: Duration::from_secs(seconds),
+            wall: Instant::from_millis(i64::try_from(seconds).unwrap() * 1_000),
+        }
+    }
+
+    fn channel(of: &[(u64, &str)]) -> Channel<u64, ()> {
+        let mut channel = Channel::new(Bounds::default());
+        for (id, subject) in of {
+            channel.offer(*id, subject, 1, (), at(0));
+        }
+        channel
+    }
+
+    fn sent(channel: &mut Channel<u64, ()>, seconds: u64) -> Vec<u64> {
+        std::iter::from_fn(|| channel.next(at(seconds))).collect()
+    }
+
+    #[test]
+    fn the_next_of_a_subject_waits_for_the_one_before_and_other_subjects_do_not() {
+        let mut channel = channel(&[(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "c")]);
+        assert_eq!(sent(&mut channel, 0), [1, 3, 5]);
+        assert_eq!(channel.ended(3, Ok(()), at(0), 0), Some(Settled::Taken(())));
+        assert_eq!(sent(&mut channel, 0), NONE);
+        let fails = failed(None);
+        assert_eq!(
+            channel.ended(1, Err(&fails), at(1), 0),
+            Some(Settled::Waits)
+        );
+        assert_eq!(
+            sent(&mut channel, 5),
+            NONE,
+            "the second waits for the first"
+        );
+        assert_eq!(channel.wake_at(), Some(Duration::from_secs(6)));
+        assert_eq!(sent(&mut channel, 6), [1]);
+        assert_eq!(channel.ended(1, Ok(()), at(7), 0), Some(Settled::Taken(())));
+        assert_eq!(sent(&mut channel, 7), [2]);
+        assert_eq!(channel.ended(2, Ok(()), at(7), 0), Some(Settled::Taken(())));
+        assert_eq!(sent(&mut channel, 7), [4]);
+        channel.ended(4, Ok(()), at(7), 0);
+        channel.ended(5, Ok(()), at(7), 0);
+        assert_eq!(channel.waiting_count(), 0);
+        assert!(
+            channel.subjects.is_empty(),
+            "nothing stays of what is taken"
+        );
+        assert_eq!((channel.cost, channel.on_way), (0, 0));
+    }
+
+    #[test]
+    fn pauses_are_those_of_the_schedule_and_the_tenth_failure_is_the_last() {
+        let mut channel = channel(&[(1, "a"), (2, "a")]);
+        let fails = failed(None);
+        let mut now = 0;
+        for pause in [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 50_400] {
+            assert_eq!(sent(&mut channel, now), [1]);
+            assert_eq!(
+                channel.ended(1, Err(&fails), at(now), 0),
+                Some(Settled::Waits)
+            );
+            assert_eq!(sent(&mut channel, now + pause - 1), NONE);
+            now += pause;
+        }
+        assert_eq!(sent(&mut channel, now), [1]);
+        let dead = channel.ended(1, Err(&fails), at(now), 0);
+        assert_eq!(
+            dead,
+            Some(Settled::Dead {
+                payload: (),
+                attempts: 10
+            })
+        );
+        assert_eq!(
+            sent(&mut channel, now),
+            [2],
+            "what is dead is waited for no more"
+        );
+    }
+
+    #[test]
+    fn a_pause_is_longer_by_chance_up_to_a_fifth_and_as_asked_for_up_to_an_hour() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pause(1, 0, None), Some(5 * second));
+        assert_eq!(pause(1, 255, None), Some(6 * second));
+        assert_eq!(pause(9, 255, None), Some(60_480 * second));
+        assert_eq!(pause(10, 0, None), None);
+        assert_eq!(pause(0, 0, None), None);
+        assert_eq!(pause(1, 0, Some(50 * second)), Some(50 * second));
+        assert_eq!(
+            pause(1, 0, Some(2 * second)),
+            Some(5 * second),
+            "the later of both"
+        );
+        assert_eq!(pause(1, 0, Some(86_400 * second)), Some(3_600 * second));
+        assert_eq!(pause(6, 0, Some(86_400 * second)), Some(7_200 * second));
+    }
+
+    #[test]
+    fn no_more_are_on_their_way_than_may_be_and_fewer_while_the_receiver_fails() {
+        let mut channel = Channel::new(Bounds::default());
+        for id in 0..100 {
+            channel.offer(id, &id.to_string(), 1, (), at(0));
+        }
+        assert_eq!(sent(&mut channel, 0).len(), 32);
+        for id in 0..32 {
+            channel.ended(id, Err(&failed(None)), at(0), 0);
+        }
+        assert_eq!(sent(&mut channel, 0).len(), 4);
+        channel.ended(32, Ok(()), at(0), 0);
+        assert_eq!(sent(&mut channel, 0).len(), 29);
+    }
+
+    #[test]
+    fn a_channel_has_room_up_to_its_bounds() {
+        let bounds = Bounds {
+            waiting_max: 3,
+            waiting_bytes_max: 100,
+            ..Bounds::default()
+        };
+        let mut channel = Channel::new(bounds);
+        for id in 0..2 {
+            channel.offer(id, "a", 1, (), at(0));
+            assert!(channel.has_room());
+        }
+        channel.offer(2, "a", 1, (), at(0));
+        assert!(!channel.has_room());
+        channel.remove(1);
+        assert!(channel.has_room());
+        channel.offer(3, "a", 98, (), at(0));
+        channel.remove(2);
+        assert!(channel.has_room());
+        channel.offer(4, "a", 1, (), at(0));
+        channel.remove(0);
+        channel.offer(5, "a", 1, (), at(0));
+        assert!(!channel.has_room(), "as many bytes as may be");
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_makes_no_pause_longer_than_the_schedule() {
+        let year = 365 * 86_400_000;
+        for (due, expected) in [
+            (year, Some(longest_pause(1))),
+            (3_000, Some(Duration::from_secs(3))),
+            (-year, None),
+        ] {
+            let mut channel = Channel::new(Bounds::default());
+            let standing = Standing {
+                attempts: 1,
+                due: Some(Instant::from_millis(due)),
+            };
+            channel.resume(1, "a", 1, (), &standing, at(0));
+            assert_eq!(channel.wake_at(), expected);
+            assert_eq!(channel.next(at(0)).is_some(), expected.is_none());
+        }
+    }
+
+    #[test]
+    fn one_that_comes_back_from_the_dead_goes_before_those_behind_it() {
+        let mut channel = channel(&[(2, "a"), (3, "a")]);
+        assert_eq!(sent(&mut channel, 0), [2]);
+        let standing = Standing {
+            attempts: 0,
+            due: None,
+        };
+        channel.resume(1, "a", 1, (), &standing, at(0));
+        assert_eq!(sent(&mut channel, 0), NONE, "one of a subject at a time");
+        channel.ended(2, Ok(()), at(0), 0);
+        assert_eq!(sent(&mut channel, 0), [1]);
+        channel.ended(1, Err(&failed(None)), at(0), 0);
+        assert_eq!(sent(&mut channel, 0), NONE);
+        assert!(channel.hurry(1));
+        assert_eq!(sent(&mut channel, 0), [1]);
+        assert!(!channel.hurry(9));
+        channel.called_back(1);
+        assert_eq!(sent(&mut channel, 0), [1]);
+    }
+
+    /// What the log has of a channel.
+    #[derive(Clone, Default)]
+    struct Recorded {
+        examined: u64,
+        waiting: BTreeMap<u64, Standing>,
+    }
+
+    /// What has become of each item, as the receiver and the log know.
+    #[derive(Default)]
+    struct Truth {
+        taken: BTreeMap<u64, u32>,
+        dead: BTreeSet<u64>,
+        failed: BTreeMap<u64, u32>,
+        /// When each was last sent, and failed.
+        failed_at: BTreeMap<u64, (u64, u32)>,
+    }
+
+    fn subject(id: u64) -> String {
+        (id % 7).to_string()
+    }
+
+    /// A channel, its log and its receiver, in some order of what can happen.
+    fn run(seed: u64, steps: u32) {
+        const LAST: u64 = 120;
+        let mut random = SmallRng::seed_from_u64(seed);
+        let bounds = Bounds {
+            on_way_max: 4,
+            on_way_failing_max: 2,
+            waiting_max: 40,
+            waiting_bytes_max: 1_000,
+            hurry: 1,
+        };
+        let mut now = 1_000_000;
+        let mut channel = Channel::<u64, u64>::new(bounds);
+        let (mut log, mut truth) = (Recorded::default(), Truth::default());
+        let mut examined = 0;
+        let mut on_way = BTreeSet::new();
+        // Since the log was told: what may come again after a crash.
+        let mut open = BTreeSet::new();
+        let record = |channel: &mut Channel<u64, u64>, log: &mut Recorded, examined| {
+            let unrecorded = channel.take_unrecorded();
+            for id in &unrecorded.waiting {
+                if let Some(standing) = channel.standing(*id) {
+                    log.waiting.insert(*id, standing);
+                }
+            }
+            for id in &unrecorded.settled {
+                log.waiting.remove(id);
+            }
+            log.examined = examined;
+        };
+        for step in 0..steps {
+            let may_fail = step < steps / 2;
+            match random.random_range(0..12) {
+                0..=2 if examined < LAST && channel.has_room() => {
+                    examined += 1;
+                    channel.offer(examined, &subject(examined), 10, examined, at(now));
+                }
+                3..=5 => {
+                    if let Some(id) = channel.next(at(now)) {
+                        assert_eq!(channel.payload(id), Some(&id));
+                        assert!(on_way.insert(id), "{id} is sent once at a time");
+                        assert!(on_way.len() <= 4);
+                        for other in (1..id).filter(|other| other % 7 == id % 7) {
+                            assert!(
+                                truth.taken.contains_key(&other) || truth.dead.contains(&other),
+                                "{id} is sent before {other} was taken or dead"
+                            );
+                        }
+                        if let Some((when, attempts)) = truth.failed_at.get(&id) {
+                            let least = PAUSES[usize::try_from(*attempts - 1).unwrap()];
+                            assert!(now >= when + least.as_secs(), "{id} is sent too early");
+                        }
+                        if truth.taken.contains_key(&id) {
+                            assert!(open.contains(&id), "{id} was taken, and the log knew");
+                        }
+                    }
+                }
+                6..=8 => {
+                    let Some(id) = on_way.iter().copied().nth(random.random_range(0..4)) else {
+                        continue;
+                    };
+                    on_way.remove(&id);
+                    open.insert(id);
+                    if may_fail && random.random_bool(0.6) {
+                        let attempts = truth.failed.entry(id).or_default();
+                        *attempts += 1;
+                        match channel.ended(id, Err(&failed(None)), at(now), random.random()) {
+                            Some(Settled::Waits) => {
+                                let attempts = channel.standing(id).unwrap().attempts;
+                                truth.failed_at.insert(id, (now, attempts));
+                            }
+                            Some(Settled::Dead { payload, attempts }) => {
+                                assert_eq!((payload, attempts), (id, 10));
+                                truth.dead.insert(id);
+                                truth.failed_at.remove(&id);
+                                // What is dead is told to the log at once.
+                                record(&mut channel, &mut log, examined);
+                                open.retain(|id| *id > examined || channel.payload(*id).is_some());
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    } else {
+                        *truth.taken.entry(id).or_default() += 1;
+                        truth.failed_at.remove(&id);
+                        let settled = channel.ended(id, Ok(()), at(now), 0);
+                        assert_eq!(settled, Some(Settled::Taken(id)));
+                    }
+                }
+                9 => {
+                    record(&mut channel, &mut log, examined);
+                    // What waits and was taken before a crash may still come again.
+                    open.retain(|id| *id > examined || channel.payload(*id).is_some());
+                    assert!(channel.is_recorded());
+                }
+                10 if random.random_bool(0.2) => {
+                    // A crash: what is on its way may or may not be taken.
+                    for id in std::mem::take(&mut on_way) {
+                        open.insert(id);
+                        if random.random() {
+                            *truth.taken.entry(id).or_default() += 1;
+                        }
+                    }
+                    channel = Channel::new(bounds);
+                    examined = log.examined;
+                    for (id, standing) in &log.waiting {
+                        let waits = subject(*id);
+                        channel.resume(*id, &waits, 10, *id, standing, at(now));
+                    }
+                    // Pauses that the log has not heard of are forgotten.
+                    truth.failed_at.retain(|id, (_, attempts)| {
+                        let known = log.waiting.get(id);
+                        known.is_some_and(|standing| standing.attempts == *attempts)
+                    });
+                }
+                _ => {
+                    now += match random.random_range(0..3) {
+                        0 => 1,
+                        1 => 60,
+                        _ => channel
+                            .wake_at()
+                            .map_or(1, |wake| wake.as_secs().saturating_sub(now) + 1),
+                    };
+                }
+            }
+        }
+        // Nothing fails any more: all comes through.
+        for _ in 0..100_000 {
+            while examined < LAST && channel.has_room() {
+                examined += 1;
+                channel.offer(examined, &subject(examined), 10, examined, at(now));
+            }
+            while let Some(id) = channel.next(at(now)) {
+                on_way.insert(id);
+            }
+            for id in std::mem::take(&mut on_way) {
+                *truth.taken.entry(id).or_default() += 1;
+                channel.ended(id, Ok(()), at(now), 0);
+            }
+            now += 1_000;
+            if examined == LAST && channel.waiting_count() == 0 {
+                break;
+            }
+        }
+        for id in 1..=LAST {
+            assert!(
+                truth.taken.contains_key(&id) || truth.dead.contains(&id),
+                "{id} never came"
+            );
+        }
+        assert!(channel.subjects.is_empty() && channel.pausing.is_empty());
+        assert!(channel.ready.is_empty() && channel.cost == 0);
+    }
+
+    #[test]
+    fn whatever_fails_and_crashes_all_comes_in_order_and_no_more_than_may_comes_again() {
+        let seed: u64 =
+            std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let rounds: u64 = std::env::var("ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());
+        for round in 0..rounds {
+            run(seed.wrapping_add(round), 3_000);
+        }
+    }
+}

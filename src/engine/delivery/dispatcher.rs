@@ -1,0 +1,410 @@
+//! The dispatcher of webhooks: takes the events of the log to the channels of the subscriptions
+//! that want them, has each sent, and writes into the log how far each subscription is.
+//!
+//! ```text
+//!  the log's events ──tail──▶ channels ──attempts──▶ sender
+//!        └──pages──▶ those behind │                    │
+//!                                 ▼                    ▼
+//!                          progress, once a second, into the log
+//! ```
+//!
+//! One task has all channels, so nothing of them is shared. Those near the log's end are fed by one
+//! reader together; one that is behind, since it was paused, has too much waiting, or the service
+//! was just started, reads pages of its own until it has come to the end.
+//!
+//! Only what is durable is acted on: events are told when they are, and a subscription's change is
+//! waited for. Progress is written behind what happens, so a crash repeats what was taken in the
+//! last second, and what was on its way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use uuid::Uuid;
+
+use super::attached::Attached;
+use super::channel::{Bounds, Channel, Now, Settled};
+use super::schedule::Failure;
+use super::tail::{Tail, next_page};
+use super::webhooks::{
+    Attempted, Delivered, Loaded, Message, Outcome, Sender, SubscriptionFigures, Webhooks,
+};
+use crate::base::panics::unless_its_future_panics;
+use crate::domain::event::Name;
+use crate::domain::webhook::deliveries::WebhookDeliveries;
+use crate::domain::webhook::subscription::WebhookSubscription;
+use crate::engine::core::Shared;
+use crate::journal::events::EventId;
+
+/// How often progress is written.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// A channel that is behind reads on when fewer than this are ready to be sent.
+const READY_MIN: usize = 256;
+
+pub(in crate::engine) struct Dispatcher {
+    pub(super) shared: Arc<Shared>,
+    pub(super) sender: Arc<dyn Sender>,
+    pub(super) bounds: Bounds,
+    pub(super) log: Box<str>,
+    pub(super) started: tokio::time::Instant,
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) own: Webhooks,
+    pub(super) attached: HashMap<Uuid, Attached>,
+    pub(super) runs: u64,
+    /// Whom events of this name go to; rebuilt when a subscription changes.
+    pub(super) wanting: HashMap<Name, Arc<Vec<Uuid>>>,
+    pub(super) tail: Option<Tail>,
+    pub(super) wakes: BTreeSet<(Duration, Uuid)>,
+    pub(super) touched: BTreeSet<Uuid>,
+    pub(super) stopping: Option<oneshot::Sender<()>>,
+}
+
+impl Dispatcher {
+    /// The dispatcher of this engine's events, and the way to talk to it.
+    pub(in crate::engine) fn new(
+        shared: Arc<Shared>,
+        sender: Arc<dyn Sender>,
+        bounds: Bounds,
+        log: &str,
+    ) -> (Webhooks, Self) {
+        let (messages, receiver) = mpsc::unbounded_channel();
+        let own = Webhooks {
+            messages,
+            figures: Arc::default(),
+        };
+        let dispatcher = Self {
+            shared,
+            sender,
+            bounds,
+            log: log.into(),
+            started: tokio::time::Instant::now(),
+            messages: receiver,
+            own: own.clone(),
+            attached: HashMap::new(),
+            runs: 0,
+            wanting: HashMap::new(),
+            tail: None,
+            wakes: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            stopping: None,
+        };
+        (own, dispatcher)
+    }
+
+    /// Delivers until it is told to stop.
+    pub(in crate::engine) async fn run(mut self) {
+        self.started = tokio::time::Instant::now();
+        for id in self.shared.webhook_subscriptions() {
+            self.load(id, None);
+        }
+        let mut ticks = interval(RECORD_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let wake = self.wakes.first().map(|(wake, _)| self.started + *wake);
+            let far = self.started + Duration::from_secs(1 << 30);
+            tokio::select! {
+                message = self.messages.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                page = next_page(&mut self.tail) => self.take_tail(page),
+                () = sleep_until(wake.unwrap_or(far)) => self.wake(),
+                _ = ticks.tick() => self.tick(),
+            }
+            // What else is there already is taken in one go.
+            for _ in 0..256 {
+                match self.messages.try_recv() {
+                    Ok(message) => self.take(message),
+                    Err(_) => break,
+                }
+            }
+            for id in std::mem::take(&mut self.touched) {
+                self.pump(id);
+            }
+            if self.stopping.is_some() && self.attached.values().all(|of| of.recording.is_none()) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now {
+            steady: self.started.elapsed(),
+            wall: self.shared.clock.now(),
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Changed(id, retried) => self.load(id, retried),
+            Message::Loaded(loaded) => self.loaded(*loaded),
+            Message::Ended(attempted) => self.ended(*attempted),
+            Message::Page(id, run, page) => self.take_page(id, run, page),
+            Message::Recorded(id, serial, is_recorded) => self.recorded(id, serial, is_recorded),
+            Message::Stop(stopped) => {
+                self.stopping = Some(stopped);
+                let last_event = self.last_event();
+                for attached in self.attached.values_mut() {
+                    attached.leave_end(last_event);
+                }
+                self.tail = None;
+                let ids: Vec<_> = self.attached.keys().copied().collect();
+                for id in ids {
+                    self.record(id, true);
+                }
+            }
+        }
+    }
+
+    /// Reads what the log has of a subscription, and waits until that is durable.
+    pub(super) fn load(&self, id: Uuid, retried: Option<EventId>) {
+        let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
+        tokio::spawn(async move {
+            let loaded = shared.load_webhook(id, retried).await;
+            loaded.map(|loaded| own.tell(Message::Loaded(Box::new(loaded))))
+        });
+    }
+
+    pub(super) fn loaded(&mut self, loaded: Loaded) {
+        let Loaded {
+            id,
+            stored,
+            changed,
+            position,
+            retried,
+        } = loaded;
+        self.wanting.clear();
+        let last_event = self.last_event();
+        let Some((subscription, deliveries)) = stored else {
+            self.detach(id);
+            return;
+        };
+        let known = self.attached.get_mut(&id);
+        match known.filter(|known| known.generation == deliveries.generation) {
+            Some(attached) if attached.subscription.revision > subscription.revision => return,
+            Some(attached) => {
+                let was_paused = attached.subscription.is_paused;
+                let passed = match (&self.tail, attached.is_at_end) {
+                    (Some(tail), true) => tail.last_event.max(attached.examined),
+                    _ => attached.examined,
+                };
+                // Events before the change are matched with what was said before.
+                if attached.is_stale || passed.position >= changed {
+                    attached.types = subscription.types.clone();
+                    attached.next_types = None;
+                } else {
+                    attached.next_types = Some(subscription.types.clone());
+                }
+                attached.is_stale = false;
+                attached.subscription = subscription;
+                if attached.subscription.is_paused && !was_paused {
+                    attached.leave_end(last_event);
+                }
+            }
+            None => self.attach(id, subscription, &deliveries, position),
+        }
+        if let Some(retried) = retried {
+            self.retry(id, &deliveries, retried);
+        }
+        self.touched.insert(id);
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        id: Uuid,
+        subscription: WebhookSubscription,
+        deliveries: &WebhookDeliveries,
+        position: u64,
+    ) {
+        self.detach(id);
+        self.runs += 1;
+        let now = self.now();
+        let begun = EventId {
+            position,
+            number: 0,
+        };
+        let bounds = self.bounds;
+        let mut attached = Attached {
+            run: self.runs,
+            types: subscription.types.clone(),
+            next_types: None,
+            is_stale: false,
+            subscription,
+            generation: deliveries.generation,
+            channel: Channel::new(bounds),
+            kept_bytes: 0,
+            examined: deliveries.examined.unwrap_or(begun),
+            is_at_end: false,
+            is_reading: false,
+            is_gone: deliveries.is_gone,
+            died: Vec::new(),
+            failure: None,
+            is_unrecorded: deliveries.examined.is_none(),
+            recorded: deliveries.examined.unwrap_or_default(),
+            recorded_at: now.steady,
+            recording: None,
+            wake: None,
+            figures: SubscriptionFigures {
+                subscription: id,
+                dead: deliveries.dead.len(),
+                ..SubscriptionFigures::default()
+            },
+        };
+        for waiting in &deliveries.waiting {
+            attached.resume(waiting, now);
+        }
+        self.attached.insert(id, attached);
+        if self.tail.is_none() {
+            self.tail = Some(Tail::begin(&self.shared));
+        }
+        // Where it has begun has to stand in the log before anything else changes there.
+        self.record(id, false);
+    }
+
+    pub(super) fn detach(&mut self, id: Uuid) {
+        if let Some(gone) = self.attached.remove(&id)
+            && let Some(wake) = gone.wake
+        {
+            self.wakes.remove(&(wake, id));
+        }
+        if self.attached.is_empty() {
+            // Where nobody listens nobody reads.
+            self.tail = None;
+        }
+    }
+
+    fn retry(&mut self, id: Uuid, deliveries: &WebhookDeliveries, retried: EventId) {
+        let now = self.now();
+        let Some(attached) = self.attached.get_mut(&id) else {
+            return;
+        };
+        let waiting = &deliveries.waiting;
+        let Ok(place) = waiting.binary_search_by_key(&retried, |waiting| waiting.id) else {
+            return;
+        };
+        if !attached.channel.hurry(retried) {
+            attached.figures.dead = deliveries.dead.len();
+            attached.resume(&waiting[place], now);
+        }
+    }
+
+    /// Sends what may be sent, reads on where that is behind, and sees to when to look again.
+    fn pump(&mut self, id: Uuid) {
+        let now = self.now();
+        let is_stopping = self.stopping.is_some();
+        let Some(attached) = self.attached.get_mut(&id) else {
+            return;
+        };
+        let may_send = !is_stopping && !attached.subscription.is_paused && !attached.is_gone;
+        while may_send && let Some(event) = attached.channel.next(now) {
+            let attempt = attached.attempt(event, now.wall, &self.log);
+            let (shared, sender) = (Arc::clone(&self.shared), Arc::clone(&self.sender));
+            let (own, run) = (self.own.clone(), attached.run);
+            tokio::spawn(async move {
+                let began = tokio::time::Instant::now();
+                let sent = unless_its_future_panics(pin!(attempt.send(&shared, sender))).await;
+                let outcome = sent.unwrap_or_else(|| {
+                    Outcome::Sent(Delivered::Failed(Failure {
+                        status: None,
+                        error: "a fault of the service".into(),
+                        retry_after: None,
+                    }))
+                });
+                own.tell(Message::Ended(Box::new(Attempted {
+                    subscription: id,
+                    run,
+                    id: event,
+                    outcome,
+                    took: began.elapsed(),
+                })));
+            });
+        }
+        let wake = may_send.then(|| attached.channel.wake_at()).flatten();
+        if wake != attached.wake {
+            if let Some(before) = attached.wake {
+                self.wakes.remove(&(before, id));
+            }
+            if let Some(wake) = wake {
+                self.wakes.insert((wake, id));
+            }
+            attached.wake = wake;
+        }
+        let is_wanting = attached.channel.has_room() && attached.channel.ready() < READY_MIN;
+        let is_behind = !attached.is_at_end && !attached.is_stale && self.tail.is_some();
+        if may_send && is_behind && !attached.is_reading && is_wanting {
+            attached.is_reading = true;
+            attached.read_page(id, &self.shared, &self.own);
+        }
+    }
+
+    fn wake(&mut self) {
+        let now = self.now().steady;
+        while let Some((due, id)) = self.wakes.first().copied()
+            && due <= now
+        {
+            self.wakes.remove(&(due, id));
+            if let Some(attached) = self.attached.get_mut(&id) {
+                attached.wake = None;
+            }
+            self.touched.insert(id);
+        }
+    }
+
+    fn ended(&mut self, attempted: Attempted) {
+        let now = self.now();
+        let Attempted {
+            subscription,
+            run,
+            id,
+            outcome,
+            took,
+        } = attempted;
+        let attached = self.attached.get_mut(&subscription);
+        let Some(attached) = attached.filter(|attached| attached.run == run) else {
+            return;
+        };
+        self.touched.insert(subscription);
+        let delivered = match outcome {
+            Outcome::Sent(delivered) => delivered,
+            Outcome::Lost(first) => {
+                attached.channel.called_back(id);
+                attached.lose(first, now);
+                return;
+            }
+            Outcome::Unread => Delivered::Failed(Failure {
+                status: None,
+                error: "the event could not be read".into(),
+                retry_after: None,
+            }),
+        };
+        attached.figures.attempts += 1;
+        attached.figures.attempt_time += took;
+        attached.is_unrecorded = true;
+        match delivered {
+            Delivered::Taken => {
+                if let Some(Settled::Taken(carried)) = attached.channel.ended(id, Ok(()), now, 0) {
+                    attached.let_go(&carried);
+                }
+            }
+            Delivered::Gone => {
+                let failure = Failure {
+                    status: Some(410),
+                    error: "it answered 410: the receiver is gone".into(),
+                    retry_after: None,
+                };
+                attached.note_failure(id, &failure, now.wall);
+                attached.is_gone = true;
+                attached.runs_dry(&mut self.runs, self.bounds);
+                tracing::warn!(%subscription, "the receiver of a webhook subscription is gone");
+                self.record(subscription, true);
+            }
+            Delivered::Failed(failure) => {
+                attached.note_failure(id, &failure, now.wall);
+                attached.failed(id, &failure, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Feeding channels: from the log's end, all together, or each with pages of its own.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::attached::OWN_KIND;
+use super::dispatcher::Dispatcher;
+use super::tail::Tail;
+use crate::domain::event::Name;
+use crate::engine::feed::{NoPage, Page};
+use crate::journal::events::{Event, EventId};
+
+impl Dispatcher {
+    /// Events at the log's end.
+    pub(super) fn take_tail(&mut self, page: Option<Result<Page, NoPage>>) {
+        let last_event = self.last_event();
+        let Some(Ok(page)) = page else {
+            // The log went on faster than it was read, or ends: all catch up by themselves.
+            for attached in self.attached.values_mut() {
+                attached.leave_end(last_event);
+            }
+            self.touched.extend(self.attached.keys());
+            let may_go_on = page.is_some() && !self.attached.is_empty();
+            self.tail = may_go_on.then(|| Tail::begin(&self.shared));
+            return;
+        };
+        let now = self.now();
+        for event in &page.events {
+            if event.name.kind == OWN_KIND {
+                self.pass_change(event);
+            }
+            let wanting = match self.wanting.get(&event.name) {
+                Some(wanting) => Arc::clone(wanting),
+                None => self.who_wants(event.name),
+            };
+            for id in wanting.iter() {
+                let Some(attached) = self.attached.get_mut(id) else {
+                    continue;
+                };
+                if attached.is_at_end && event.id > attached.examined {
+                    if attached.channel.has_room() {
+                        attached.offer(event, now);
+                    } else {
+                        let tail = self.tail.as_ref();
+                        attached.leave_end(tail.map_or(last_event, |tail| tail.last_event));
+                    }
+                    self.touched.insert(*id);
+                }
+            }
+            if let Some(tail) = &mut self.tail {
+                tail.last_event = event.id;
+            }
+        }
+        if let Some(tail) = &mut self.tail {
+            tail.upto = page.next;
+        }
+    }
+
+    /// The tail has come to a change of a subscription: from here on that counts.
+    pub(super) fn pass_change(&mut self, event: &Event) {
+        let id = event.subject.rsplit_once('/');
+        let Some(id) = id.and_then(|(_, id)| id.parse().ok()) else {
+            return;
+        };
+        let attached = self.attached.get_mut(&id);
+        let attached = attached.filter(|known| known.is_at_end && event.id > known.examined);
+        if let Some(attached) = attached {
+            self.wanting.clear();
+            if attached.pass_change(event.id) {
+                self.load(id, None);
+            }
+            self.touched.insert(id);
+        }
+    }
+
+    pub(super) fn who_wants(&mut self, name: Name) -> Arc<Vec<Uuid>> {
+        let event_type = name.event_type();
+        let wanting = self.attached.iter();
+        let wanting = wanting.filter(|(_, attached)| attached.wants(&event_type));
+        let wanting: Arc<Vec<_>> = Arc::new(wanting.map(|(id, _)| *id).collect());
+        self.wanting.insert(name, Arc::clone(&wanting));
+        wanting
+    }
+
+    /// A page for a channel that is behind.
+    pub(super) fn take_page(&mut self, id: Uuid, run: u64, page: Result<Page, NoPage>) {
+        let now = self.now();
+        let attached = self.attached.get_mut(&id);
+        let Some(attached) = attached.filter(|attached| attached.run == run) else {
+            return;
+        };
+        attached.is_reading = false;
+        self.touched.insert(id);
+        if attached.is_gone {
+            return;
+        }
+        match page {
+            Ok(page) => {
+                for event in &page.events {
+                    if !attached.channel.has_room() {
+                        return;
+                    }
+                    if attached.is_own(event) {
+                        if attached.pass_change(event.id) {
+                            self.load(id, None);
+                        }
+                        // What follows was read with the types of before.
+                        return;
+                    }
+                    if attached.wants(&event.event_type()) {
+                        attached.offer(event, now);
+                    }
+                    attached.examined = event.id;
+                }
+                attached.examined = page.next;
+                let reaches = |end: EventId| {
+                    // A commit at the very end may have fewer events than the tail counts with.
+                    let is_there = page.end && page.next.position >= end.position;
+                    is_there || page.next >= end
+                };
+                let is_at_end = self.tail.as_ref().is_some_and(|tail| reaches(tail.upto));
+                attached.is_at_end = is_at_end && !attached.subscription.is_paused;
+            }
+            Err(NoPage::Gone { earliest }) => {
+                attached.lose(earliest.position, now);
+                attached.skip_to(earliest.position, now);
+            }
+            Err(NoPage::Future | NoPage::Unavailable) => {
+                // Looked at again with the next tick.
+                self.touched.remove(&id);
+            }
+        }
+    }
+
+    /// The last event that those near the end were told.
+    pub(super) fn last_event(&self) -> EventId {
+        self.tail
+            .as_ref()
+            .map(|tail| tail.last_event)
+            .unwrap_or_default()
+    }
+}

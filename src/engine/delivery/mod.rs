@@ -1,0 +1,68 @@
+//! Delivering: how what is committed is brought to somebody outside, attempt by attempt, until it
+//! is taken or given up.
+//!
+//! [`channel`] is the whole of the rules, without a clock and without a network: order by subject,
+//! pauses, how many are on their way at once, and what of it stands in the log. What it is fed from
+//! and what carries an attempt out are its owner's: the dispatcher feeds the events of the log to
+//! webhooks, and [`webhooks`] is what passes between it and others.
+
+mod attached;
+pub mod channel;
+mod dispatcher;
+mod feeding;
+mod recording;
+pub mod schedule;
+mod stored;
+mod tail;
+pub mod webhooks;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use self::channel::Bounds;
+use self::dispatcher::Dispatcher;
+use self::webhooks::{Sender, Webhooks};
+use super::Engine;
+use crate::base::digest::hex;
+use crate::domain::resource::Source as _;
+use crate::domain::webhook::subscription::subscriptions;
+
+impl Engine {
+    /// What delivers events to webhooks by this sender: the way to talk to it, and its work, to be
+    /// run once on a thread of its own.
+    pub fn deliver_webhooks(
+        &self,
+        sender: Arc<dyn Sender>,
+        bounds: Bounds,
+    ) -> (Webhooks, impl Future<Output = ()> + Send + use<>) {
+        let log = hex(&self.shared.relay.births.log_id());
+        let shared = Arc::clone(&self.shared);
+        let (webhooks, dispatcher) = Dispatcher::new(shared, sender, bounds, &log);
+        (webhooks, dispatcher.run())
+    }
+
+    /// The first position of the log whose record is there.
+    #[must_use]
+    pub fn first_position(&self) -> u64 {
+        self.shared.journal.first()
+    }
+
+    /// Keeps the whole log for webhooks, where anybody subscribes, until it is known from where on
+    /// they need it.
+    pub(super) fn keep_for_webhooks(&self) {
+        if self.webhook_subscriptions() > 0 {
+            self.keep_for_deliveries(Some(0));
+        }
+    }
+
+    /// How many webhook subscriptions there are.
+    #[must_use]
+    pub fn webhook_subscriptions(&self) -> usize {
+        self.shared.tables.listed(subscriptions()).len()
+    }
+
+    /// From here on, webhooks may go over plain HTTP to other machines.
+    pub fn allow_plain_webhooks(&self) {
+        self.shared.plain_webhooks.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,127 @@
+//! Writing into the log how far deliveries are, and telling how they stand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::attached::Recording;
+use super::dispatcher::Dispatcher;
+use super::webhooks::{Message, SubscriptionFigures};
+use crate::domain::resource::Resource as _;
+use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
+use crate::domain::webhook::record_progress::Report;
+
+/// How often it is written where nothing was to be delivered, and only the log went on.
+const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
+/// After so many commits it is written though none of them told anything: the log is kept from
+/// where deliveries stand in it.
+const COMMITS_UNRECORDED_MAX: u64 = 100_000;
+
+impl Dispatcher {
+    /// Writes what is due, and tells how all stand.
+    pub(super) fn tick(&mut self) {
+        let ids: Vec<_> = self.attached.keys().copied().collect();
+        for id in &ids {
+            self.record(*id, false);
+            self.touched.insert(*id);
+        }
+        let figures = self.attached.values().map(|attached| SubscriptionFigures {
+            waiting: attached.channel.waiting_count(),
+            oldest: attached.channel.waits_since(),
+            is_failing: attached.channel.is_failing(),
+            needed_from: attached.needed_from(),
+            ..attached.figures.clone()
+        });
+        let mut figures: Vec<_> = figures.collect();
+        figures.sort_by_key(|figures| figures.subscription);
+        let needed = figures.iter().map(|figures| figures.needed_from).min();
+        self.shared.checkpointer.needed_from.set(needed);
+        *self.own.figures.lock() = Arc::new(figures);
+    }
+
+    /// Writes how far a subscription is, when there is anything new, or it is time.
+    pub(super) fn record(&mut self, id: Uuid, is_last: bool) {
+        let now = self.now();
+        let tail = self.tail.as_ref().map(|tail| (tail.last_event, tail.upto));
+        let Some(attached) = self.attached.get_mut(&id) else {
+            return;
+        };
+        if attached.recording.is_some() {
+            return;
+        }
+        let mut examined = attached.examined;
+        let mut is_new = attached.is_unrecorded || !attached.channel.is_recorded();
+        if attached.is_at_end
+            && let Some((last_event, upto)) = tail
+        {
+            examined = examined.max(last_event);
+            let known = attached.recorded.position + COMMITS_UNRECORDED_MAX;
+            // Where the tail began, it counts with more events than there may be.
+            if upto.position >= known && upto.number != u32::MAX {
+                examined = examined.max(upto);
+                is_new = true;
+            }
+        }
+        let idle = now.steady.saturating_sub(attached.recorded_at);
+        let is_time = is_last || idle >= IDLE_RECORD_INTERVAL;
+        if !(is_new || is_time && examined > attached.recorded) {
+            return;
+        }
+        self.runs += 1;
+        let serial = self.runs;
+        let recording = Recording {
+            serial,
+            unrecorded: attached.channel.take_unrecorded(),
+            died: std::mem::take(&mut attached.died),
+            failure: attached.failure.take(),
+            examined,
+        };
+        let waiting = recording.unrecorded.waiting.iter();
+        let progress = Progress {
+            generation: attached.generation,
+            examined,
+            waiting: waiting.filter_map(|id| attached.delivery(*id)).collect(),
+            settled: recording.unrecorded.settled.clone(),
+            dead: recording.died.clone(),
+            failure: recording.failure.clone(),
+            is_failing: attached.channel.is_failing(),
+            is_gone: attached.is_gone,
+        };
+        attached.is_unrecorded = false;
+        attached.recorded_at = now.steady;
+        attached.recording = Some(recording);
+        let report = Report {
+            deliveries: WebhookDeliveries::KIND.key(&[id.to_string()]),
+            progress,
+        };
+        let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
+        tokio::spawn(async move {
+            let is_recorded = shared.record_progress(report).await;
+            own.tell(Message::Recorded(id, serial, is_recorded));
+        });
+    }
+
+    pub(super) fn recorded(&mut self, id: Uuid, serial: u64, is_recorded: bool) {
+        let Some(attached) = self.attached.get_mut(&id) else {
+            return;
+        };
+        let is_own = |recording: &mut Recording| recording.serial == serial;
+        let Some(recording) = attached.recording.take_if(is_own) else {
+            return;
+        };
+        if is_recorded {
+            attached.recorded = recording.examined;
+            if self.stopping.is_some() {
+                // What came while it was written.
+                self.record(id, true);
+            }
+            return;
+        }
+        attached.is_unrecorded = true;
+        attached.channel.not_recorded(recording.unrecorded);
+        let later = std::mem::replace(&mut attached.died, recording.died);
+        attached.died.extend(later);
+        attached.failure = attached.failure.take().or(recording.failure);
+    }
+}

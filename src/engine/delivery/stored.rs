@@ -1,0 +1,84 @@
+//! What the log has of subscriptions and their deliveries.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::webhooks::{Loaded, Outcome};
+use crate::base::actor::Actor;
+use crate::base::panics::unless_its_future_panics;
+use crate::catalogue::REPORTS;
+use crate::domain::resource::{ReadView, Resource as _};
+use crate::domain::webhook::deliveries::WebhookDeliveries;
+use crate::domain::webhook::record_progress::Report;
+use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
+use crate::engine::core::{CommandRequest, CommandResult, Shared};
+use crate::engine::feed::NoPage;
+use crate::journal::events::{Event, EventId};
+
+impl Shared {
+    /// The subscriptions that there are.
+    pub(super) fn webhook_subscriptions(&self) -> Vec<Uuid> {
+        let view = ReadView::new(&self.tables);
+        let all = view.all_listed::<WebhookSubscription>(subscriptions());
+        all.iter().map(|one| one.subscription_id).collect()
+    }
+
+    /// What stands of a subscription, once it is durable; `None` when the log has failed.
+    pub(super) async fn load_webhook(&self, id: Uuid, retried: Option<EventId>) -> Option<Loaded> {
+        let text = [id.to_string()];
+        let (own, beside) = (
+            WebhookSubscription::KIND.key(&text),
+            WebhookDeliveries::KIND.key(&text),
+        );
+        loop {
+            let (stored, positions) = {
+                let view = ReadView::new(&self.tables);
+                let subscription = view.at::<WebhookSubscription>(own);
+                let subscription = subscription.filter(|subscription| !subscription.is_deleted);
+                let stored = subscription.zip(view.at::<WebhookDeliveries>(beside));
+                (stored, (view.position(own), view.position(beside)))
+            };
+            self.lanes.wait(positions.0.max(positions.1)).await.ok()?;
+            // Both are of one time only while neither has changed.
+            if (self.tables.position(own), self.tables.position(beside)) == positions {
+                return Some(Loaded {
+                    id,
+                    stored,
+                    changed: positions.0,
+                    position: positions.1,
+                    retried,
+                });
+            }
+        }
+    }
+
+    /// Commits how far deliveries are; whether that is durable.
+    pub(super) async fn record_progress(self: &Arc<Self>, report: Report) -> bool {
+        let request = CommandRequest {
+            row: REPORTS.first(),
+            actor: Arc::new(Actor::nobody()),
+            command: Box::new(report),
+            header_key: None,
+        };
+        let executed = unless_its_future_panics(pin!(self.execute(request, None, false))).await;
+        matches!(executed, Some(CommandResult::Done { .. }))
+    }
+
+    /// One event of the log.
+    pub(super) async fn one_event(&self, id: EventId) -> Result<Arc<Event>, Outcome> {
+        let after = match id.number.checked_sub(1) {
+            Some(number) => EventId { number, ..id },
+            None => EventId::behind(id.position.saturating_sub(1)),
+        };
+        match self.events(after, &Arc::default(), 1).await {
+            Ok(page) => match page.events.into_iter().next() {
+                Some(event) if event.id == id => Ok(event),
+                _ => Err(Outcome::Unread),
+            },
+            Err(NoPage::Gone { earliest }) => Err(Outcome::Lost(earliest.position)),
+            Err(NoPage::Future | NoPage::Unavailable) => Err(Outcome::Unread),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What passes between the dispatcher of webhooks, those who talk to it, and what sends for it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::schedule::Failure;
+use crate::base::time::Instant;
+use crate::domain::webhook::deliveries::WebhookDeliveries;
+use crate::domain::webhook::subscription::WebhookSubscription;
+use crate::engine::feed::{NoPage, Page};
+use crate::journal::events::EventId;
+
+/// How long a stop waits for progress to be written.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A delivery on its way out.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The subscription.
+    pub subscription: Uuid,
+    /// Where it goes.
+    pub url: Box<str>,
+    /// What the receiver knows it by: `{log id}-{event id}`.
+    pub id: String,
+    /// The event.
+    pub body: Bytes,
+    /// The numbers of the secrets that sign it, the present one first.
+    pub secret_numbers: Vec<u32>,
+    /// The time of the attempt.
+    pub now: Instant,
+}
+
+/// What a delivery has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// The receiver has taken it.
+    Taken,
+    /// The receiver says that it is gone.
+    Gone,
+    /// It has not taken it, or nobody knows.
+    Failed(Failure),
+}
+
+/// A delivery being sent.
+pub type Sending = Pin<Box<dyn Future<Output = Delivered> + Send>>;
+
+/// What carries deliveries out.
+pub trait Sender: Send + Sync + 'static {
+    /// Sends one, within a bounded time.
+    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending;
+}
+
+/// How a subscription stands, for those who watch.
+#[derive(Clone, Debug, Default)]
+pub struct SubscriptionFigures {
+    /// The subscription.
+    pub subscription: Uuid,
+    /// Deliveries that wait.
+    pub waiting: usize,
+    /// Deliveries that are dead.
+    pub dead: usize,
+    /// Since when the oldest waits.
+    pub oldest: Option<Instant>,
+    /// Whether the newest attempt has failed.
+    pub is_failing: bool,
+    /// Attempts that were made.
+    pub attempts: u64,
+    /// Attempts that have failed.
+    pub failures: u64,
+    /// How long the attempts took, in all.
+    pub attempt_time: Duration,
+    /// The first position that it still needs of the log.
+    pub needed_from: u64,
+}
+
+/// The dispatcher, for those who talk to it.
+#[derive(Clone)]
+pub struct Webhooks {
+    pub(super) messages: mpsc::UnboundedSender<Message>,
+    pub(super) figures: Arc<Mutex<Arc<Vec<SubscriptionFigures>>>>,
+}
+
+impl Webhooks {
+    /// The subscription was created, changed or deleted.
+    pub fn changed(&self, subscription: Uuid) {
+        self.tell(Message::Changed(subscription, None));
+    }
+
+    /// A delivery is to be tried at once.
+    pub fn retried(&self, subscription: Uuid, id: EventId) {
+        self.tell(Message::Changed(subscription, Some(id)));
+    }
+
+    /// How the subscriptions stand, as of the last second.
+    #[must_use]
+    pub fn figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+        Arc::clone(&self.figures.lock())
+    }
+
+    /// Sends nothing more, and writes how far all are. Takes no longer than a second.
+    pub async fn stop(&self) {
+        let (stopped, is_stopped) = oneshot::channel();
+        self.tell(Message::Stop(stopped));
+        // A dispatcher that has ended is stopped, too.
+        let _ = timeout(STOP_TIMEOUT, is_stopped).await;
+    }
+
+    pub(super) fn tell(&self, message: Message) {
+        // It has ended: then nothing is delivered any more.
+        let _ = self.messages.send(message);
+    }
+}
+
+pub(super) enum Message {
+    Changed(Uuid, Option<EventId>),
+    Loaded(Box<Loaded>),
+    Ended(Box<Attempted>),
+    Page(Uuid, u64, Result<Page, NoPage>),
+    Recorded(Uuid, u64, bool),
+    Stop(oneshot::Sender<()>),
+}
+
+/// What the log has of a subscription.
+pub(super) struct Loaded {
+    pub(super) id: Uuid,
+    pub(super) stored: Option<(WebhookSubscription, WebhookDeliveries)>,
+    /// The last commit to it.
+    pub(super) changed: u64,
+    /// The last commit to its deliveries.
+    pub(super) position: u64,
+    /// A delivery that is to be tried at once.
+    pub(super) retried: Option<EventId>,
+}
+
+/// An attempt that has ended.
+pub(super) struct Attempted {
+    pub(super) subscription: Uuid,
+    pub(super) run: u64,
+    pub(super) id: EventId,
+    pub(super) outcome: Outcome,
+    pub(super) took: Duration,
+}
+
+pub(super) enum Outcome {
+    Sent(Delivered),
+    /// The log has given the event up; it begins here.
+    Lost(u64),
+    /// The log could not be read.
+    Unread,
+}

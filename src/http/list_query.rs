@@ -1,0 +1,173 @@
+//! What is asked for of a list, page by page.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::query::Query;
+use crate::base::digest::Fingerprint;
+use crate::base::json::FaultCode;
+use crate::domain::rejection::Rejection;
+
+/// The most items of a page, and how many it has where nothing is said.
+const LIMIT_MAX: usize = 500;
+const LIMIT: usize = 50;
+
+/// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as the
+/// number that it is. What is given twice stands there twice.
+#[must_use]
+pub fn as_body(query: Option<&str>) -> Vec<u8> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let members = pairs.map(|(name, value)| {
+        let name = serde_json::Value::from(name.as_ref());
+        let number = value.parse::<i64>().ok();
+        match number.filter(|number| number.to_string() == *value) {
+            Some(number) => format!("{name}:{number}"),
+            None => format!("{name}:{}", serde_json::Value::from(value.as_ref())),
+        }
+    });
+    let members: Vec<_> = members.collect();
+    format!("{{\"query\":{{{}}}}}", members.join(",")).into_bytes()
+}
+
+/// A parameter of a list's own: its name, and its words, of which the first one is meant where
+/// nothing is said.
+pub type OwnParameter = (&'static str, &'static [&'static str]);
+
+/// What is asked for of a list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// The most items.
+    pub limit: usize,
+    /// `newest` or `oldest`.
+    pub order: &'static str,
+    /// What the page before gave as the place to go on from; empty for the first page.
+    pub after: String,
+    /// The list's own parameters.
+    pub own: Vec<(&'static str, &'static str)>,
+    /// What the cursor of this list is bound to.
+    bound_to: String,
+}
+
+impl ListQuery {
+    /// Reads the query of the list so named, which is asked for by `subject`, and has parameters of
+    /// its own beside `limit`, `order` and `cursor`.
+    ///
+    /// # Errors
+    /// `request_invalid` with every fault.
+    pub fn read(
+        query: Option<&str>,
+        list: &str,
+        subject: &str,
+        own: &[OwnParameter],
+    ) -> Result<Self, Rejection> {
+        let mut known = vec!["limit", "order", "cursor"];
+        known.extend(own.iter().map(|(name, _)| name));
+        let mut query = Query::read(query, &known);
+        let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT);
+        let mut word = |(name, words): &OwnParameter| {
+            let allowed = |text: &str| {
+                let found = words.iter().copied().find(|word| *word == text);
+                found.ok_or(FaultCode::NotAllowed)
+            };
+            query.one(name, allowed).unwrap_or(words[0])
+        };
+        let order = word(&("order", &["newest", "oldest"]));
+        let own: Vec<_> = own.iter().map(|own| (own.0, word(own))).collect();
+        let bound_to = format!("{list}\n{order}\n{own:?}\n{subject}");
+        let mut bound_to = Fingerprint::of(bound_to.as_bytes()).to_hex();
+        bound_to.truncate(16);
+        let after = query.one("cursor", |cursor| {
+            let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+            let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+            let after = text
+                .as_deref()
+                .and_then(|text| text.strip_prefix(&*bound_to));
+            after.map(ToOwned::to_owned).ok_or(FaultCode::Pattern)
+        });
+        query.finish()?;
+        Ok(Self {
+            limit,
+            order,
+            after: after.unwrap_or_default(),
+            own,
+            bound_to,
+        })
+    }
+
+    /// The cursor of the page that goes on after this.
+    #[must_use]
+    pub fn cursor(&self, after: &str) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(format!("{}{after}", self.bound_to))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_becomes_a_body_in_which_nothing_is_lost() {
+        let body = |query| String::from_utf8(as_body(query)).unwrap();
+        assert_eq!(body(None), r#"{"query":{}}"#);
+        assert_eq!(
+            body(Some("expectedRevision=7")),
+            r#"{"query":{"expectedRevision":7}}"#
+        );
+        assert_eq!(
+            body(Some("a=1&a=01&b=%22&c")),
+            r#"{"query":{"a":1,"a":"01","b":"\"","c":""}}"#
+        );
+    }
+
+    #[test]
+    fn every_fault_of_a_list_s_query_is_told_with_its_place() {
+        let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
+        let read = |query| ListQuery::read(Some(query), "list", "subject", own);
+        let faults = |query| -> Vec<_> {
+            let faults = read(query).unwrap_err().faults.into_iter();
+            faults
+                .map(|fault| (fault.path, fault.code.as_str()))
+                .collect()
+        };
+        assert_eq!(
+            faults("limit=0&order=up&state=x&more=1&cursor=x&limit=1"),
+            [
+                ("query.more".to_owned(), "unknown_field"),
+                ("query.limit".to_owned(), "duplicate_field"),
+                ("query.order".to_owned(), "not_allowed"),
+                ("query.state".to_owned(), "not_allowed"),
+                ("query.cursor".to_owned(), "pattern"),
+            ]
+        );
+        assert_eq!(faults("limit=501")[0].1, "out_of_range");
+        let plain = read("").unwrap();
+        assert_eq!((plain.limit, plain.order), (50, "newest"));
+        assert_eq!(plain.own, [("state", "waiting")]);
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_its_list_order_filters_and_reader_alone() {
+        let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
+        let first = ListQuery::read(Some("state=dead"), "list", "me", own).unwrap();
+        let cursor = first.cursor("7-1");
+        let again = format!("state=dead&limit=3&cursor={cursor}");
+        let next = ListQuery::read(Some(&again), "list", "me", own).unwrap();
+        assert_eq!((next.after.as_str(), next.limit), ("7-1", 3));
+        for (query, list, subject) in [
+            (format!("cursor={cursor}"), "list", "me"),
+            (
+                format!("state=dead&order=oldest&cursor={cursor}"),
+                "list",
+                "me",
+            ),
+            (again.clone(), "other", "me"),
+            (again, "list", "you"),
+        ] {
+            assert!(
+                ListQuery::read(Some(&query), list, subject, own).is_err(),
+                "{query}"
+            );
+        }
+    }
+}

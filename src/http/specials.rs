@@ -1,0 +1,98 @@
+//! Requests that are neither an operation nor a read: health, metrics, facts that come in.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::body::Body;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+
+use super::facts;
+use super::metrics::FrontFigures;
+use super::response::{self, Answer, Problems, json};
+use super::route::Special;
+use super::service::{Caller, Service};
+use super::webhooks::figures;
+use super::webhooks::managing::ready;
+use crate::base::panics::unless_its_future_panics;
+use crate::catalogue::Success;
+use crate::engine::CommandResult;
+use crate::engine::delivery::webhooks::SubscriptionFigures;
+
+impl Service {
+    pub(super) async fn special<B>(
+        &self,
+        caller: &Caller,
+        special: Special,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match special {
+            Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
+            Special::Ready if self.engine.is_ready() => {
+                let publisher = self.engine.publisher_figures();
+                response::ready(publisher.as_ref(), &ready(&self.webhook_figures()))
+            }
+            Special::Ready => Problems::PLAIN.unavailable(),
+            // They have a query.
+            Special::Events | Special::ListWebhooks | Special::ListWebhookDeliveries => {
+                Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
+            }
+            Special::Metrics => {
+                let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
+                let now = self.engine.now();
+                let publisher = self.engine.publisher_figures();
+                let front = self.figures();
+                let mut page = self.metrics.page(&engine, &front, publisher.as_ref());
+                page.push_str(&figures::page(&webhooks, now));
+                response::metrics(page)
+            }
+            Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
+                Ok(actor) => {
+                    let sender = facts::Sender {
+                        engine: &self.engine,
+                        actor,
+                        token_is_good: &|| {
+                            let authorization = headers.get(AUTHORIZATION);
+                            self.verifier
+                                .still_accepts(authorization, self.engine.now().millis())
+                        },
+                        bodies: &self.bodies,
+                    };
+                    let put =
+                        unless_its_future_panics(pin!(facts::put(sender, headers, body))).await;
+                    put.unwrap_or_else(|| {
+                        Problems::PLAIN.problem(
+                            StatusCode::INTERNAL_SERVER_ERROR,
+                            "internal_error",
+                            "An internal error. Facts that were applied before it remain; \
+                             sending all again is safe.",
+                        )
+                    })
+                }
+                Err(answer) => *answer,
+            },
+        }
+    }
+
+    fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
+        let webhooks = self.webhooks.as_ref();
+        webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
+    }
+
+    fn figures(&self) -> FrontFigures {
+        FrontFigures {
+            key_set_age: self.verifier.key_set_age(Instant::now()),
+            keys: self.verifier.key_count(),
+            bad_signatures: self.forgeries.bad(),
+            tokens_waited: self.forgeries.waited(),
+            bodies_bytes: self.bodies.in_flight(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Which addresses webhooks may go to. Whoever may subscribe must not be able to have this service
+//! call what only the service can reach: its own machine, its network, a cloud's metadata.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Networks that are allowed in spite of all.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed(pub Vec<Cidr>);
+
+/// A network: an address, and how many of its first bits are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("{address} is no address"))?;
+        let most = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let bits = bits.map_or(Ok(most), str::parse);
+        match bits {
+            Ok(bits) if bits <= most => Ok(Self { address, bits }),
+            _ => Err(format!("after the slash stands a number up to {most}")),
+        }
+    }
+}
+
+impl Cidr {
+    /// Whether the address is in it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let same = |one: u128, other: u128, width: u32| {
+            let shift = width - self.bits;
+            shift == 128 || one >> shift == other >> shift
+        };
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                same(own.to_bits().into(), other.to_bits().into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => same(own.to_bits(), other.to_bits(), 128),
+            _ => false,
+        }
+    }
+}
+
+impl Allowed {
+    /// Whether webhooks may go to the address.
+    #[must_use]
+    pub fn allows(&self, address: IpAddr) -> bool {
+        let plain = address.to_canonical();
+        let is_named = |cidr: &Cidr| cidr.contains(address) || cidr.contains(plain);
+        self.0.iter().any(is_named) || is_public(plain)
+    }
+}
+
+/// Whether the address is one of the Internet at large.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// By the registry of special addresses (RFC 6890 and what came after it).
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    const SPECIAL: [(u32, u32); 16] = [
+        (0x0000_0000, 8),  // 0.0.0.0/8, this network
+        (0x0a00_0000, 8),  // 10.0.0.0/8, private
+        (0x6440_0000, 10), // 100.64.0.0/10, shared by carriers
+        (0x7f00_0000, 8),  // 127.0.0.0/8, the loopback
+        (0xa9fe_0000, 16), // 169.254.0.0/16, link-local
+        (0xac10_0000, 12), // 172.16.0.0/12, private
+        (0xc000_0000, 24), // 192.0.0.0/24, protocols
+        (0xc000_0200, 24), // 192.0.2.0/24, documentation
+        (0xc01f_c400, 24), // 192.31.196.0/24, AS112
+        (0xc034_c100, 24), // 192.52.193.0/24, AMT
+        (0xc058_6300, 24), // 192.88.99.0/24, relays of 6to4
+        (0xc0a8_0000, 16), // 192.168.0.0/16, private
+        (0xc612_0000, 15), // 198.18.0.0/15, benchmarks
+        (0xc633_6400, 24), // 198.51.100.0/24, documentation
+        (0xcb00_7100, 24), // 203.0.113.0/24, documentation
+        (0xe000_0000, 3),  // 224.0.0.0/3, multicast, reserved and broadcast
+    ];
+    let address = address.to_bits();
+    let is_in = |(network, bits): &(u32, u32)| address >> (32 - bits) == network >> (32 - bits);
+    !SPECIAL.iter().any(is_in)
+}
+
+/// Only global unicast (2000::/3) is public, and of that what is not special. What holds an address
+/// of IPv4 is judged by that one.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let of = address.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match of {
+        // ::ffff:0:0/96 was told apart before; ::/96, compatible with IPv4.
+        [0, 0, 0, 0, 0, 0, ..] => false,
+        // 64:ff9b::/96, NAT64; 64:ff9b:1::/48 is local.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => is_public_v4(v4(high, low)),
+        // 2002::/16, 6to4.
+        [0x2002, high, low, ..] => is_public_v4(v4(high, low)),
+        // 2001::/23 (Teredo, benchmarks, ORCHID and other protocols), 2001:db8::/32 and
+        // 3fff::/20, documentation.
+        [0x2001, 0..0x200, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => false,
+        // 2620:4f:8000::/48, AS112.
+        [0x2620, 0x4f, 0x8000, ..] => false,
+        [first, ..] => first >> 13 == 1,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_only_this_machine_or_its_network_reach_are_refused() {
+        let none = Allowed::default();
+        for address in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:db8::1",
+            "2002:7f00:1::1",
+            "2002:a00:1::1",
+            "2002:c0a8:101::",
+            "3fff::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!none.allows(address.parse().unwrap()), "{address}");
+        }
+        for address in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.167.255.255",
+            "198.17.255.255",
+            "198.20.0.1",
+            "223.255.255.255",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2001:4860:4860::8888",
+            "2002:808:808::1",
+            "2606:4700::1111",
+        ] {
+            assert!(none.allows(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_allowed_by_name_whole_and_no_more() {
+        let allowed = Allowed(vec![
+            "10.1.0.0/16".parse().unwrap(),
+            "127.0.0.1".parse().unwrap(),
+            "fd00::/8".parse().unwrap(),
+        ]);
+        for (address, is_allowed) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("10.2.0.1", false),
+            ("127.0.0.1", true),
+            ("127.0.0.2", false),
+            ("fd12::1", true),
+            ("fc00::1", false),
+        ] {
+            assert_eq!(
+                allowed.allows(address.parse().unwrap()),
+                is_allowed,
+                "{address}"
+            );
+        }
+        let everything = Allowed(vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()]);
+        assert!(everything.allows("127.0.0.1".parse().unwrap()));
+        assert!(everything.allows("::1".parse().unwrap()));
+        for bad in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "10.0.0.0/-1",
+            "::/129",
+            "a/8",
+            "1.2.3.4/",
+        ] {
+            assert!(bad.parse::<Cidr>().is_err(), "{bad}");
+        }
+    }
+}

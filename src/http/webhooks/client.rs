@@ -1,0 +1,583 @@
+//! The requests: one POST over HTTP/1.1, on a connection that is kept for the next one.
+//!
+//! Whatever is at the other end, a request takes no longer than [`ANSWER_TIMEOUT`] and little
+//! memory: of an answer its head counts, which has a bound; its body is not read beyond
+//! [`REST_BYTES_MAX`], after which the connection is closed. Redirects are answers like others.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::address::Allowed;
+use super::secret::{MasterKey, signatures};
+use crate::engine::delivery::schedule::Failure;
+use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+
+/// From connecting to the end of the answer's head.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Bytes of an answer's head, at most.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of an answer's body that are passed over to keep the connection, and how long for.
+const REST_BYTES_MAX: usize = 64 << 10;
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a connection is kept without a request; how many for one receiver, and in all.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+const IDLE_OF_ONE_MAX: usize = 32;
+const IDLE_MAX: usize = 1_024;
+/// Requests on their way at once, over all receivers.
+const REQUESTS_MAX: usize = 1_024;
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 4;
+
+/// Finds the addresses of a host and a port.
+pub type Resolve = Arc<
+    dyn Fn(String, u16) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    is_secure: bool,
+    host: Box<str>,
+    port: u16,
+}
+
+/// Which addresses a request may go to.
+#[derive(Clone)]
+pub enum Judge {
+    /// Any: the URL is the operator's own.
+    Anywhere,
+    /// Those of the Internet, and what is allowed besides; over plain HTTP this machine alone,
+    /// unless that is allowed.
+    Webhooks {
+        /// Networks besides.
+        allowed: Arc<Allowed>,
+        /// Whether plain HTTP may leave this machine.
+        plain: bool,
+    },
+}
+
+impl Judge {
+    fn allows(&self, target: &Target, address: IpAddr) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Webhooks { allowed, plain } => {
+                let stays = address.to_canonical().is_loopback();
+                (target.is_secure || *plain || stays) && allowed.allows(address)
+            }
+        }
+    }
+}
+
+/// What a receiver answered: the head of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// How long it asks to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// Sends requests, and keeps connections.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<ClientShared>,
+}
+
+struct ClientShared {
+    tls: TlsConnector,
+    resolve: Resolve,
+    idle: Mutex<Idle>,
+    turns: Semaphore,
+}
+
+#[derive(Default)]
+struct Idle {
+    connections: HashMap<Target, Vec<(Instant, Connection)>>,
+    count: usize,
+}
+
+/// An open connection, which is closed when it is dropped.
+struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A stream of bytes, over TLS or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The system's way of finding addresses.
+#[must_use]
+pub fn system_resolve() -> Resolve {
+    Arc::new(|host, port| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host.as_str(), port)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// What is trusted: the system's certificates, and these (DER) besides.
+///
+/// # Errors
+/// When one of them is no certificate.
+pub fn trusting(
+    more: Vec<tokio_rustls::rustls::pki_types::CertificateDer<'static>>,
+) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for certificate in more {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+impl Client {
+    /// A client that trusts so, and finds addresses so.
+    #[must_use]
+    pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
+        Self {
+            shared: Arc::new(ClientShared {
+                tls: TlsConnector::from(Arc::new(tls)),
+                resolve,
+                idle: Mutex::default(),
+                turns: Semaphore::new(REQUESTS_MAX),
+            }),
+        }
+    }
+
+    /// POSTs the body to the URL. The answer's body is not told.
+    ///
+    /// # Errors
+    /// When no answer came in time; why, in a few words.
+    pub async fn post(
+        &self,
+        url: &str,
+        judge: &Judge,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answered, &'static str> {
+        let (target, uri) = target(url)?;
+        let turn = self.shared.turns.acquire().await;
+        let _turn = turn.map_err(|_| "the service ends")?;
+        let asked = self.ask(&target, &uri, judge, headers, &body);
+        match timeout(ANSWER_TIMEOUT, asked).await {
+            Ok(answered) => answered,
+            Err(_) => Err("it did not answer in time"),
+        }
+    }
+
+    async fn ask(
+        &self,
+        target: &Target,
+        uri: &Uri,
+        judge: &Judge,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Answered, &'static str> {
+        let request = || {
+            let path = uri.path_and_query().map_or("/", |path| path.as_str());
+            let mut request = Request::post(if path.is_empty() { "/" } else { path });
+            if let Some(all) = request.headers_mut() {
+                *all = headers.clone();
+                let host = uri.authority().map(|authority| authority.as_str());
+                let host = HeaderValue::try_from(host.unwrap_or_default());
+                all.insert(HOST, host.map_err(|_| "its URL has no host")?);
+                all.insert(USER_AGENT, HeaderValue::from_static("carebook"));
+            }
+            let request = request.body(Full::new(body.clone()));
+            request.map_err(|_| "its URL cannot be asked")
+        };
+        // One that was kept may have been closed meanwhile: then a new one is made, once.
+        if let Some(mut kept) = self.shared.kept(target)
+            && let Ok(answer) = kept.sender.send_request(request()?).await
+        {
+            return Ok(self.answered(target, kept, answer));
+        }
+        let mut fresh = self.shared.connect(target, judge).await?;
+        let answer = fresh.sender.send_request(request()?).await;
+        match answer {
+            Ok(answer) => Ok(self.answered(target, fresh, answer)),
+            Err(error) if error.is_parse() => Err("its answer is not HTTP"),
+            Err(_) => Err("it broke off before its answer"),
+        }
+    }
+
+    fn answered(
+        &self,
+        target: &Target,
+        connection: Connection,
+        answer: Response<Incoming>,
+    ) -> Answered {
+        let status = answer.status().as_u16();
+        let header = |name| answer.headers().get(name);
+        let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(value, header(DATE)));
+        let body = answer.into_body();
+        if body.is_end_stream() {
+            self.shared.keep(target, connection);
+        } else {
+            let (shared, target) = (Arc::clone(&self.shared), target.clone());
+            tokio::spawn(async move {
+                if let Ok(true) = timeout(REST_TIMEOUT, passed_over(body)).await {
+                    shared.keep(&target, connection);
+                }
+            });
+        }
+        Answered {
+            status,
+            retry_after,
+        }
+    }
+}
+
+/// Whether the body has ended within its bounds.
+async fn passed_over(mut body: Incoming) -> bool {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            return false;
+        };
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > REST_BYTES_MAX {
+            return false;
+        }
+    }
+    true
+}
+
+impl ClientShared {
+    fn kept(&self, target: &Target) -> Option<Connection> {
+        let mut idle = self.idle.lock();
+        loop {
+            let of_target = idle.connections.get_mut(target)?;
+            let (since, connection) = of_target.pop()?;
+            idle.count -= 1;
+            let is_old = since.elapsed() > IDLE_TIMEOUT;
+            if !is_old && connection.sender.is_ready() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn keep(&self, target: &Target, connection: Connection) {
+        if connection.sender.is_closed() {
+            return;
+        }
+        let mut idle = self.idle.lock();
+        if idle.count >= IDLE_MAX {
+            idle.let_old_go();
+        }
+        let is_full = idle.count >= IDLE_MAX;
+        let of_target = idle.connections.entry(target.clone()).or_default();
+        if !is_full && of_target.len() < IDLE_OF_ONE_MAX {
+            of_target.push((Instant::now(), connection));
+            idle.count += 1;
+        }
+    }
+
+    async fn connect(&self, target: &Target, judge: &Judge) -> Result<Connection, &'static str> {
+        let host = target.host.trim_start_matches('[').trim_end_matches(']');
+        let found = match host.parse::<IpAddr>() {
+            Ok(address) => vec![SocketAddr::new(address, target.port)],
+            Err(_) => (self.resolve)(host.to_owned(), target.port)
+                .await
+                .map_err(|_| "its name cannot be resolved")?,
+        };
+        if found.is_empty() {
+            return Err("its name has no address");
+        }
+        // What was judged is what is connected to: the name is not asked for again.
+        let allowed = found
+            .into_iter()
+            .filter(|address| judge.allows(target, address.ip()));
+        let mut failed = "its address is not allowed";
+        for address in allowed.take(ADDRESSES_MAX) {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    let _ = stream.set_nodelay(true);
+                    return self.shake_hands(target, host, stream).await;
+                }
+                Err(_) => failed = "it cannot be reached",
+            }
+        }
+        Err(failed)
+    }
+
+    async fn shake_hands(
+        &self,
+        target: &Target,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<Connection, &'static str> {
+        let stream: Box<dyn Stream> = match target.is_secure {
+            false => Box::new(stream),
+            true => {
+                let name = ServerName::try_from(host.to_owned());
+                let name = name.map_err(|_| "its name is not one of TLS")?;
+                let stream = self.tls.connect(name, stream).await;
+                Box::new(stream.map_err(|_| "TLS with it failed")?)
+            }
+        };
+        let shaken = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = shaken.map_err(|_| "it broke off")?;
+        let task = tokio::spawn(async move {
+            // How it ended is known to whoever has asked.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            task: task.abort_handle(),
+        })
+    }
+}
+
+impl Idle {
+    fn let_old_go(&mut self) {
+        self.connections.retain(|_, of_target| {
+            of_target.retain(|(since, connection)| {
+                since.elapsed() <= IDLE_TIMEOUT && !connection.sender.is_closed()
+            });
+            !of_target.is_empty()
+        });
+        self.count = self.connections.values().map(Vec::len).sum();
+    }
+}
+
+fn target(url: &str) -> Result<(Target, Uri), &'static str> {
+    let uri: Uri = url.parse().map_err(|_| "its URL cannot be read")?;
+    let is_secure = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err("its URL is not one of HTTP"),
+    };
+    let host = uri.host().ok_or("its URL has no host")?;
+    let target = Target {
+        is_secure,
+        host: host.into(),
+        port: uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+    };
+    Ok((target, uri))
+}
+
+/// Seconds, or a date (RFC 9110 10.2.3): by the receiver's own clock, which the answer's `Date` is.
+fn retry_after(value: &HeaderValue, date: Option<&HeaderValue>) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let timestamp = |text| chrono::DateTime::parse_from_rfc2822(text).ok();
+    let until = timestamp(text)?.timestamp();
+    let now = timestamp(date?.to_str().ok()?)?.timestamp();
+    u64::try_from(until - now).ok().map(Duration::from_secs)
+}
+
+/// Sends webhooks: signed, and only to where they may go.
+pub struct WebhookSender {
+    client: Client,
+    judge: Judge,
+    key: Arc<MasterKey>,
+}
+
+impl WebhookSender {
+    /// A sender with this client, which goes where `judge` says, and signs with secrets of `key`.
+    #[must_use]
+    pub fn new(client: Client, judge: Judge, key: Arc<MasterKey>) -> Self {
+        Self { client, judge, key }
+    }
+
+    async fn deliver(&self, outgoing: Outgoing) -> Delivered {
+        let timestamp = outgoing.now.millis().div_euclid(1_000);
+        let numbers = outgoing.secret_numbers.iter();
+        let secrets: Vec<_> = numbers
+            .map(|number| self.key.secret(outgoing.subscription, *number))
+            .collect();
+        let signature = signatures(&secrets, &outgoing.id, timestamp, &outgoing.body);
+        let mut headers = HeaderMap::new();
+        let fields = [
+            ("content-type", "application/cloudevents+json".to_owned()),
+            ("webhook-id", outgoing.id),
+            ("webhook-timestamp", timestamp.to_string()),
+            ("webhook-signature", signature),
+        ];
+        for (name, value) in fields {
+            headers.extend(
+                HeaderValue::try_from(value)
+                    .map(|value| (Some(hyper::header::HeaderName::from_static(name)), value)),
+            );
+        }
+        let answered = self
+            .client
+            .post(&outgoing.url, &self.judge, &headers, outgoing.body)
+            .await;
+        match answered {
+            Ok(Answered { status, .. }) if (200..300).contains(&status) => Delivered::Taken,
+            Ok(Answered { status: 410, .. }) => Delivered::Gone,
+            Ok(Answered {
+                status,
+                retry_after,
+            }) => Delivered::Failed(Failure {
+                status: Some(status),
+                error: format!("it answered {status}").into(),
+                retry_after,
+            }),
+            Err(error) => Delivered::Failed(Failure {
+                status: None,
+                error: error.into(),
+                retry_after: None,
+            }),
+        }
+    }
+}
+
+impl Sender for WebhookSender {
+    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
+        Box::pin(async move { self.deliver(outgoing).await })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {
+        let date = HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT");
+        let of = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap(), Some(&date));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(of("120"), seconds(120));
+        assert_eq!(of("0"), seconds(0));
+        assert_eq!(of("Sun, 06 Nov 1994 08:51:17 GMT"), seconds(100));
+        for nothing in ["Sun, 06 Nov 1994 08:49:36 GMT", "-1", "1.5", "soon", ""] {
+            assert_eq!(of(nothing), None, "{nothing}");
+        }
+        let alone = HeaderValue::from_static("Sun, 06 Nov 1994 08:51:17 GMT");
+        assert_eq!(retry_after(&alone, None), None);
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine_and_what_is_allowed_is_judged_all_the_same() {
+        let judge = |allowed: &[&str], plain| Judge::Webhooks {
+            allowed: Arc::new(Allowed(
+                allowed.iter().map(|cidr| cidr.parse().unwrap()).collect(),
+            )),
+            plain,
+        };
+        let allows = |judge: &Judge, url: &str, address: &str| {
+            judge.allows(&target(url).unwrap().0, address.parse().unwrap())
+        };
+        let strict = judge(&[], false);
+        assert!(allows(&strict, "https://a/", "8.8.8.8"));
+        assert!(!allows(&strict, "https://a/", "127.0.0.1"));
+        assert!(!allows(&strict, "http://a/", "8.8.8.8"));
+        assert!(!allows(&strict, "http://127.0.0.1/", "127.0.0.1"));
+        let near = judge(&["127.0.0.0/8", "10.0.0.0/8"], false);
+        assert!(allows(&near, "http://127.0.0.1/", "127.0.0.1"));
+        assert!(allows(&near, "https://a/", "10.0.0.1"));
+        assert!(!allows(&near, "http://a/", "10.0.0.1"));
+        let plain = judge(&[], true);
+        assert!(allows(&plain, "http://a/", "8.8.8.8"));
+        assert!(!allows(&plain, "http://a/", "10.0.0.1"));
+        assert!(allows(&Judge::Anywhere, "http://a/", "10.0.0.1"));
+    }
+
+    /// A receiver that takes everything, once on each connection, and tells on which address.
+    async fn taking(listener: tokio::net::TcpListener, heard: Arc<Mutex<Vec<SocketAddr>>>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            heard.lock().push(stream.local_addr().unwrap());
+            let mut head = vec![0; 4_096];
+            let _ = stream.read(&mut head).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(answer).await;
+        }
+    }
+
+    #[test]
+    fn a_name_that_resolves_otherwise_the_second_time_is_judged_again_and_never_asked_in_between() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            tokio::spawn(taking(listener, Arc::clone(&heard)));
+            let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let counted = Arc::clone(&asked);
+            let resolve: Resolve = Arc::new(move |host, port| {
+                assert_eq!(host, "receiver.example");
+                let time = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let address = match time {
+                    0 => ["127.0.0.1"].as_slice(),
+                    // One of several that may be gone to is.
+                    1 => ["10.0.0.1", "127.0.0.1"].as_slice(),
+                    _ => ["127.0.0.2", "169.254.169.254", "::1"].as_slice(),
+                };
+                let found = address
+                    .iter()
+                    .map(|address| SocketAddr::new(address.parse().unwrap(), port))
+                    .collect();
+                Box::pin(std::future::ready(Ok(found)))
+            });
+            let client = Client::new(trusting(Vec::new()).unwrap(), resolve);
+            let judge = Judge::Webhooks {
+                allowed: Arc::new(Allowed(vec!["127.0.0.1".parse().unwrap()])),
+                plain: false,
+            };
+            let url = format!("http://receiver.example:{port}/");
+            let headers = HeaderMap::new();
+            for time in 1..=2 {
+                let answer = client.post(&url, &judge, &headers, Bytes::new()).await;
+                assert_eq!(answer.map(|answer| answer.status), Ok(200));
+                assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), time);
+            }
+            let refused = client.post(&url, &judge, &headers, Bytes::new()).await;
+            assert_eq!(refused, Err("its address is not allowed"));
+            let loopback = IpAddr::from([127, 0, 0, 1]);
+            let heard = heard.lock();
+            assert_eq!(heard.len(), 2);
+            assert!(heard.iter().all(|address| address.ip() == loopback));
+        });
+    }
+}

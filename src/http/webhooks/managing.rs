@@ -1,0 +1,152 @@
+//! The requests that manage webhooks, and their lists.
+
+use std::sync::Arc;
+
+use hyper::{StatusCode, Uri};
+
+use super::secret::{MasterKey, told};
+use crate::base::actor::Actor;
+use crate::catalogue::{Row, Success};
+use crate::domain::read::Read;
+use crate::domain::webhook::lists;
+use crate::domain::webhook::read_subscription::read_whether_dead;
+use crate::engine::admission::Permit;
+use crate::engine::delivery::webhooks::{SubscriptionFigures, Webhooks};
+use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::http::list_query::{ListQuery, OwnParameter};
+use crate::http::request::ReadCommand;
+use crate::http::response::{Answer, Problems, at_position, json};
+use crate::http::route::Special;
+use crate::journal::events::EventId;
+
+/// Operations whose number is above this manage webhooks.
+pub const MANAGEMENT_FROM: u16 = 100;
+/// The states of deliveries that are listed.
+const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];
+
+/// What the front needs for webhooks.
+#[derive(Clone)]
+pub struct WebhookFront {
+    /// What their secrets are derived from.
+    pub key: Arc<MasterKey>,
+    /// What delivers.
+    pub dispatcher: Webhooks,
+}
+
+/// An operation by which webhooks are managed.
+pub struct Managed<'a> {
+    /// What carries it out.
+    pub engine: &'a Engine,
+    /// What has to hear of it.
+    pub webhooks: &'a WebhookFront,
+    /// Which one.
+    pub row: &'static Row,
+    /// Who asks.
+    pub actor: Arc<Actor>,
+    /// The parameters of its path.
+    pub parameters: &'a [(&'a str, &'a str)],
+}
+
+/// The subscription that an answer is about.
+fn subscription_of(body: &[u8]) -> Option<uuid::Uuid> {
+    let text = std::str::from_utf8(body).ok()?;
+    let rest = text.strip_prefix("{\"subscriptionId\":\"")?;
+    rest.split_once('"')?.0.parse().ok()
+}
+
+/// Carries out an operation by which webhooks are managed, and has the dispatcher know.
+pub async fn manage(managed: Managed<'_>, read: ReadCommand, permit: Permit) -> Answer {
+    let Managed {
+        engine,
+        webhooks,
+        row,
+        actor,
+        parameters,
+    } = managed;
+    let problems = Problems::of(row);
+    let param = |name: &str| {
+        let found = parameters.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value)
+    };
+    let event: Option<EventId> = param("eventId").and_then(|id| id.parse().ok());
+    if let Some(event) = event
+        && event.position < engine.first_position()
+        && let Ok((dead, position)) = engine.read(read_whether_dead, &actor, parameters).await
+        && dead.body == b"true"
+    {
+        let gone = "The log no longer has this event: it cannot be sent again.";
+        let answer = problems.problem(StatusCode::GONE, "event_gone", gone);
+        return at_position(answer, position);
+    }
+    let call = CommandRequest {
+        row: Some(row),
+        actor,
+        command: read.command,
+        header_key: read.header_key,
+    };
+    let mut result = engine.execute(call, permit).await;
+    if let CommandResult::Done { body, replay, .. } = &mut result {
+        let id = param("subscriptionId").and_then(|id| id.parse().ok());
+        if let Some(id) = id.or_else(|| subscription_of(body)) {
+            match event {
+                Some(event) if !*replay => webhooks.dispatcher.retried(id, event),
+                _ => webhooks.dispatcher.changed(id),
+            }
+        }
+        if let Some(told) = told(&webhooks.key, body) {
+            *body = told.into();
+        }
+    }
+    problems.reply(result, row.success)
+}
+
+/// A page of the list that is asked for.
+pub async fn list(
+    engine: &Engine,
+    actor: &Actor,
+    asked: Special,
+    parameters: &[(&str, &str)],
+    uri: &Uri,
+) -> Answer {
+    let problems = Problems::PLAIN;
+    let (read, own): (Read, _) = match asked {
+        Special::ListWebhookDeliveries => (lists::list_deliveries, DELIVERY_STATES),
+        _ => (lists::list_subscriptions, &[][..]),
+    };
+    let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own) {
+        Ok(query) => query,
+        Err(rejection) => return problems.rejected(&rejection),
+    };
+    let limit = query.limit.to_string();
+    let mut parameters = parameters.to_vec();
+    parameters.extend([
+        ("limit", limit.as_str()),
+        ("order", query.order),
+        ("after", query.after.as_str()),
+    ]);
+    parameters.extend(&query.own);
+    match engine.read(read, actor, &parameters).await {
+        Ok((found, position)) => {
+            let body = lists::with_cursor(found.body, |after| query.cursor(after));
+            at_position(json(StatusCode::OK, body), position)
+        }
+        Err(reply) => problems.reply(reply, Success::Ok),
+    }
+}
+
+/// A word on webhooks for those who ask whether the service is ready: a field with a comma before it,
+/// nothing where nobody subscribes.
+#[must_use]
+pub fn ready(webhooks: &[SubscriptionFigures]) -> String {
+    if webhooks.is_empty() {
+        return String::new();
+    }
+    let failing = webhooks.iter().filter(|of| of.is_failing).count();
+    let waiting: usize = webhooks.iter().map(|of| of.waiting).sum();
+    let dead: usize = webhooks.iter().map(|of| of.dead).sum();
+    format!(
+        ",\"webhooks\":{{\"subscriptions\":{},\"failing\":{failing},\
+         \"waiting\":{waiting},\"dead\":{dead}}}",
+        webhooks.len()
+    )
+}

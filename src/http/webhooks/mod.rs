@@ -1,0 +1,8 @@
+//! Webhooks at the network: their secrets and signatures, the addresses that they may go to, and
+//! the requests.
+
+pub mod address;
+pub mod client;
+pub mod figures;
+pub mod managing;
+pub mod secret;

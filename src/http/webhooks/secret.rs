@@ -1,0 +1,144 @@
+//! The secrets of webhooks, and what they sign.
+//!
+//! A secret is derived from the master key by the subscription and the secret's number, so it has
+//! to stand nowhere. Signatures are those of Standard Webhooks (`v1`, HMAC-SHA256).
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use uuid::Uuid;
+
+/// Bytes of a secret, and of the master key.
+pub const SECRET_BYTES: usize = 32;
+
+/// The master key that all secrets are derived from.
+pub struct MasterKey(hmac::Key);
+
+/// A secret that signs.
+#[derive(Clone)]
+pub struct Secret([u8; SECRET_BYTES]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl MasterKey {
+    /// The key of these bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8; SECRET_BYTES]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// The secret of this number of this subscription.
+    #[must_use]
+    pub fn secret(&self, subscription: Uuid, number: u32) -> Secret {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(b"carebook webhook secret 1\0");
+        context.update(subscription.as_bytes());
+        context.update(&number.to_be_bytes());
+        let mut secret = [0; SECRET_BYTES];
+        secret.copy_from_slice(context.sign().as_ref());
+        Secret(secret)
+    }
+}
+
+impl Secret {
+    /// The secret of a text `whsec_…`, of 24 to 64 bytes as Standard Webhooks say, of which this
+    /// service uses 32; `None` for another text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_")?).ok()?;
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The secret as its receiver is told.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("whsec_{}", BASE64_STANDARD.encode(self.0))
+    }
+
+    /// The signature of a body that is sent under this identifier at this time, in seconds since
+    /// 1970.
+    #[must_use]
+    pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let mut context = hmac::Context::with_key(&key);
+        context.update(id.as_bytes());
+        context.update(b".");
+        context.update(timestamp.to_string().as_bytes());
+        context.update(b".");
+        context.update(body);
+        format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
+    }
+}
+
+/// The header `webhook-signature`: one signature for each secret.
+#[must_use]
+pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> String {
+    let each = secrets
+        .iter()
+        .map(|secret| secret.sign(id, timestamp, body));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// The answer as it is told: in the place of a secret's number, which is its last member, the
+/// secret. `None` when the answer tells none.
+#[must_use]
+pub fn told(key: &MasterKey, body: &[u8]) -> Option<Vec<u8>> {
+    const NUMBER: &str = ",\"secretNumber\":";
+    const ID: &str = "{\"subscriptionId\":\"";
+    let text = std::str::from_utf8(body).ok()?;
+    let (rest, number) = text.strip_suffix('}')?.rsplit_once(NUMBER)?;
+    let id = rest.strip_prefix(ID)?.split_once('"')?.0;
+    let secret = key.secret(id.parse().ok()?, number.parse().ok()?);
+    Some(format!("{rest},\"secret\":\"{}\"}}", secret.text()).into_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_that_of_standard_webhooks() {
+        // HMAC-SHA256 of `log-1-0.1700000000.{}`, by another program.
+        let secret = Secret::parse("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap();
+        assert_eq!(secret.0[31], 31);
+        assert_eq!(
+            secret.text(),
+            "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+        );
+        let signature = secret.sign("log-1-0", 1_700_000_000, b"{}");
+        assert_eq!(signature, "v1,5XvK+G+BcqPqDeVjoXLMgnmsaCh01MAfeiWcJtvxXZ4=");
+    }
+
+    #[test]
+    fn each_subscription_and_number_has_a_secret_of_its_own_and_always_the_same() {
+        let key = MasterKey::new(&[7; 32]);
+        let secret = |id: u128, number| key.secret(Uuid::from_u128(id), number).text();
+        assert_eq!(secret(1, 1), secret(1, 1));
+        assert_ne!(secret(1, 1), secret(1, 2));
+        assert_ne!(secret(1, 1), secret(2, 1));
+        let other = MasterKey::new(&[8; 32])
+            .secret(Uuid::from_u128(1), 1)
+            .text();
+        assert_ne!(secret(1, 1), other);
+    }
+
+    #[test]
+    fn an_answer_is_told_with_the_secret_in_the_place_of_its_number() {
+        let key = MasterKey::new(&[7; 32]);
+        let id = Uuid::from_u128(5);
+        let body = format!(
+            r#"{{"subscriptionId":"{id}","description":",\"secretNumber\":9}}","secretNumber":2}}"#
+        );
+        let told = String::from_utf8(told(&key, body.as_bytes()).unwrap()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(value["secret"], key.secret(id, 2).text());
+        assert_eq!(value["description"], ",\"secretNumber\":9}");
+        assert!(value.get("secretNumber").is_none());
+        assert_eq!(super::told(&key, b"{\"subscriptionId\":\"x\"}"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Receivers that mean no good, and addresses that nobody may be sent to.
+
+use std::time::Duration;
+
+use super::*;
+
+/// Sends ten events to a good receiver beside a bad one, and tells how long the good one waited for
+/// the last of them.
+fn beside(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (House, Value, Receiver) {
+    let (house, good) = (House::new(), Receiver::start());
+    let bad = Receiver::deciding(move |_, number| reply(number));
+    let hostile = house.subscribe(&bad.url(), &["carebook.reference-fact.*"]);
+    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
+    for number in 0..40 {
+        house.fact(&format!("a{number}"), 1);
+    }
+    let begun = Instant::now();
+    good.wait_for(40);
+    // The bad one is given 15 seconds for each answer.
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    (house, hostile, bad)
+}
+
+#[test]
+fn a_receiver_that_never_answers_delays_no_other_and_takes_few_connections() {
+    let (house, hostile, bad) = beside(|_| Reply::Hangs);
+    house.wait(&hostile, |read| read["waiting"] == 40);
+    assert!(bad.connections() <= 33, "{}", bad.connections());
+}
+
+#[test]
+fn a_receiver_that_answers_a_byte_at_a_time_has_15_seconds_like_others() {
+    let (house, hostile, _bad) = beside(|_| Reply::Trickles);
+    let read = house.wait(&hostile, |read| !read["lastFailure"].is_null());
+    assert_eq!(read["lastFailure"]["error"], "it did not answer in time");
+    assert_eq!(read["status"], "failing");
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    let other = Receiver::start();
+    let port = other.port;
+    let location: &'static str =
+        Box::leak(format!("Location: http://127.0.0.1:{port}/\r\n").into_boxed_str());
+    let (house, hostile, _bad) = beside(move |_| Reply::Status(307, location));
+    house.wait(&hostile, |read| read["lastFailure"]["status"] == 307);
+    assert_eq!(other.came().len(), 0);
+}
+
+#[test]
+fn heads_and_bodies_of_ten_megabytes_are_not_kept() {
+    let (house, hostile, _bad) = beside(|number| match number % 2 {
+        0 => Reply::Head(10 << 20),
+        _ => Reply::Body(10 << 20),
+    });
+    // A body is none of our business: 200 was said before it.
+    let read = house.wait(&hostile, |read| !read["lastFailure"].is_null());
+    assert_eq!(read["lastFailure"]["status"], Value::Null, "{read}");
+    let resident = crate::support::resident(house.server.id());
+    assert!(resident < 400 << 20, "{resident}");
+}
+
+#[test]
+fn a_receiver_that_closes_at_any_byte_of_its_head_has_not_taken_it() {
+    let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n".len();
+    let (house, hostile, bad) = beside(move |number| Reply::Breaks(number % whole));
+    house.wait(&hostile, |read| read["waiting"] == 40);
+    bad.from_now_on(|_, _| TAKEN);
+    house.wait(&hostile, |read| read["waiting"] == 0);
+}
+
+#[test]
+fn a_receiver_that_asks_to_be_left_alone_is() {
+    let house = House::with(&["--webhooks-allow", "127.0.0.1"]);
+    let receiver = Receiver::deciding(|_, _| Reply::Status(503, "Retry-After: 1800\r\n"));
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 1);
+    house.wait(&subscription, |read| {
+        read["waiting"] == 1 && read["status"] == "failing"
+    });
+    let listed = house.deliveries(&subscription, "?state=waiting");
+    let next = listed["items"][0]["nextAttemptAt"].as_str().unwrap();
+    let next = carebook::base::time::Instant::parse(next).unwrap().millis();
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis();
+    let left = next - i64::try_from(now).unwrap();
+    assert!((1_700_000..=1_800_000).contains(&left), "{left}");
+}
+
+#[test]
+fn this_machine_and_its_network_are_refused_unless_they_are_named() {
+    let house = House::with(&["--webhooks-allow", "10.0.0.0/8", "--webhooks-hurry", "1000"]);
+    let receiver = Receiver::start();
+    let at = |host: &str| format!("http://{host}:{}/", receiver.port);
+    for url in [
+        at("127.0.0.1"),
+        at("localhost"),
+        at("[::1]"),
+        at("[::ffff:127.0.0.1]"),
+        "https://169.254.169.254/latest/meta-data".to_owned(),
+        "https://192.168.0.1/".to_owned(),
+        "https://[fd00:ec2::254]/".to_owned(),
+        // Other ways to write the loopback.
+        "https://0x7f000001/".to_owned(),
+        "https://2130706433/".to_owned(),
+        "https://127.1/".to_owned(),
+    ] {
+        let subscription = house.subscribe(&url, &["carebook.reference-fact.*"]);
+        house.fact(&url, 1);
+        let read = house.wait(&subscription, |read| !read["lastFailure"].is_null());
+        let error = read["lastFailure"]["error"].as_str().unwrap();
+        let refused = ["its address is not allowed", "its name cannot be resolved"];
+        assert!(refused.contains(&error), "{url}: {error}");
+    }
+    assert_eq!(receiver.connections(), 0);
+}

@@ -1,0 +1,305 @@
+//! Subscriptions as resources: who may, what is refused, replays, secrets, lists.
+
+use carebook::base::actor::ActorKind;
+
+use super::*;
+use crate::support::files;
+
+fn body(url: &str) -> Value {
+    json!({"url": url, "types": ["carebook.*"], "description": null})
+}
+
+#[test]
+fn only_workflows_and_the_head_office_with_the_permission_may_manage_webhooks() {
+    let house = House::new();
+    let subscription = house.subscribe("https://example.com/", &["carebook.*"]);
+    let permitted = [
+        ActorKind::SystemWorkflow,
+        ActorKind::HeadquartersAdministrator,
+        ActorKind::HeadquartersFinanceOperator,
+    ];
+    let path = path_of(&subscription);
+    for kind in ActorKind::ALL {
+        for has_permission in [false, true] {
+            let token = house.world.token(&Actor {
+                permissions: match has_permission {
+                    true => vec!["webhooks:manage".into()],
+                    false => vec!["facts:write".into(), "events:read".into()],
+                },
+                ..actor(kind, &format!("{kind}-{has_permission}"))
+            });
+            let may = has_permission && permitted.contains(&kind);
+            let mut client = house.client();
+            let made = client.post_keyed(SUBSCRIPTIONS, &token, "k", &body("https://a.example/"));
+            assert_eq!(made.status, if may { 201 } else { 403 }, "{kind}: {made:?}");
+            for read in [
+                SUBSCRIPTIONS.to_owned(),
+                path.clone(),
+                format!("{path}/deliveries"),
+            ] {
+                let answer = client.get(&read, &token);
+                assert_eq!(answer.status, if may { 200 } else { 403 }, "{kind} {read}");
+            }
+            if !may {
+                assert_eq!(made.json()["code"], "permission_denied");
+            }
+        }
+    }
+    let nobody = house.client().request("GET", SUBSCRIPTIONS, &[], b"");
+    assert_eq!(nobody.status, 401);
+}
+
+#[test]
+fn every_fault_of_a_subscription_is_told() {
+    let house = House::new();
+    let many: Vec<_> = (0..51)
+        .map(|number| format!("carebook.a{number}"))
+        .collect();
+    for (sent, faults) in [
+        (json!({}), vec![("url", "required"), ("types", "required")]),
+        (
+            json!({"url": "ftp://a/", "types": [], "description": 1, "more": 1}),
+            vec![
+                ("more", "unknown_field"),
+                ("url", "pattern"),
+                ("types", "too_short"),
+                ("description", "wrong_type"),
+            ],
+        ),
+        (
+            json!({"url": "https://a/", "types": ["*", "a*b", ""]}),
+            vec![
+                ("types[0]", "pattern"),
+                ("types[1]", "pattern"),
+                ("types[2]", "too_short"),
+            ],
+        ),
+        (
+            json!({"url": "https://a/", "types": many}),
+            vec![("types", "too_long")],
+        ),
+        (
+            json!({"url": "http://example.com/", "types": ["carebook.*"]}),
+            vec![("url", "not_allowed")],
+        ),
+    ] {
+        let answer = house.send("POST", SUBSCRIPTIONS, &sent);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let told = answer.faults();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(at, code)| (at.as_str(), code.as_str()))
+            .collect();
+        assert_eq!(told, faults, "{sent}");
+    }
+    let no_key = house
+        .client()
+        .post(SUBSCRIPTIONS, &house.token, &body("https://a/"));
+    let fault = ("header.Idempotency-Key".to_owned(), "required".to_owned());
+    assert_eq!(no_key.faults(), [fault]);
+    let house = House::with(&["--webhooks-allow-http"]);
+    house.subscribe("http://example.com/", &["carebook.*"]);
+}
+
+#[test]
+fn a_secret_is_told_at_creation_and_rotation_and_in_replays_and_stands_nowhere() {
+    let house = House::new();
+    let (receiver, mut client) = (Receiver::start(), house.client());
+    let made = client.post_keyed(SUBSCRIPTIONS, &house.token, "make", &body(&receiver.url()));
+    let subscription = made.json();
+    let first = subscription["secret"].as_str().unwrap().to_owned();
+    assert_eq!(first.len(), "whsec_".len() + 44);
+    let replay = client.post_keyed(SUBSCRIPTIONS, &house.token, "make", &body(&receiver.url()));
+    assert_eq!((replay.status, &replay.body), (201, &made.body));
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    let other = client.post_keyed(SUBSCRIPTIONS, &house.token, "make", &body("https://b/"));
+    assert_eq!(other.json()["code"], "idempotency_key_reused");
+    assert!(house.read(&subscription).get("secret").is_none());
+
+    let rotations = format!("{}/secret-rotations", path_of(&subscription));
+    let expected = |revision| json!({"expectedRevision": revision});
+    let rotated = client.post_keyed(&rotations, &house.token, "turn", &expected(1));
+    assert_eq!(rotated.status, 200, "{rotated:?}");
+    let second = rotated.json()["secret"].as_str().unwrap().to_owned();
+    assert_ne!(first, second);
+    let stale = client.post_keyed(&rotations, &house.token, "late", &expected(1));
+    assert_eq!(
+        (stale.status, &stale.json()["code"]),
+        (409, &json!("revision_stale"))
+    );
+    house.fact("a", 1);
+    let came = receiver.wait_for(1);
+    let came = came
+        .iter()
+        .find(|one| one.kind() == "carebook.reference-fact.applied")
+        .unwrap();
+    assert_eq!((came.signed_by(&first), came.signed_by(&second)), (1, 1));
+    let third = client.post_keyed(&rotations, &house.token, "turn again", &expected(2));
+    let third = third.json()["secret"].as_str().unwrap().to_owned();
+    house.fact("a", 2);
+    let came = receiver.wait_for(2);
+    let signed = |secret: &str| came[1].signed_by(secret);
+    assert_eq!(
+        [&first, &second, &third].map(|secret| signed(secret)),
+        [0, 1, 1]
+    );
+    let again = client.post_keyed(&rotations, &house.token, "turn", &expected(1));
+    assert_eq!(again.json()["secret"], *second, "as it was told then");
+
+    let metrics = client.request("GET", "/metrics", &[], b"");
+    let (world, server) = (&house.world, house.server);
+    let backup = world.path("backup");
+    let (code, _, told) = crate::support::run(&[
+        "backup",
+        "--data",
+        world.data().to_str().unwrap(),
+        "--to",
+        backup.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(server.stop(), Some(0));
+    let key = world.data().join("webhook.key");
+    let master = std::fs::read_to_string(&key).unwrap();
+    let mut looked = 0;
+    for file in files(&world.data()).into_iter().chain(files(&backup)) {
+        if file == key {
+            continue;
+        }
+        let bytes = std::fs::read(&file).unwrap();
+        for secret in [&first, &second, &third, &master] {
+            let text = secret.trim_end().trim_start_matches("whsec_").as_bytes();
+            let is_there = bytes.windows(text.len()).any(|window| window == text);
+            assert!(!is_there, "a secret stands in {}", file.display());
+        }
+        looked += 1;
+    }
+    assert!(looked >= 2);
+    assert!(!metrics.text().contains("whsec_"));
+}
+
+#[test]
+fn a_subscription_is_changed_and_deleted_by_those_who_know_its_revision() {
+    let house = House::new();
+    let receiver = Receiver::start();
+    let subscription = house.subscribe("https://a.example/", &["carebook.branch.*"]);
+    let path = path_of(&subscription);
+    let change = json!({
+        "expectedRevision": 1,
+        "url": receiver.url(),
+        "types": ["carebook.reference-fact.*"],
+        "description": "",
+    });
+    let changed = house.send("PATCH", &path, &change).json();
+    assert_eq!(changed["revision"], 2);
+    assert_eq!(changed["description"], Value::Null);
+    let stale = house.send("PATCH", &path, &change);
+    assert_eq!(
+        stale.json()["conflictingFieldPaths"],
+        json!(["expectedRevision"])
+    );
+    house.wait(&subscription, |read| read["revision"] == 2);
+    // What it wants is what it says from the commit on; that the dispatcher has heard is seen here.
+    house.fact("a", 1);
+    receiver.wait_for(1);
+
+    let bearer = format!("Bearer {}", house.token);
+    let delete = |query: &str, key: &str| {
+        let headers = [("Authorization", bearer.as_str()), ("Idempotency-Key", key)];
+        let path = format!("{path}{query}");
+        house.client().request("DELETE", &path, &headers, b"")
+    };
+    let fault = |at: &str, code: &str| vec![(at.to_owned(), code.to_owned())];
+    for (query, faults) in [
+        ("", fault("query.expectedRevision", "required")),
+        (
+            "?expectedRevision=x",
+            fault("query.expectedRevision", "wrong_type"),
+        ),
+        ("?expectedRevision=2&a=b", fault("query.a", "unknown_field")),
+        (
+            "?expectedRevision=2&expectedRevision=2",
+            fault("query.expectedRevision", "duplicate_field"),
+        ),
+    ] {
+        assert_eq!(delete(query, "k").faults(), faults, "{query}");
+    }
+    assert_eq!(
+        delete("?expectedRevision=1", "k").json()["code"],
+        "revision_stale"
+    );
+    let gone = delete("?expectedRevision=2", "k");
+    assert_eq!((gone.status, gone.body.len()), (204, 0));
+    let replay = delete("?expectedRevision=2", "k");
+    assert_eq!(replay.status, 204);
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    assert_eq!(delete("?expectedRevision=3", "other").status, 404);
+    assert_eq!(house.client().get(&path, &house.token).status, 404);
+    assert_eq!(house.send("PATCH", &path, &change).status, 404);
+    let all = house.client().get(SUBSCRIPTIONS, &house.token).json();
+    assert_eq!(all["items"], json!([]));
+    house.fact("a", 2);
+    let other = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 3);
+    let came = receiver.wait_for(2);
+    assert_eq!(taken(&came), [(subject("a"), 1), (subject("a"), 3)]);
+    drop(other);
+}
+
+#[test]
+fn lists_go_page_by_page_in_the_order_asked_for() {
+    let house = House::new();
+    let made: Vec<_> = (0..5)
+        .map(|number| house.subscribe(&format!("https://a{number}.example/"), &["carebook.*"]))
+        .collect();
+    let mut client = house.client();
+    for (order, is_reversed) in [("oldest", false), ("newest", true)] {
+        let (mut urls, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("{SUBSCRIPTIONS}?limit=2&order={order}{cursor}");
+            let page = client.get(&path, &house.token).json();
+            let items = page["items"].as_array().unwrap().clone();
+            assert!(items.len() <= 2);
+            urls.extend(items.iter().map(|item| item["url"].clone()));
+            let Some(next) = page["next"].as_str() else {
+                break;
+            };
+            cursor = format!("&cursor={next}");
+        }
+        let mut expected: Vec<_> = made.iter().map(|one| one["url"].clone()).collect();
+        if is_reversed {
+            expected.reverse();
+        }
+        assert_eq!(urls, expected, "{order}");
+    }
+    let page = client
+        .get(&format!("{SUBSCRIPTIONS}?limit=2"), &house.token)
+        .json();
+    let cursor = page["next"].as_str().unwrap();
+    for query in [
+        format!("?cursor={cursor}&order=oldest"),
+        "?cursor=nonsense".to_owned(),
+        "?limit=0".to_owned(),
+        "?limit=501".to_owned(),
+        "?status=enabled".to_owned(),
+    ] {
+        let answer = client.get(&format!("{SUBSCRIPTIONS}{query}"), &house.token);
+        assert_eq!(answer.status, 400, "{query}");
+    }
+    let path = format!("{}/deliveries?state=taken", path_of(&made[0]));
+    assert_eq!(client.get(&path, &house.token).status, 400);
+    let unknown = client.get(&format!("{SUBSCRIPTIONS}/unknown/deliveries"), &house.token);
+    assert_eq!(unknown.status, 404);
+}
+
+#[test]
+fn a_tag_changes_with_what_is_delivered() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    let before = house.client().get(&path_of(&subscription), &house.token);
+    house.fact("a", 1);
+    let id = receiver.wait_for(1)[0].id();
+    house.wait(&subscription, |read| read["deliveredThrough"] == *id);
+    let after = house.client().get(&path_of(&subscription), &house.token);
+    assert_eq!(after.json()["revision"], before.json()["revision"]);
+    assert_ne!(after.header("etag"), before.header("etag"));
+}

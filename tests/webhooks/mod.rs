@@ -1,0 +1,367 @@
+//! Webhooks, against receivers that are real servers.
+
+mod examples;
+mod hostile;
+mod load;
+mod managing;
+mod receiver;
+mod restarts;
+
+use std::time::Instant;
+
+use carebook::base::actor::{Actor, ActorKind};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Client, Server, World, actor};
+use receiver::{Delivery, Receiver, Reply, SOON, TAKEN};
+
+const SUBSCRIPTIONS: &str = "/webhook-subscriptions";
+/// What deliveries to this machine need, with pauses a hundredth of what they are.
+const NEAR: [&str; 4] = ["--webhooks-allow", "127.0.0.0/8", "--webhooks-hurry", "100"];
+
+/// A token of a workflow that manages webhooks, and puts facts in place.
+fn manager(world: &World) -> String {
+    world.token(&Actor {
+        permissions: vec!["facts:write".into(), "webhooks:manage".into()],
+        ..actor(ActorKind::SystemWorkflow, "workflow-1")
+    })
+}
+
+/// A server and somebody who manages its webhooks.
+struct House {
+    world: World,
+    server: Server,
+    token: String,
+    keys: std::cell::Cell<u32>,
+}
+
+impl House {
+    fn new() -> Self {
+        Self::with(&NEAR)
+    }
+
+    fn with(arguments: &[&str]) -> Self {
+        let world = World::new();
+        let server = Server::start_with(&world, arguments);
+        let token = manager(&world);
+        Self {
+            world,
+            server,
+            token,
+            keys: std::cell::Cell::new(0),
+        }
+    }
+
+    fn key(&self) -> String {
+        self.keys.set(self.keys.get() + 1);
+        format!("key-{}", self.keys.get())
+    }
+
+    fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+        let key = self.key();
+        let headers = [("Idempotency-Key", key.as_str())];
+        self.client()
+            .send_json(method, path, &self.token, &headers, body)
+    }
+
+    /// Subscribes; the subscription with its secret.
+    #[track_caller]
+    fn subscribe(&self, url: &str, types: &[&str]) -> Value {
+        let body = json!({"url": url, "types": types, "description": "a test"});
+        let answer = self.send("POST", SUBSCRIPTIONS, &body);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.json()
+    }
+
+    fn read(&self, subscription: &Value) -> Value {
+        let answer = self.client().get(&path_of(subscription), &self.token);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Waits until the subscription reads as `is_it` says.
+    #[track_caller]
+    fn wait(&self, subscription: &Value, is_it: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let read = self.read(subscription);
+            if is_it(&read) {
+                return read;
+            }
+            assert!(started.elapsed() < SOON, "{read}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
+    fn deliveries(&self, subscription: &Value, query: &str) -> Value {
+        let path = format!("{}/deliveries{query}", path_of(subscription));
+        let answer = self.client().get(&path, &self.token);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// Puts a fact in place, at this revision: one event, of the type
+    /// `carebook.reference-fact.applied`.
+    #[track_caller]
+    fn fact(&self, id: &str, revision: i64) {
+        let answer = self.client().put_facts(&self.token, &[fact(id, revision)]);
+        assert_eq!(answer.json()["applied"], 1, "{answer:?}");
+    }
+}
+
+/// A fact, which differs from one revision to the next.
+fn fact(id: &str, revision: i64) -> Value {
+    json!({"kind": "actor", "id": id, "revision": revision, "facts": {"lifecycle": "active"}})
+}
+
+/// The subject of the events that tell of the fact.
+fn subject(id: &str) -> String {
+    format!("reference-facts/actor/{id}")
+}
+
+fn path_of(subscription: &Value) -> String {
+    let id = subscription["subscriptionId"].as_str().unwrap();
+    format!("{SUBSCRIPTIONS}/{id}")
+}
+
+/// What was taken, as subject and revision.
+fn taken(came: &[Delivery]) -> Vec<(String, i64)> {
+    let taken = came.iter().filter(|one| one.taken);
+    taken
+        .map(|one| {
+            (
+                one.subject(),
+                one.event()["data"]["revision"].as_i64().unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn an_event_is_brought_signed_and_with_its_identifier_to_whoever_subscribes_to_its_type() {
+    let (house, receiver, other) = (House::new(), Receiver::start(), Receiver::start());
+    house.fact("before", 1);
+    let wanting = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.subscribe(&other.url(), &["carebook.branch.created"]);
+    house.fact("after", 1);
+    house.fact("after", 2);
+    let came = receiver.wait_for(2);
+    assert_eq!(came.len(), 2, "the events before it are not told");
+    let secret = wanting["secret"].as_str().unwrap();
+    for (one, revision) in came.iter().zip([1, 2]) {
+        let event = one.event();
+        assert_eq!(one.path, "/events?a=b");
+        assert_eq!(one.header("content-type"), "application/cloudevents+json");
+        assert_eq!(event["type"], "carebook.reference-fact.applied");
+        assert_eq!(event["subject"], subject("after"));
+        assert_eq!(event["data"]["revision"], revision);
+        let log = event["source"].as_str().unwrap();
+        let log = log.strip_prefix("urn:carebook:").unwrap();
+        let id = format!("{log}-{}", event["id"].as_str().unwrap());
+        assert_eq!(one.header("webhook-id"), id);
+        assert_eq!(one.signed_by(secret), 1);
+        let now = std::time::SystemTime::now();
+        let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let sent: u64 = one.header("webhook-timestamp").parse().unwrap();
+        assert!(now.abs_diff(sent) < 300);
+    }
+    let last = came[1].id();
+    let read = house.wait(&wanting, |read| read["deliveredThrough"] == *last);
+    assert_eq!((&read["waiting"], &read["dead"]), (&json!(0), &json!(0)));
+    assert_eq!(read["status"], "enabled");
+    assert_eq!(read["lastFailure"], Value::Null);
+    assert_eq!(other.came().len(), 0);
+}
+
+#[test]
+fn events_of_one_subject_keep_their_order_and_other_subjects_do_not_wait() {
+    let house = House::new();
+    let receiver = Receiver::deciding(|one, _| match one.subject().ends_with("slow") {
+        true => Reply::Status(500, ""),
+        false => TAKEN,
+    });
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.applied"]);
+    for revision in 1..=3 {
+        house.fact("slow", revision);
+        house.fact("quick", revision);
+    }
+    receiver.wait(|came| taken(came).len() == 3);
+    let read = house.wait(&subscription, |read| read["waiting"] == 3);
+    assert_eq!(read["lastFailure"]["status"], 500);
+    let listed = house.deliveries(&subscription, "?order=oldest");
+    let items = listed["items"].as_array().unwrap();
+    assert_eq!(items.len(), 3);
+    assert_eq!(items[0]["subject"], subject("slow"));
+    assert!(items[0]["attempts"].as_u64().unwrap() >= 1);
+    assert_eq!(items[0]["lastStatus"], 500);
+    assert_eq!(
+        items[1]["attempts"], 0,
+        "the second is not tried before the first"
+    );
+    receiver.from_now_on(|_, _| TAKEN);
+    let came = receiver.wait(|came| taken(came).len() == 6);
+    let of = |id: &str| -> Vec<i64> {
+        let all = taken(&came).into_iter();
+        all.filter(|(of, _)| *of == subject(id))
+            .map(|(_, at)| at)
+            .collect()
+    };
+    assert_eq!((of("slow"), of("quick")), (vec![1, 2, 3], vec![1, 2, 3]));
+    let read = house.wait(&subscription, |read| read["waiting"] == 0);
+    assert_eq!(read["status"], "enabled");
+    assert_eq!(
+        read["lastFailure"]["status"], 500,
+        "it is kept after a success"
+    );
+}
+
+#[test]
+fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
+    let house = House::with(&[
+        "--webhooks-allow",
+        "127.0.0.1",
+        "--webhooks-hurry",
+        "1000000",
+    ]);
+    let receiver = Receiver::deciding(|one, _| match one.subject().ends_with("bad") {
+        true => Reply::Status(400, ""),
+        false => TAKEN,
+    });
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("bad", 1);
+    house.wait(&subscription, |read| read["dead"] == 1);
+    assert_eq!(receiver.came().len(), 10);
+    let listed = house.deliveries(&subscription, "?state=dead");
+    let dead = &listed["items"][0];
+    assert_eq!(
+        (
+            &dead["attempts"],
+            &dead["nextAttemptAt"],
+            &dead["lastError"]
+        ),
+        (&json!(10), &Value::Null, &json!("it answered 400"))
+    );
+    assert_eq!(listed["next"], Value::Null);
+    receiver.from_now_on(|_, _| TAKEN);
+    let retries = format!(
+        "{}/deliveries/{}/retries",
+        path_of(&subscription),
+        dead["eventId"].as_str().unwrap()
+    );
+    let bearer = format!("Bearer {}", house.token);
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Idempotency-Key", "again"),
+    ];
+    let answer = house.client().request("POST", &retries, &headers, b"");
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let came = receiver.wait(|came| taken(came).len() == 1);
+    assert_eq!(came.len(), 11);
+    house.wait(&subscription, |read| {
+        read["dead"] == 0 && read["waiting"] == 0
+    });
+    let replay = house.client().request("POST", &retries, &headers, b"");
+    assert_eq!(replay.status, 202);
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    let unknown = house.send("POST", &retries, &json!({}));
+    assert_eq!(unknown.json()["code"], "webhook_delivery_not_found");
+}
+
+#[test]
+fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_event_on() {
+    let house = House::new();
+    let receiver = Receiver::deciding(|_, _| Reply::Status(410, ""));
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 1);
+    let read = house.wait(&subscription, |read| read["status"] == "gone");
+    assert_eq!(read["lastFailure"]["status"], 410);
+    house.fact("a", 2);
+    receiver.from_now_on(|_, _| TAKEN);
+    let body = json!({"expectedRevision": 1, "status": "enabled"});
+    let answer = house.send("PATCH", &path_of(&subscription), &body);
+    assert_eq!(
+        (answer.status, &answer.json()["status"]),
+        (200, &json!("enabled"))
+    );
+    house.fact("a", 3);
+    let came = receiver.wait_for(2);
+    assert_eq!(taken(&came), [(subject("a"), 3)]);
+}
+
+#[test]
+fn what_happens_during_a_pause_waits_and_is_sent_afterwards() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 1);
+    receiver.wait_for(1);
+    let switch = |revision, status| {
+        let body = json!({"expectedRevision": revision, "status": status});
+        let answer = house.send("PATCH", &path_of(&subscription), &body);
+        assert_eq!(answer.json()["status"], status);
+    };
+    switch(1, "paused");
+    // Of whom the dispatcher hears later.
+    let other = Receiver::start();
+    house.subscribe(&other.url(), &["carebook.reference-fact.*"]);
+    house.fact("a", 2);
+    house.fact("b", 1);
+    other.wait_for(2);
+    assert_eq!(receiver.came().len(), 1);
+    switch(2, "enabled");
+    let came = receiver.wait_for(3);
+    let mut all = taken(&came);
+    all.sort();
+    assert_eq!(
+        all,
+        [(subject("a"), 1), (subject("a"), 2), (subject("b"), 1)]
+    );
+}
+
+#[test]
+fn what_is_wanted_is_what_was_said_when_the_event_happened() {
+    let (house, receiver) = (House::new(), Receiver::start());
+    let subscription = house.subscribe(&receiver.url(), &["carebook.branch.*"]);
+    let mut expected = Vec::new();
+    for turn in 0..10 {
+        // Right behind each other: the dispatcher hears of all of it later.
+        house.fact("a", 2 * turn + 1);
+        let types = |is_on: bool| match is_on {
+            true => json!(["carebook.reference-fact.*"]),
+            false => json!(["carebook.branch.*"]),
+        };
+        let change = |revision, is_on| {
+            let body = json!({"expectedRevision": revision, "types": types(is_on)});
+            let answer = house.send("PATCH", &path_of(&subscription), &body);
+            assert_eq!(answer.status, 200, "{answer:?}");
+        };
+        change(2 * turn + 1, true);
+        house.fact("a", 2 * turn + 2);
+        expected.push((subject("a"), 2 * turn + 2));
+        receiver.wait(|came| taken(came) == expected);
+        change(2 * turn + 2, false);
+    }
+    assert_eq!(taken(&receiver.came()), expected);
+}
+
+#[test]
+fn a_subscription_is_told_of_others_and_not_of_its_own_changes() {
+    let (house, one, other) = (House::new(), Receiver::start(), Receiver::start());
+    let first = house.subscribe(&one.url(), &["carebook.webhook-subscription.*"]);
+    let second = house.subscribe(&other.url(), &["carebook.webhook-subscription.*"]);
+    let body = json!({"expectedRevision": 1, "description": "secret words"});
+    house.send("PATCH", &path_of(&first), &body);
+    let came = one.wait_for(1);
+    assert_eq!(came[0].kind(), "carebook.webhook-subscription.created");
+    assert_eq!(came[0].subject(), path_of(&second)[1..]);
+    let came = other.wait_for(1);
+    assert_eq!(came[0].kind(), "carebook.webhook-subscription.updated");
+    let text = String::from_utf8(came[0].body.clone()).unwrap();
+    assert!(
+        !text.contains("secret words") && !text.contains("127.0.0.1"),
+        "{text}"
+    );
+}
