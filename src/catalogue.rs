@@ -1,7 +1,6 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
-pub mod personal;
 mod row;
 
 use std::sync::LazyLock;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use carebook::catalogue::personal::{self, Shown};
 use carebook::catalogue::{OPERATIONS, RESOURCES};
+use carebook::journal::personal::{self, Shown};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Server, World, carebook, files, run};

@@ -1,6 +1,6 @@
 //! What is for inside has a listener of its own when it is given one; the page of metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::process::Command;
 
@@ -238,11 +238,18 @@ fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
         assert_eq!(server.client().get("/healthz", "").status, 200);
         let (mut lanes, all) = processors(&server);
         if are_bound {
+            // A lane that has just begun has the processor of the one that started it.
+            let distinct = |lanes: &[String]| lanes.iter().collect::<BTreeSet<_>>().len();
+            for _ in 0..1_000 {
+                if distinct(&lanes) == count {
+                    break;
+                }
+                assert_eq!(server.client().get("/healthz", "").status, 200);
+                (lanes, _) = processors(&server);
+            }
             assert_eq!(lanes.len(), count);
             assert!(lanes.iter().all(|lane| lane.parse::<usize>().is_ok()));
-            lanes.sort_unstable();
-            lanes.dedup();
-            assert_eq!(lanes.len(), count, "each has its own");
+            assert_eq!(distinct(&lanes), count, "each has its own");
         } else {
             assert!(lanes.iter().all(|lane| *lane == all), "{arguments:?}");
         }

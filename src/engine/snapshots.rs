@@ -115,9 +115,7 @@ impl<'a> Pace<'a> {
             let appended = self.shared.journal.appended();
             let in_flight = self.shared.admission.in_flight();
             let rest = self.turns.rest(worked, in_flight, appended, now);
-            if !rest.is_zero() {
-                self.shared.checkpointer.wake_up.rest(rest);
-            }
+            self.shared.checkpointer.wake_up.rest(rest);
         }
         self.turns.since = Tick::now();
         self.shared.unless_stopped()

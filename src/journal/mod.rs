@@ -5,6 +5,7 @@
 pub mod births;
 pub mod counters;
 pub mod events;
+pub mod personal;
 pub mod record;
 pub mod replay;
 pub mod replay_error;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carebook::base::time::Instant;
 use carebook::catalogue::OPERATIONS;
-use carebook::catalogue::personal::{Shown, shown};
 use carebook::domain::event::EventField;
 use carebook::domain::reference::samples;
 use carebook::journal::events::event_types;
+use carebook::journal::personal::{Shown, shown};
 use serde_json::Value;
 
 use super::{all, played, played_with_bodies, reader};

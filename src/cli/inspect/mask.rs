@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::personal::{self, Shown};
+use crate::journal::personal::{self, Shown};
 
 /// Shown instead of masked values.
 pub(super) const MASK: &str = "•••";

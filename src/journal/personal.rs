@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::{FACTS, OPERATIONS};
 use crate::base::json::{Personal, Shape};
+use crate::catalogue::{FACTS, OPERATIONS};
 
 /// What a member's value is to somebody who may not see personal data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
