@@ -4,7 +4,6 @@
 //! Each lane counts for itself, in atomics that no other lane writes: three additions to a
 //! request, and no lock.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
