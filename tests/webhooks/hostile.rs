@@ -69,7 +69,7 @@ fn a_receiver_that_closes_at_any_byte_of_its_head_has_not_taken_it() {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n".len();
     let (house, hostile, bad) = beside(move |number| Reply::Breaks(number % whole));
     house.wait(&hostile, |read| read["waiting"] == 40);
-    bad.from_now_on(|_, _| TAKEN);
+    bad.now_answers(|_, _| TAKEN);
     house.wait(&hostile, |read| read["waiting"] == 0);
 }
 

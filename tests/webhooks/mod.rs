@@ -202,7 +202,7 @@ fn events_of_one_subject_keep_their_order_and_other_subjects_do_not_wait() {
         items[1]["attempts"], 0,
         "the second is not tried before the first"
     );
-    receiver.from_now_on(|_, _| TAKEN);
+    receiver.now_answers(|_, _| TAKEN);
     let came = receiver.wait(|came| taken(came).len() == 6);
     let of = |id: &str| -> Vec<i64> {
         let all = taken(&came).into_iter();
@@ -246,7 +246,7 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
         (&json!(10), &Value::Null, &json!("it answered 400"))
     );
     assert_eq!(listed["next"], Value::Null);
-    receiver.from_now_on(|_, _| TAKEN);
+    receiver.now_answers(|_, _| TAKEN);
     let retries = format!(
         "{}/deliveries/{}/retries",
         path_of(&subscription),
@@ -280,7 +280,7 @@ fn a_receiver_that_says_gone_is_left_alone_until_it_is_enabled_from_the_next_eve
     let read = house.wait(&subscription, |read| read["status"] == "gone");
     assert_eq!(read["lastFailure"]["status"], 410);
     house.fact("a", 2);
-    receiver.from_now_on(|_, _| TAKEN);
+    receiver.now_answers(|_, _| TAKEN);
     let body = json!({"expectedRevision": 1, "status": "enabled"});
     let answer = house.send("PATCH", &path_of(&subscription), &body);
     assert_eq!(

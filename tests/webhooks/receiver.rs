@@ -142,7 +142,7 @@ impl Receiver {
     }
 
     /// From here on it does as `decide` says.
-    pub fn from_now_on(&self, decide: impl Fn(&Delivery, usize) -> Reply + Send + Sync + 'static) {
+    pub fn now_answers(&self, decide: impl Fn(&Delivery, usize) -> Reply + Send + Sync + 'static) {
         *self.shared.decide.lock().unwrap() = Arc::new(decide);
     }
 

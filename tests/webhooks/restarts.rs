@@ -61,7 +61,7 @@ fn after_a_stop_nothing_that_was_taken_comes_again_and_what_waits_goes_on() {
     receiver.wait(|came| taken(came).len() == 20);
     house = house.restarted(&NEAR);
     assert_eq!(house.read(&subscription)["waiting"], 1);
-    receiver.from_now_on(|_, _| TAKEN);
+    receiver.now_answers(|_, _| TAKEN);
     house.fact("b", 1);
     let came = receiver.wait(|came| taken(came).len() == 22);
     let unique: BTreeSet<_> = taken(&came).into_iter().collect();
@@ -165,7 +165,7 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
             read["waiting"] == 0 && {
                 let through = read["deliveredThrough"].as_str().unwrap();
                 let through: u64 = through.split('-').next().unwrap().parse().unwrap();
-                let known: usize = revisions.values().map(|last| *last as usize).sum();
+                let known = usize::try_from(revisions.values().sum::<i64>()).unwrap();
                 let all: BTreeSet<_> = taken(&came[which])
                     .into_iter()
                     .chain(taken(&receiver.came()))
