@@ -252,7 +252,7 @@ fn on_a_full_disk_every_tool_says_what_to_do_and_can_be_run_again() {
         "10",
         "--give-up-readable",
     ];
-    failed(&give_up, &["No space left", "can be done again"]);
+    failed(&give_up, &["No space left", "can be run again"]);
     let kept = || {
         let names = files(Path::new(&own)).into_iter();
         names
