@@ -50,7 +50,7 @@ pub trait AnyCommand: Send + Sync {
     fn key_reused(&self, actor: &Actor, view: &ReadView<'_>) -> Option<Vec<u8>>;
     /// See [`Operation::target`].
     fn target(&self, context: &Context<'_>) -> Option<Digest>;
-    /// See [`Operation::names`].
+    /// See [`Operation::unique_keys`].
     fn unique_keys(&self, context: &Context<'_>) -> Vec<IndexKey>;
     /// Decides on the state in `slot`, which is read from the context's view when it is empty.
     ///

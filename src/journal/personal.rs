@@ -78,7 +78,7 @@ fn collect(
     }
 }
 
-/// The fields that are hidden, by their names: those that are declared so, and [`OWN`].
+/// The fields that are hidden, by their names: those that are declared so, and `OWN`.
 pub static HIDDEN: LazyLock<BTreeMap<&str, Personal>> = LazyLock::new(|| {
     let declared = personal_fields().into_iter();
     let declared = declared.filter_map(|field| Some((*field.path.last()?, field.says)));

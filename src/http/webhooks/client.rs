@@ -2,7 +2,7 @@
 //!
 //! Whatever is at the other end, a request takes no longer than [`ANSWER_TIMEOUT`] and little
 //! memory: of an answer its head counts, which has a bound; its body is not read beyond
-//! [`REST_BYTES_MAX`], after which the connection is closed. Redirects are answers like others.
+//! `REST_BYTES_MAX`, after which the connection is closed. Redirects are answers like others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
