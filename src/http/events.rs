@@ -28,6 +28,8 @@ const TYPES_MAX: usize = 50;
 /// The events of a page, and when nothing is said of that.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
+/// The events that a stream has in hand at once: what a reader costs that reads nothing.
+const STREAM_LIMIT: usize = 128;
 /// How long a stream is silent at most.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a reader may take to make room for more.
@@ -78,7 +80,11 @@ pub async fn events(reader: Reader<'_>, query: Option<&str>, headers: &HeaderMap
         return at_position(problems.rejected(&rejection), engine.durable());
     }
     let after = wanted.after.unwrap_or_else(|| engine.before_first_event());
-    let limit = if is_stream { LIMIT_MAX } else { wanted.limit };
+    let limit = if is_stream {
+        STREAM_LIMIT
+    } else {
+        wanted.limit
+    };
     let page = match engine.events(after, &wanted.filter, limit).await {
         Ok(page) => page,
         Err(why) => return no_page(why, engine),
@@ -244,7 +250,11 @@ impl Follower {
             if self.engine.feed().has_ended() || !self.is_still_allowed().await {
                 return;
             }
-            page = match self.engine.events(self.told, &self.filter, LIMIT_MAX).await {
+            page = match self
+                .engine
+                .events(self.told, &self.filter, STREAM_LIMIT)
+                .await
+            {
                 Ok(page) => page,
                 Err(_) => return,
             };
