@@ -18,13 +18,14 @@ use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
-use crate::domain::publication::{Publication, RecordPublication};
+use crate::domain::publication::Publication;
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
 use crate::domain::registered::{AnyResource, Registered};
+use crate::domain::report::NoRequest;
 use crate::domain::reservation::adjustment::PaymentChangeAdjustment;
 use crate::domain::reservation::draft::ReservationDraft;
 use crate::domain::reservation::lifecycle::FinancialLifecycle;
@@ -37,7 +38,9 @@ use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::domain::{branch, family, mother, payment, payout, reservation, settlement, webhook};
 
-pub use self::row::{BodySource, Invalid, KeySource, Method, ProblemShape, ReadRow, Row, Success};
+pub use self::row::{
+    BodySource, Invalid, KeySource, Method, ProblemShape, Purpose, ReadRow, Row, Success,
+};
 pub use crate::domain::fact_kinds::FACTS;
 
 /// The operations, by their numbers.
@@ -219,6 +222,7 @@ pub static MANAGEMENT: &[Row] = &[
         "/webhook-subscriptions",
         &Erased::<webhook::create::CreateSubscription>::NEW,
     )
+    .of_webhooks()
     .keyed(KeySource::Header)
     .gives(Success::Created),
     Row::new(
@@ -227,6 +231,7 @@ pub static MANAGEMENT: &[Row] = &[
         "/webhook-subscriptions/{subscriptionId}",
         &Erased::<webhook::update::UpdateSubscription>::NEW,
     )
+    .of_webhooks()
     .patch()
     .keyed(KeySource::Header),
     Row::new(
@@ -235,6 +240,7 @@ pub static MANAGEMENT: &[Row] = &[
         "/webhook-subscriptions/{subscriptionId}/secret-rotations",
         &Erased::<webhook::rotate_secret::RotateSecret>::NEW,
     )
+    .of_webhooks()
     .keyed(KeySource::Header),
     Row::new(
         104,
@@ -242,6 +248,7 @@ pub static MANAGEMENT: &[Row] = &[
         "/webhook-subscriptions/{subscriptionId}",
         &Erased::<webhook::delete::DeleteSubscription>::NEW,
     )
+    .of_webhooks()
     .delete()
     .keyed(KeySource::Header)
     .gives(Success::NoContent),
@@ -251,6 +258,7 @@ pub static MANAGEMENT: &[Row] = &[
         "/webhook-subscriptions/{subscriptionId}/deliveries/{eventId}/retries",
         &Erased::<webhook::retry_delivery::RetryDelivery>::NEW,
     )
+    .of_webhooks()
     .wordless()
     .keyed(KeySource::Header)
     .gives(Success::Accepted),
@@ -258,27 +266,21 @@ pub static MANAGEMENT: &[Row] = &[
 
 /// What the service reports to itself: no request leads there.
 pub static REPORTS: &[Row] = &[
-    RECORD_WEBHOOK_PROGRESS,
     Row::new(
-        RECORD_PUBLICATION,
-        "record_publication",
+        RECORD_WEBHOOK_PROGRESS,
+        "record_webhook_progress",
         "",
-        &RecordPublication,
+        &NoRequest,
     )
     .open(),
+    Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).open(),
 ];
+
+/// The tag of the report of how far the deliveries of a webhook subscription are.
+pub const RECORD_WEBHOOK_PROGRESS: u16 = 201;
 
 /// The tag of the report of how far the publishing of events is.
 pub const RECORD_PUBLICATION: u16 = 202;
-
-/// How far the deliveries of a webhook subscription are.
-pub const RECORD_WEBHOOK_PROGRESS: Row = Row::new(
-    201,
-    "record_webhook_progress",
-    "",
-    &webhook::record_progress::RecordProgress,
-)
-.open();
 
 /// The row of the operation with this tag, wherever it stands.
 #[must_use]

@@ -76,6 +76,15 @@ pub enum ProblemShape {
     Invitation,
 }
 
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The service's own: it can be rehearsed by a dry run.
+    Service,
+    /// Webhooks are managed by it, of which their dispatcher has to hear.
+    Webhooks,
+}
+
 /// One operation.
 pub struct Row {
     /// Its number in the contract; it stands in the log.
@@ -98,6 +107,8 @@ pub struct Row {
     pub invalid: Invalid,
     /// The shape of its problems.
     pub problem: ProblemShape,
+    /// What it is for.
+    pub purpose: Purpose,
     /// How it reads and decides.
     pub operation: &'static dyn AnyOperation,
 }
@@ -133,6 +144,7 @@ impl Row {
             success: Success::Ok,
             invalid: Invalid::BadRequest,
             problem: ProblemShape::Full,
+            purpose: Purpose::Service,
             operation,
         }
     }
@@ -159,6 +171,14 @@ impl Row {
     pub(super) const fn unprocessable(self) -> Self {
         Self {
             invalid: Invalid::Unprocessable,
+            ..self
+        }
+    }
+
+    /// By which webhooks are managed.
+    pub(super) const fn of_webhooks(self) -> Self {
+        Self {
+            purpose: Purpose::Webhooks,
             ..self
         }
     }

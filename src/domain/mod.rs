@@ -25,6 +25,7 @@ pub mod read;
 pub mod reference;
 pub mod registered;
 pub mod rejection;
+pub mod report;
 pub mod reservation;
 pub mod resource;
 #[cfg(test)]

@@ -5,16 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::example::Example;
-use super::operation::{
-    AnyCommand, AnyDecision, AnyOperation, AnyState, Commit, Context, Decision, Parts, erase,
-    own_state,
-};
-use super::rejection::{Class, Rejection};
-use super::resource::{IndexKey, Kind, ReadView, Resource};
-use crate::base::actor::Actor;
-use crate::base::digest::{Digest, Fingerprint};
-use crate::base::json::{Reader, Shape};
+use super::operation::{Commit, Context, Decision};
+use super::rejection::Rejection;
+use super::report::Report;
+use super::resource::{Kind, Resource};
+use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::public_events;
@@ -85,36 +80,6 @@ public_events! {
     Advanced { .. } => nothing,
 }
 
-/// The operation: no request leads to it.
-pub struct RecordPublication;
-
-impl AnyOperation for RecordPublication {
-    fn read(&self, _: &'static str, _: &Parts<'_>, _: &mut Reader) -> Option<Box<dyn AnyCommand>> {
-        None
-    }
-
-    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
-        body
-    }
-
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
-        &[]
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Object(Vec::new())
-    }
-
-    fn example(&self) -> &'static Example {
-        &Example::NEW
-    }
-
-    #[cfg(test)]
-    fn ladder(&self) -> super::ladder::Ladder {
-        super::ladder::Ladder::new()
-    }
-}
-
 /// The report: events up to this one are published.
 #[derive(Clone, Copy, Debug)]
 pub struct Published {
@@ -124,9 +89,15 @@ pub struct Published {
     pub number: u32,
 }
 
-impl Published {
-    fn ladder(
-        self,
+impl Report for Published {
+    type Resource = Publication;
+
+    fn resource(&self) -> Digest {
+        Publication::the_key()
+    }
+
+    fn decide(
+        &self,
         state: Option<&Publication>,
         context: &Context<'_>,
     ) -> Result<Decision<Publication>, Rejection> {
@@ -139,39 +110,6 @@ impl Published {
             number: self.number,
         };
         Commit::new(state, event, context.at).answer(Vec::new())
-    }
-}
-
-impl AnyCommand for Published {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(b"record_publication")
-    }
-
-    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn target(&self, _: &Context<'_>) -> Option<Digest> {
-        Some(Publication::the_key())
-    }
-
-    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
-        Vec::new()
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut AnyState,
-        context: &Context<'_>,
-    ) -> Result<AnyDecision, Rejection> {
-        let state = own_state::<Publication>(target, slot, context);
-        let decision = self.ladder(state, context)?;
-        Ok(erase(state, decision, target))
     }
 }
 

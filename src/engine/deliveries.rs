@@ -8,16 +8,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::core::{CommandRequest, CommandResult, PendingCommand, Shared, Stored};
+use super::core::{CommandResult, PendingCommand, Shared, Stored};
 use super::lane::LogFailed;
-use crate::base::actor::Actor;
 use crate::base::digest::Digest;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::branch::complete_side_effects::CompleteSideEffects;
 use crate::domain::branch::deliveries::{BranchDeliveries, branches_in_repair};
 use crate::domain::branch::directory_message::DirectoryMessage;
-use crate::domain::operation::AnyCommand as _;
 use crate::domain::resource::{ReadView, Source as _};
 
 /// How long the client that creates a branch waits for the directory.
@@ -217,30 +214,11 @@ impl Shared {
 
     /// Commits that the directory has accepted a message whose command was answered before.
     async fn complete(self: &Arc<Self>, deliveries: Digest, number: i64) -> CommandResult {
-        let command = CompleteSideEffects {
+        let report = CompleteSideEffects {
             deliveries,
             outbox_message_ids: vec![number],
         };
-        let pending = PendingCommand {
-            is_dry_run: false,
-            key: Box::default(),
-            scope: Box::default(),
-            key_digest: None,
-            fingerprint: command.fingerprint(),
-            born: self.ids.id(self.clock.now()),
-            key_lock: None,
-            permit: None,
-            instead_of: None,
-            may_act: None,
-            request: CommandRequest {
-                row: create_branch(),
-                actor: Arc::new(Actor::nobody()),
-                command: Box::new(command),
-                header_key: None,
-            },
-        };
-        let completed = unless_its_future_panics(pin!(self.decide(pending))).await;
-        completed.unwrap_or(CommandResult::Fault)
+        self.report(CREATE_BRANCH, report).await
     }
 
     /// The pending messages of the branch, once that is durable.
@@ -258,11 +236,6 @@ impl Shared {
         self.lanes.wait(position).await?;
         Ok(messages)
     }
-}
-
-/// The operation whose side effects these are.
-fn create_branch() -> Option<&'static Row> {
-    OPERATIONS.iter().find(|row| row.tag == CREATE_BRANCH)
 }
 
 #[cfg(test)]
@@ -290,6 +263,9 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_the_operation_whose_side_effects_these_are() {
-        assert_eq!(create_branch().unwrap().name, "create_branch");
+        assert_eq!(
+            crate::catalogue::operation_name(CREATE_BRANCH),
+            "create_branch"
+        );
     }
 }

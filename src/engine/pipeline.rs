@@ -1,6 +1,7 @@
 //! The way of a command: lifecycle, idempotency key, unique keys, actor, and the wait until its
 //! response is durable.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,11 +14,15 @@ use super::core::{
 };
 use super::id_source::IdSourceAt;
 use super::idempotency::key_of;
+use crate::base::actor::Actor;
+use crate::base::digest::Fingerprint;
+use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
-use crate::catalogue::Row;
+use crate::catalogue::{self, Row};
 use crate::domain::fact_kinds;
 use crate::domain::operation::{Context, Disposition};
 use crate::domain::rejection::Rejection;
+use crate::domain::report::Report;
 use crate::domain::resource::ReadView;
 use crate::journal::record::key_digest;
 
@@ -75,6 +80,35 @@ impl Shared {
             };
         }
         self.decide(pending).await
+    }
+
+    /// Commits what the service itself reports of a resource, in the name of the operation with this
+    /// tag.
+    pub(super) async fn report(
+        self: &Arc<Self>,
+        operation: u16,
+        report: impl Report,
+    ) -> CommandResult {
+        let pending = PendingCommand {
+            is_dry_run: false,
+            key: Box::default(),
+            scope: Box::default(),
+            key_digest: None,
+            fingerprint: Fingerprint::NONE,
+            born: self.ids.id(self.clock.now()),
+            key_lock: None,
+            permit: None,
+            instead_of: None,
+            may_act: None,
+            request: CommandRequest {
+                row: catalogue::row(operation),
+                actor: Arc::new(Actor::nobody()),
+                command: Box::new(report),
+                header_key: None,
+            },
+        };
+        let reported = unless_its_future_panics(pin!(self.decide(pending))).await;
+        reported.unwrap_or(CommandResult::Fault)
     }
 
     /// Has the command decided by its resource's actor.

@@ -17,13 +17,11 @@ use std::time::Duration;
 use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
 
 use super::Engine;
-use super::core::{CommandRequest, CommandResult, PendingCommand, Shared};
+use super::core::CommandResult;
 use super::feed::{EventFilter, NoPage};
 use super::publisher_counts::PublisherFigures;
-use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{self, RECORD_PUBLICATION};
-use crate::domain::operation::AnyCommand as _;
+use crate::catalogue::RECORD_PUBLICATION;
 use crate::domain::publication::{Publication, Published};
 use crate::domain::resource::ReadView;
 use crate::journal::events::{Event, EventId};
@@ -263,12 +261,11 @@ impl Publisher {
             position: through.position,
             number: through.number,
         };
-        let recorded = pin!(self.engine.shared.record_publication(report));
-        let recorded = unless_its_future_panics(recorded);
+        let recorded = self.engine.shared.report(RECORD_PUBLICATION, report);
         let recorded = match self.engine.feed().has_ended() {
             // It is committed at once; who waits until that is durable may wait for nobody by now.
-            true => timeout(LAST_WAIT, recorded).await.ok().flatten(),
-            false => recorded.await,
+            true => timeout(LAST_WAIT, recorded).await.ok(),
+            false => Some(recorded.await),
         };
         // Otherwise it is tried with the next one.
         if let Some(CommandResult::Done { .. }) = recorded {
@@ -315,46 +312,5 @@ impl Engine {
         let needed_from = &shared.checkpointer.needed_from;
         needed_from.set_for_publisher(passed.position);
         passed
-    }
-}
-
-impl Shared {
-    /// Commits how far the publisher is.
-    async fn record_publication(self: &Arc<Self>, report: Published) -> CommandResult {
-        let pending = PendingCommand {
-            is_dry_run: false,
-            key: Box::default(),
-            scope: Box::default(),
-            key_digest: None,
-            fingerprint: report.fingerprint(),
-            born: self.ids.id(self.clock.now()),
-            key_lock: None,
-            permit: None,
-            instead_of: None,
-            may_act: None,
-            request: CommandRequest {
-                row: catalogue::row(RECORD_PUBLICATION),
-                actor: Arc::new(Actor::nobody()),
-                command: Box::new(report),
-                header_key: None,
-            },
-        };
-        self.decide(pending).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_bound_and_are_shortened_by_half_at_most() {
-        for failed in 1..200 {
-            let doubled = 2_u32.saturating_pow((failed - 1).min(16));
-            let most = (PAUSE_MIN * doubled).min(PAUSE_MAX);
-            let pause = pause(failed);
-            assert!(pause <= most && pause >= most / 2, "{failed}: {pause:?}");
-        }
-        assert!(pause(u32::MAX) >= PAUSE_MAX / 2);
     }
 }

@@ -23,11 +23,11 @@ use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
-use super::webhooks::managing::{MANAGEMENT_FROM, Managed, WebhookFront, list, manage};
+use super::webhooks::managing::{Managed, WebhookFront, list, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{BodySource, ReadRow, Row, Success};
+use crate::catalogue::{BodySource, Purpose, ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
@@ -277,7 +277,7 @@ impl Service {
                 };
                 let answer = self.operation(caller, row, said, body).await;
                 match dry_run {
-                    DryRun::Yes if row.tag < MANAGEMENT_FROM => response::of_dry_run(answer),
+                    DryRun::Yes if row.purpose == Purpose::Service => response::of_dry_run(answer),
                     _ => answer,
                 }
             }
@@ -385,7 +385,7 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
-        if row.tag > MANAGEMENT_FROM && dry_run != DryRun::No {
+        if row.purpose == Purpose::Webhooks && dry_run != DryRun::No {
             return problems.rejected(&no_dry_run());
         }
         if self.engine.is_full() {
@@ -414,7 +414,7 @@ impl Service {
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
         };
-        if row.tag > MANAGEMENT_FROM {
+        if row.purpose == Purpose::Webhooks {
             let Some(webhooks) = &self.webhooks else {
                 return problems.unavailable();
             };

@@ -7,15 +7,12 @@
 use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
 use super::onboarding::outcome;
-use crate::base::actor::Actor;
-use crate::base::digest::{Digest, Fingerprint};
-use crate::domain::operation::{
-    AnyCommand, AnyDecision, AnyState, Context, Decision, Disposition, erase, own_state, to_json,
-};
+use crate::base::digest::Digest;
+use crate::domain::operation::{Context, Decision, Disposition, to_json};
 use crate::domain::rejection::Rejection;
-use crate::domain::resource::{IndexKey, ReadView};
+use crate::domain::report::Report;
 
-/// The command. Its answer is the branch as it stands then.
+/// The report. Its answer is the branch as it stands then.
 pub struct CompleteSideEffects {
     /// The key of the branch's deliveries.
     pub deliveries: Digest,
@@ -23,8 +20,14 @@ pub struct CompleteSideEffects {
     pub outbox_message_ids: Vec<i64>,
 }
 
-impl CompleteSideEffects {
-    fn ladder(
+impl Report for CompleteSideEffects {
+    type Resource = BranchDeliveries;
+
+    fn resource(&self) -> Digest {
+        self.deliveries
+    }
+
+    fn decide(
         &self,
         state: Option<&BranchDeliveries>,
         context: &Context<'_>,
@@ -44,38 +47,5 @@ impl CompleteSideEffects {
         }
         let answer = to_json(&BranchBody::new(&branch, &commit.next));
         commit.answer(answer)
-    }
-}
-
-impl AnyCommand for CompleteSideEffects {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(b"complete_side_effects")
-    }
-
-    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn target(&self, _: &Context<'_>) -> Option<Digest> {
-        Some(self.deliveries)
-    }
-
-    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
-        Vec::new()
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut AnyState,
-        context: &Context<'_>,
-    ) -> Result<AnyDecision, Rejection> {
-        let state = own_state::<BranchDeliveries>(target, slot, context);
-        let decision = self.ladder(state, context)?;
-        Ok(erase(state, decision, target))
     }
 }

@@ -3,9 +3,9 @@
 //! Resource: the subscription. Rejections, in the order tested: the actor may not manage webhooks
 //! (403); the subscription is unknown (404); the expected revision is stale (409).
 
-use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
-use super::subscription::{SubscriptionEvent, WebhookSubscription, may_manage};
-use super::update::Reason;
+use super::addressed::{Addressed, Reason, key_of};
+use super::deliveries::DeliveriesEvent;
+use super::subscription::{SubscriptionEvent, WebhookSubscription};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::domain::example::Example;
@@ -13,7 +13,6 @@ use crate::domain::example::Example;
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body};
 
 json_object! {
@@ -70,7 +69,7 @@ impl Operation for DeleteSubscription {
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
+        Some(key_of(&command.subscription_id))
     }
 
     fn decide(
@@ -78,21 +77,10 @@ impl Operation for DeleteSubscription {
         Command { body, .. }: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<WebhookSubscription>, Rejection> {
-        if !may_manage(context.actor) {
-            return Err(Reason::NotPermitted.into());
-        }
-        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
-            return Err(Reason::SubscriptionNotFound.into());
-        };
-        if body.query.expected_revision != subscription.revision.number() {
-            return Err(Reason::RevisionStale.into());
-        }
-        let key = WebhookDeliveries::KIND.key(&subscription.id());
-        let Some(deliveries) = context.view.at::<WebhookDeliveries>(key) else {
-            return Err(Reason::SubscriptionNotFound.into());
-        };
+        let expected = body.query.expected_revision;
+        let addressed = Addressed::at_revision(state, expected, context, || Ok(()))?;
         let mut commit = Commit::new(state, SubscriptionEvent::Deleted, context.at);
-        commit.also(Some(&deliveries), &DeliveriesEvent::Ended);
+        commit.also(Some(&addressed.deliveries), &DeliveriesEvent::Ended);
         // There is nothing to tell of it any more.
         commit.answer(to_json(&()))
     }

@@ -13,6 +13,7 @@
 //! A secret signs what is delivered. It stands nowhere: it is derived from a master key outside of
 //! the log, by the subscription and the secret's number, which is what is stored.
 
+mod addressed;
 pub mod body;
 pub mod create;
 pub mod delete;

@@ -3,10 +3,9 @@
 //! Resource: the subscription. Rejections, in the order tested: the actor may not manage webhooks
 //! (403); the subscription is unknown (404); the expected revision is stale (409).
 
+use super::addressed::{Addressed, Reason, key_of};
 use super::body::SubscriptionBody;
-use super::deliveries::WebhookDeliveries;
-use super::subscription::{SubscriptionEvent, WebhookSubscription, may_manage};
-use super::update::Reason;
+use super::subscription::{SubscriptionEvent, WebhookSubscription};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::domain::example::Example;
@@ -14,7 +13,6 @@ use crate::domain::example::Example;
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body};
 
 json_object! {
@@ -63,7 +61,7 @@ impl Operation for RotateSecret {
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
+        Some(key_of(&command.subscription_id))
     }
 
     fn decide(
@@ -71,24 +69,13 @@ impl Operation for RotateSecret {
         Command { body, .. }: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<WebhookSubscription>, Rejection> {
-        if !may_manage(context.actor) {
-            return Err(Reason::NotPermitted.into());
-        }
-        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
-            return Err(Reason::SubscriptionNotFound.into());
-        };
-        if body.expected_revision != subscription.revision.number() {
-            return Err(Reason::RevisionStale.into());
-        }
-        let key = WebhookDeliveries::KIND.key(&subscription.id());
-        let Some(deliveries) = context.view.at::<WebhookDeliveries>(key) else {
-            return Err(Reason::SubscriptionNotFound.into());
-        };
-        let secret_number = subscription.secret_number + 1;
+        let expected = body.expected_revision;
+        let addressed = Addressed::at_revision(state, expected, context, || Ok(()))?;
+        let secret_number = addressed.subscription.secret_number + 1;
         let event = SubscriptionEvent::SecretRotated { secret_number };
         let commit = Commit::new(state, event, context.at);
-        let position = context.view.position(key);
-        let body = SubscriptionBody::new(&commit.next, &deliveries, Some(position));
+        let position = Some(addressed.position);
+        let body = SubscriptionBody::new(&commit.next, &addressed.deliveries, position);
         let answer = to_json(&body.telling_secret(secret_number));
         commit.answer(answer)
     }

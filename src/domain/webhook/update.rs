@@ -5,12 +5,13 @@
 //! (400); the expected revision is stale (409). One whose receiver was gone begins anew, with the
 //! next event, when it is set to `enabled`.
 
+use super::addressed::{Addressed, Reason, key_of};
 use super::body::SubscriptionBody;
 use super::create::check_scheme;
-use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
+use super::deliveries::DeliveriesEvent;
 use super::subscription::{
     Description, EventTypePatterns, SubscriptionEvent, SubscriptionUpdated, Switch,
-    WebhookSubscription, may_manage,
+    WebhookSubscription,
 };
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -20,8 +21,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::Resource;
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, path_and_body};
 
 json_object! {
     /// The body of the request: what is absent stays as it is.
@@ -45,21 +45,6 @@ path_and_body! {
         /// The subscription.
         pub subscription_id = "subscriptionId",
         body: Body,
-    }
-}
-
-rejections! {
-    /// Why nothing is changed.
-    pub enum Reason {
-        /// Authority by token.
-        NotPermitted = Forbidden "permission_denied" []
-            "Only a workflow or the head office with the permission webhooks:manage may do this.",
-        /// The subscription is unknown.
-        SubscriptionNotFound = Missing "webhook_subscription_not_found" []
-            "There is no webhook subscription with this identifier.",
-        /// The revision is stale.
-        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
-            "The expected revision is not the current one: read again, then decide.",
     }
 }
 
@@ -92,7 +77,7 @@ impl Operation for UpdateSubscription {
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        Some(WebhookSubscription::KIND.key(&[&command.subscription_id]))
+        Some(key_of(&command.subscription_id))
     }
 
     fn decide(
@@ -100,18 +85,14 @@ impl Operation for UpdateSubscription {
         Command { body, .. }: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<WebhookSubscription>, Rejection> {
-        if !may_manage(context.actor) {
-            return Err(Reason::NotPermitted.into());
-        }
-        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
-            return Err(Reason::SubscriptionNotFound.into());
+        let check = || {
+            body.url
+                .as_ref()
+                .map_or(Ok(()), |url| check_scheme(url, context))
         };
-        if let Some(url) = &body.url {
-            check_scheme(url, context)?;
-        }
-        if body.expected_revision != subscription.revision.number() {
-            return Err(Reason::RevisionStale.into());
-        }
+        let expected = body.expected_revision;
+        let addressed = Addressed::at_revision(state, expected, context, check)?;
+        let subscription = addressed.subscription;
         let present = match subscription.is_paused {
             true => Switch::Paused,
             false => Switch::Enabled,
@@ -127,11 +108,8 @@ impl Operation for UpdateSubscription {
             status: body.status.unwrap_or(present),
         }));
         let mut commit = Commit::new(state, event, context.at);
-        let key = WebhookDeliveries::KIND.key(&subscription.id());
-        let Some(mut deliveries) = context.view.at::<WebhookDeliveries>(key) else {
-            return Err(Reason::SubscriptionNotFound.into());
-        };
-        let mut position = Some(context.view.position(key));
+        let mut deliveries = addressed.deliveries;
+        let mut position = Some(addressed.position);
         if deliveries.is_gone && body.status == Some(Switch::Enabled) {
             deliveries = commit.also(Some(&deliveries), &DeliveriesEvent::Restarted);
             position = None;

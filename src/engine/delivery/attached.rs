@@ -10,13 +10,14 @@ use uuid::Uuid;
 use super::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
 use super::schedule::Failure;
 use super::webhooks::{Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks};
+use crate::base::text::EventTypePattern;
 use crate::base::time::Instant;
 use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
 use crate::engine::core::Shared;
-use crate::engine::feed::{EventFilter, NoPage, TypePattern};
+use crate::engine::feed::{EventFilter, NoPage};
 use crate::journal::events::{Event, EventId};
 
 const OWN_PAGE: usize = 500;
@@ -335,7 +336,7 @@ impl Attached {
         // And what changes it.
         let patterns = patterns.chain([OWN_TYPES]);
         let filter = Arc::new(EventFilter {
-            types: patterns.filter_map(TypePattern::parse).collect(),
+            types: patterns.filter_map(EventTypePattern::parse).collect(),
             subject: None,
         });
         let (shared, own) = (Arc::clone(shared), own.clone());

@@ -10,7 +10,7 @@ use super::dispatcher::Dispatcher;
 use super::webhooks::{Message, SubscriptionFigures};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Progress, WebhookDeliveries};
-use crate::domain::webhook::record_progress::Report;
+use crate::domain::webhook::record_progress::RecordProgress;
 
 /// How often it is written where nothing was to be delivered, and only the log went on.
 const IDLE_RECORD_INTERVAL: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ impl Dispatcher {
         attached.is_unrecorded = false;
         attached.recorded_at = now.steady;
         attached.recording = Some(recording);
-        let report = Report {
+        let report = RecordProgress {
             deliveries: WebhookDeliveries::KIND.key(&[id.to_string()]),
             progress,
         };

@@ -1,19 +1,16 @@
 //! What the log has of subscriptions and their deliveries.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::webhooks::{Loaded, Outcome};
-use crate::base::actor::Actor;
-use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::REPORTS;
+use crate::catalogue::RECORD_WEBHOOK_PROGRESS;
 use crate::domain::resource::{ReadView, Resource as _};
 use crate::domain::webhook::deliveries::WebhookDeliveries;
-use crate::domain::webhook::record_progress::Report;
+use crate::domain::webhook::record_progress::RecordProgress;
 use crate::domain::webhook::subscription::{WebhookSubscription, subscriptions};
-use crate::engine::core::{CommandRequest, CommandResult, Shared};
+use crate::engine::core::{CommandResult, Shared};
 use crate::engine::feed::NoPage;
 use crate::journal::events::{Event, EventId};
 
@@ -55,15 +52,9 @@ impl Shared {
     }
 
     /// Commits how far deliveries are; whether that is durable.
-    pub(super) async fn record_progress(self: &Arc<Self>, report: Report) -> bool {
-        let request = CommandRequest {
-            row: REPORTS.first(),
-            actor: Arc::new(Actor::nobody()),
-            command: Box::new(report),
-            header_key: None,
-        };
-        let executed = unless_its_future_panics(pin!(self.execute(request, None, false))).await;
-        matches!(executed, Some(CommandResult::Done { .. }))
+    pub(super) async fn record_progress(self: &Arc<Self>, report: RecordProgress) -> bool {
+        let reported = self.report(RECORD_WEBHOOK_PROGRESS, report).await;
+        matches!(reported, CommandResult::Done { .. })
     }
 
     /// One event of the log.

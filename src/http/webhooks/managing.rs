@@ -19,8 +19,6 @@ use crate::http::response::{Answer, Problems, at_position, json};
 use crate::http::route::Special;
 use crate::journal::events::EventId;
 
-/// Operations whose number is above this manage webhooks.
-pub const MANAGEMENT_FROM: u16 = 100;
 /// The states of deliveries that are listed.
 const DELIVERY_STATES: &[OwnParameter] = &[("state", &["waiting", "dead"])];
 

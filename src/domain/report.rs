@@ -1,0 +1,95 @@
+//! Reports: what the service itself says of a resource, and no request from outside: that a message
+//! was accepted, or how far deliveries are. A report is decided by the resource's actor as a command
+//! is, and has neither an idempotency key nor a unique key.
+
+use super::example::Example;
+use super::operation::{
+    AnyCommand, AnyDecision, AnyOperation, AnyState, Context, Decision, Parts, erase, own_state,
+};
+use super::rejection::{Class, Rejection};
+use super::resource::{IndexKey, ReadView, Resource};
+use crate::base::actor::Actor;
+use crate::base::digest::{Digest, Fingerprint};
+use crate::base::json::{Reader, Shape};
+
+/// What the service says of a resource.
+pub trait Report: Send + Sync + 'static {
+    /// The resource.
+    type Resource: Resource;
+
+    /// Its key.
+    fn resource(&self) -> Digest;
+
+    /// Decides, as [`Operation::decide`](super::operation::Operation::decide).
+    ///
+    /// # Errors
+    /// Why nothing is recorded.
+    fn decide(
+        &self,
+        state: Option<&Self::Resource>,
+        context: &Context<'_>,
+    ) -> Result<Decision<Self::Resource>, Rejection>;
+}
+
+impl<T: Report> AnyCommand for T {
+    fn key(&self) -> Option<&str> {
+        None
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::NONE
+    }
+
+    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn target(&self, _: &Context<'_>) -> Option<Digest> {
+        Some(self.resource())
+    }
+
+    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
+        Vec::new()
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut AnyState,
+        context: &Context<'_>,
+    ) -> Result<AnyDecision, Rejection> {
+        let state = own_state::<T::Resource>(target, slot, context);
+        let decision = Report::decide(self, state, context)?;
+        Ok(erase(state, decision, target))
+    }
+}
+
+/// The operation in the row of a report: no request leads to it.
+pub struct NoRequest;
+
+impl AnyOperation for NoRequest {
+    fn read(&self, _: &'static str, _: &Parts<'_>, _: &mut Reader) -> Option<Box<dyn AnyCommand>> {
+        None
+    }
+
+    fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
+        body
+    }
+
+    fn rejections(&self) -> &'static [(Class, &'static str)] {
+        &[]
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Object(Vec::new())
+    }
+
+    fn example(&self) -> &'static Example {
+        &Example::NEW
+    }
+
+    #[cfg(test)]
+    fn ladder(&self) -> super::ladder::Ladder {
+        super::ladder::Ladder::new()
+    }
+}

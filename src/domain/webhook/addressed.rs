@@ -1,0 +1,71 @@
+//! The subscription that a command names: who may manage it, whether it exists, at which revision.
+
+use super::deliveries::WebhookDeliveries;
+use super::subscription::{WebhookSubscription, may_manage};
+use crate::base::digest::Digest;
+use crate::domain::operation::Context;
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource as _;
+use crate::rejections;
+
+rejections! {
+    /// Why nothing is changed, in the order tested.
+    pub enum Reason {
+        /// Authority by token.
+        NotPermitted = Forbidden "permission_denied" []
+            "Only a workflow or the head office with the permission webhooks:manage may do this.",
+        /// The subscription is unknown.
+        SubscriptionNotFound = Missing "webhook_subscription_not_found" []
+            "There is no webhook subscription with this identifier.",
+        /// The revision is stale.
+        RevisionStale = Conflict "revision_stale" ["expectedRevision"]
+            "The expected revision is not the current one: read again, then decide.",
+    }
+}
+
+/// A subscription, and how far its deliveries are.
+pub(super) struct Addressed<'s> {
+    pub(super) subscription: &'s WebhookSubscription,
+    pub(super) deliveries: WebhookDeliveries,
+    /// The position of the last commit of the deliveries.
+    pub(super) position: u64,
+}
+
+/// The key of the subscription with this identifier.
+pub(super) fn key_of(subscription_id: &str) -> Digest {
+    WebhookSubscription::KIND.key(&[subscription_id])
+}
+
+impl<'s> Addressed<'s> {
+    /// The subscription in this state, for who may manage it; `check` looks at the request's content
+    /// before its revision is compared.
+    ///
+    /// # Errors
+    /// The first of [`Reason`] that applies, or what `check` says.
+    pub(super) fn at_revision(
+        state: Option<&'s WebhookSubscription>,
+        expected: i64,
+        context: &Context<'_>,
+        check: impl FnOnce() -> Result<(), Rejection>,
+    ) -> Result<Self, Rejection> {
+        if !may_manage(context.actor) {
+            return Err(Reason::NotPermitted.into());
+        }
+        let Some(subscription) = state.filter(|state| !state.is_deleted) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        check()?;
+        if expected != subscription.revision.number() {
+            return Err(Reason::RevisionStale.into());
+        }
+        let key = WebhookDeliveries::KIND.key(&subscription.id());
+        let Some(deliveries) = context.view.at::<WebhookDeliveries>(key) else {
+            return Err(Reason::SubscriptionNotFound.into());
+        };
+        Ok(Self {
+            subscription,
+            deliveries,
+            position: context.view.position(key),
+        })
+    }
+}
