@@ -9,54 +9,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::digest::hex;
+use crate::base::text::EventTypePattern;
 use crate::catalogue;
 use crate::domain::event::Name;
 use crate::journal::events::{Event, EventId, Teller};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 /// Bytes of events that are shared.
 const SHARED_BYTES_MAX: usize = 8 << 20;
+/// Readings of the log that are under way at once: each holds a thread and a window of a segment, and
+/// more of them are not done sooner.
+const READINGS_MAX: usize = 4;
 /// The news once no more of them will come.
 const ENDED: u64 = u64::MAX;
-
-/// Which types of events are wanted: one, or all that begin so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypePattern {
-    text: Box<str>,
-    /// Whether more may follow.
-    is_beginning: bool,
-}
-
-impl TypePattern {
-    /// A type, or its beginning with `*` as the last character; `None` for a `*` elsewhere, or
-    /// alone.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (text, is_beginning) = match text.strip_suffix('*') {
-            Some(beginning) => (beginning, true),
-            None => (text, false),
-        };
-        let text = Box::from(text);
-        let pattern = Self { text, is_beginning };
-        (!pattern.text.is_empty() && !pattern.text.contains('*')).then_some(pattern)
-    }
-
-    /// Whether events of this type are wanted.
-    #[must_use]
-    pub fn matches(&self, event_type: &str) -> bool {
-        match self.is_beginning {
-            true => event_type.starts_with(&*self.text),
-            false => event_type == &*self.text,
-        }
-    }
-}
 
 /// Which events are wanted: all of a subject, where one is named, and of some types, where there
 /// are patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
     /// The types.
-    pub types: Vec<TypePattern>,
+    pub types: Vec<EventTypePattern>,
     /// The subject.
     pub subject: Option<Box<str>>,
 }
@@ -112,6 +84,8 @@ pub struct Feed {
     /// The highest durable position.
     news: watch::Sender<u64>,
     pub(super) recent: Mutex<Recent>,
+    /// Who may read the log now.
+    pub(super) readings: Semaphore,
 }
 
 /// The events of commits that follow each other.
@@ -175,6 +149,7 @@ impl Feed {
             log_id: log_id.into(),
             news: watch::Sender::new(0),
             recent: Mutex::default(),
+            readings: Semaphore::new(READINGS_MAX),
         }
     }
 
@@ -210,31 +185,5 @@ impl Feed {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         *self.news.borrow() == ENDED
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_is_a_type_or_its_beginning() {
-        let matches = |pattern: &str, event_type| {
-            TypePattern::parse(pattern).is_some_and(|pattern| pattern.matches(event_type))
-        };
-        assert!(matches(
-            "carebook.branch.created",
-            "carebook.branch.created"
-        ));
-        assert!(!matches(
-            "carebook.branch.created",
-            "carebook.branch.created2"
-        ));
-        assert!(matches("carebook.branch.*", "carebook.branch.created"));
-        assert!(!matches("carebook.branch.*", "carebook.branches.created"));
-        for bad in ["", "*", "a*b", "*a", "a**"] {
-            assert_eq!(TypePattern::parse(bad), None, "{bad}");
-        }
     }
 }

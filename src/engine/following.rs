@@ -125,6 +125,8 @@ impl Shared {
         limit: usize,
         wanted: Arc<Wanted>,
     ) -> Result<Read, NoPage> {
+        // It is never closed.
+        let _reading = self.feed.readings.acquire().await;
         let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
         let read = tokio::task::spawn_blocking(move || {
             read(&journal, &teller, from, durable, limit, &wanted)

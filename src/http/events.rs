@@ -16,10 +16,11 @@ use super::response::{Answer, Problems, at_position, json};
 use super::token::TokenVerifier;
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
+use crate::base::text::EventTypePattern;
 use crate::catalogue::Success;
 use crate::domain::rejection::Rejection;
 use crate::engine::Engine;
-use crate::engine::feed::{EventFilter, NoPage, Page, TypePattern};
+use crate::engine::feed::{EventFilter, NoPage, Page};
 use crate::journal::events::EventId;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -29,7 +30,7 @@ const TYPES_MAX: usize = 50;
 const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
 /// The events that a stream has in hand at once: what a reader costs that reads nothing.
-const STREAM_LIMIT: usize = 128;
+const STREAM_LIMIT: usize = 64;
 /// How long a stream is silent at most.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a reader may take to make room for more.
@@ -165,7 +166,10 @@ fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<W
     if types.len() > TYPES_MAX {
         query.fault("type", FaultCode::TooLong);
     }
-    let types: Option<Vec<_>> = types.iter().map(|text| TypePattern::parse(text)).collect();
+    let types: Option<Vec<_>> = types
+        .iter()
+        .map(|text| EventTypePattern::parse(text))
+        .collect();
     if types.is_none() {
         query.fault("type", FaultCode::Pattern);
     }

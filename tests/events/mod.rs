@@ -2,6 +2,7 @@
 
 mod command;
 mod kept;
+mod paced;
 mod pages;
 mod secured;
 mod stream;

@@ -1,0 +1,199 @@
+//! What a stream does as time goes by, which goes by here as fast as it can: heartbeats, a reader
+//! that takes nothing, a token that expires.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use carebook::base::time::Instant;
+use carebook::cli::open::Replaying;
+use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::engine::clock::Clock;
+use carebook::engine::{Engine, Limits};
+use carebook::http::response::Answer;
+use carebook::http::service::Service;
+use carebook::http::token::TokenVerifier;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::json;
+use tokio::time::Instant as Tick;
+use wal::memory::MemoryLog;
+
+use super::reader;
+use crate::support::claims;
+
+const BEGINNING: i64 = 1_800_000_000_000;
+
+/// A clock that stands until the test moves it.
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Instant {
+        Instant::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+struct House {
+    service: Service,
+    clock: Arc<TestClock>,
+    /// Of a reader of events who may write facts, too; good for an hour.
+    token: String,
+}
+
+impl House {
+    fn open() -> Self {
+        let key = SigningKey::generate(SigningAlgorithm::EdDsa).unwrap();
+        let mut who = reader();
+        who.permissions.push("facts:write".into());
+        let mut claims = claims(&who, 3_600);
+        claims.iat = u64::try_from(BEGINNING / 1_000).unwrap();
+        claims.exp = claims.iat + 3_600;
+        let verifier = TokenVerifier::new(key.jwks().as_bytes(), &claims.iss, &claims.aud);
+        let clock = Arc::new(TestClock(AtomicI64::new(BEGINNING)));
+        let log = MemoryLog::new();
+        let mut recovering = Replaying::new("recovering");
+        log.open(&mut recovering).unwrap();
+        let engine = Engine::start(
+            log,
+            recovering.finish(),
+            1,
+            Limits::default(),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            Box::new(|why| panic!("the log failed: {why}")),
+        );
+        let engine = Arc::new(engine.unwrap());
+        tokio::spawn(engine.lanes().run(0));
+        Self {
+            service: Service::new(engine, Arc::new(verifier.unwrap())),
+            clock,
+            token: key.sign(&claims).unwrap(),
+        }
+    }
+
+    async fn send(&self, method: &str, path: &str, accept: &str, body: String) -> Answer {
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("accept", accept)
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .unwrap();
+        let caller = self.service.caller([127, 0, 0, 1].into(), false);
+        self.service.handle(&caller, request).await
+    }
+
+    /// Commits so many facts.
+    async fn commit(&self, facts: usize) {
+        let numbers: Vec<_> = (0..facts).collect();
+        for some in numbers.chunks(500) {
+            let some = some.iter().map(|number| {
+                json!({"kind": "actor", "id": format!("actor-{number}"), "revision": 1,
+                    "facts": {"lifecycle": "active"}})
+            });
+            let body = json!({"facts": some.collect::<Vec<_>>()}).to_string();
+            let answer = self.send("POST", "/reference-facts", "*/*", body).await;
+            assert_eq!(answer.status(), 200);
+        }
+    }
+
+    /// A stream from the beginning on.
+    async fn follow(&self) -> Answer {
+        let answer = self
+            .send(
+                "GET",
+                "/events?after=0-0",
+                "text/event-stream",
+                String::new(),
+            )
+            .await;
+        assert_eq!(answer.status(), 200);
+        answer
+    }
+}
+
+fn at_its_own_pace(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(test);
+}
+
+/// What comes next, and how long after `since`.
+async fn next(answer: &mut Answer, since: Tick) -> Option<(String, u64)> {
+    let frame = answer.body_mut().frame().await?.unwrap();
+    let text = String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap();
+    Some((text, since.elapsed().as_secs()))
+}
+
+#[test]
+fn a_silent_stream_says_every_15_seconds_where_it_is_as_long_as_its_token_holds() {
+    at_its_own_pace(async {
+        let house = House::open();
+        house.commit(1).await;
+        let mut stream = house.follow().await;
+        tokio::time::pause();
+        let since = Tick::now();
+        assert_eq!(next(&mut stream, since).await.unwrap().0, ": events\n\n");
+        assert!(
+            next(&mut stream, since)
+                .await
+                .unwrap()
+                .0
+                .starts_with("id: 1-0\nevent: ")
+        );
+        let heartbeat = ": \nid: 1-0\n\n";
+        for seconds in [15, 30, 45] {
+            let came = next(&mut stream, since).await.unwrap();
+            assert_eq!(came, (heartbeat.to_owned(), seconds));
+        }
+        // It is judged again each minute, and may go on.
+        while let Some((text, seconds)) = next(&mut stream, since).await {
+            assert_eq!(text, heartbeat);
+            if seconds >= 75 {
+                break;
+            }
+        }
+        house.clock.0.fetch_add(7_200_000, Ordering::SeqCst);
+        let mut last = 0;
+        while let Some((_, seconds)) = next(&mut stream, since).await {
+            last = seconds;
+        }
+        assert!((75..=120).contains(&last), "{last}");
+    });
+}
+
+#[test]
+fn a_reader_that_takes_nothing_for_30_seconds_is_let_go_with_what_waited_for_it() {
+    const FACTS: usize = 3_000;
+    at_its_own_pace(async {
+        let house = House::open();
+        house.commit(FACTS).await;
+        let mut slow = house.follow().await;
+        let mut patient = house.follow().await;
+        tokio::time::pause();
+        // One takes a little before that, and is kept.
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        let since = Tick::now();
+        assert!(next(&mut patient, since).await.is_some());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let taken = |text: &str| text.matches("\ndata: ").count();
+        let mut waited = 0;
+        let mut bytes = 0;
+        while let Some((text, seconds)) = next(&mut slow, since).await {
+            assert_eq!(seconds, 2, "nothing is made for it any more");
+            waited += taken(&text);
+            bytes += text.len();
+        }
+        assert!(waited < FACTS / 4, "{waited}");
+        assert!(bytes <= 128 << 10, "{bytes}");
+        let mut all = 0;
+        while all < FACTS {
+            all += taken(&next(&mut patient, since).await.unwrap().0);
+        }
+    });
+}
