@@ -238,9 +238,12 @@ fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
         assert_eq!(server.client().get("/healthz", "").status, 200);
         let (mut lanes, all) = processors(&server);
         if are_bound {
-            // A lane that has just begun has the processor of the one that started it.
-            let distinct = |lanes: &[String]| lanes.iter().collect::<BTreeSet<_>>().len();
-            for _ in 0..1_000 {
+            // A lane that has just begun has the processor of the one that started it,
+            // and one that has not begun yet may use all.
+            let own = |lane: &&String| lane.parse::<usize>().is_ok();
+            let distinct =
+                |lanes: &[String]| lanes.iter().filter(own).collect::<BTreeSet<_>>().len();
+            for _ in 0..10_000 {
                 if distinct(&lanes) == count {
                     break;
                 }
@@ -248,7 +251,6 @@ fn lanes_have_a_processor_each_when_there_are_as_many_and_nobody_minds() {
                 (lanes, _) = processors(&server);
             }
             assert_eq!(lanes.len(), count);
-            assert!(lanes.iter().all(|lane| lane.parse::<usize>().is_ok()));
             assert_eq!(distinct(&lanes), count, "each has its own");
         } else {
             assert!(lanes.iter().all(|lane| *lane == all), "{arguments:?}");
