@@ -39,7 +39,7 @@ use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::domain::{branch, family, mother, payment, payout, reservation, settlement, webhook};
 
 pub use self::row::{
-    BodySource, Invalid, KeySource, Method, ProblemShape, Purpose, ReadRow, Row, Success,
+    BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, Success,
 };
 pub use crate::domain::fact_kinds::FACTS;
 
@@ -381,6 +381,117 @@ pub static READS: &[ReadRow] = &[
     ),
 ];
 
+/// The lists, each of what one read gives. A new one is a row here, a new filter a line beside the
+/// state.
+pub static LISTS: LazyLock<Vec<ListRow>> = LazyLock::new(|| {
+    let list = |name, path, read, resource, scope| ListRow {
+        name,
+        path,
+        resource,
+        read: read_named(read),
+        scope,
+    };
+    vec![
+        list(
+            "list_payment_delegations",
+            "/family-payment-delegations",
+            "read_payment_delegation",
+            &Registered::<PaymentDelegation>::NEW,
+            family::read_payment_delegation::scope,
+        ),
+        list(
+            "list_care_history_grants",
+            "/reservation-care-history-access-grants",
+            "read_care_history_grant",
+            &Registered::<CareHistoryGrant>::NEW,
+            family::read_care_history_grant::scope,
+        ),
+        list(
+            "list_statements",
+            "/settlement-statements",
+            "read_statement",
+            &Registered::<Statement>::NEW,
+            settlement::read_statement::scope,
+        ),
+        list(
+            "list_data_room_requests",
+            "/settlement-data-room-requests",
+            "read_data_room_request",
+            &Registered::<DataRoomRequest>::NEW,
+            settlement::read_data_room::scope,
+        ),
+        list(
+            "list_care_team_rosters",
+            "/care-team-rosters",
+            "read_care_team_roster",
+            &Registered::<CareTeamRoster>::NEW,
+            reservation::read_roster::scope,
+        ),
+        list(
+            "list_branches",
+            "/admin/branches",
+            "read_branch",
+            &Registered::<Branch>::NEW,
+            branch::read_branch::scope,
+        ),
+        list(
+            "list_branch_office_profiles",
+            "/branch-office-profiles",
+            "read_branch_office_profile",
+            &Registered::<BranchOfficeProfile>::NEW,
+            branch::read_office_profile::scope,
+        ),
+        list(
+            "list_account_snapshots",
+            "/branch-settlement-account-statement-snapshots",
+            "read_account_snapshot",
+            &Registered::<AccountSnapshot>::NEW,
+            branch::read_account_snapshot::scope,
+        ),
+        list(
+            "list_pre_registrations",
+            "/reservation-payment-pre-registrations",
+            "read_pre_registration",
+            &Registered::<Obligation>::NEW,
+            payment::read_pre_registration::scope,
+        ),
+        list(
+            "list_admin_audits",
+            "/billing-engine-payment-admin-operations",
+            "read_admin_audit",
+            &Registered::<AdminAudit>::NEW,
+            payment::read_admin_audit::scope,
+        ),
+        list(
+            "list_payout_receipt_states",
+            "/caregiver-payout-receipt-states",
+            "read_payout_receipt_state",
+            &Registered::<PayoutReceipt>::NEW,
+            payout::read_receipt_state::scope,
+        ),
+        list(
+            "list_financial_lifecycles",
+            "/reservation-financial-lifecycles",
+            "read_financial_lifecycle",
+            &Registered::<FinancialLifecycle>::NEW,
+            reservation::read_lifecycle::scope,
+        ),
+        list(
+            "list_payment_change_adjustments",
+            "/reservation-payment-change-adjustments",
+            "read_payment_change_adjustment",
+            &Registered::<PaymentChangeAdjustment>::NEW,
+            reservation::read_adjustment::scope,
+        ),
+    ]
+});
+
+/// The read of this name.
+fn read_named(name: &str) -> &'static ReadRow {
+    let found = READS.iter().find(|row| row.name == name);
+    found.expect("a list is of what a read gives")
+}
+
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<actor::ActorFact>>::NEW,
@@ -454,6 +565,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::domain::listing::BookingHash;
+    use crate::domain::reference::FactKind as _;
+    use crate::domain::registered::Listed;
 
     #[test]
     fn tags_and_names_are_each_given_once() {
@@ -471,6 +585,7 @@ mod tests {
                 .collect(),
         );
         unique(READS.iter().map(|row| row.path.to_owned()).collect());
+        unique(LISTS.iter().map(|row| row.path.to_owned()).collect());
         unique(
             RESOURCES
                 .iter()
@@ -483,6 +598,23 @@ mod tests {
                 .map(|kind| kind.kind().name.to_owned())
                 .collect(),
         );
+    }
+
+    #[test]
+    fn a_list_is_at_the_path_above_its_read_and_of_the_kind_that_is_listed() {
+        for row in LISTS.iter() {
+            assert!(row.read.path.starts_with(&format!("{}/{{", row.path)));
+            assert_ne!(row.resource.listed(), Listed::Never, "{}", row.name);
+            assert!(row.filters().count() > 0, "{}", row.name);
+        }
+        let listed = RESOURCES
+            .iter()
+            .filter(|kind| kind.listed() != Listed::Never);
+        let kinds: BTreeSet<_> = listed.map(|kind| kind.kind().tag).collect();
+        let rows: BTreeSet<_> = LISTS.iter().map(|row| row.resource.kind().tag).collect();
+        assert_eq!(kinds, rows, "what is kept for lists is listed");
+        let booking = reservation_booking::ReservationBooking::KIND.tag;
+        assert_eq!(BookingHash::KIND, booking);
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub mod intake;
 pub mod key_locks;
 pub mod lane;
 mod lifecycle;
+mod list_births;
+pub mod lists;
 mod log_upkeep;
 mod pipeline;
 pub mod processors;
@@ -73,6 +75,7 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
+use lists::{ListPage, ListRequest};
 use publisher_counts::PublisherCounts;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
@@ -137,6 +140,7 @@ impl Engine {
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
+        list_births::place(&recovered.tables, &journal);
         // A version that measured ages by the clock may have stored ages ahead of it when the clock
         // was wrong: they continue from here.
         let now = clock.now();
@@ -408,6 +412,19 @@ impl Engine {
         path: &[(&str, &str)],
     ) -> Result<(Representation, u64), CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
+        found.unwrap_or(Err(CommandResult::Fault))
+    }
+
+    /// A page of a list. `share` grows by what the page takes.
+    ///
+    /// # Errors
+    /// The answer, when there is no page.
+    pub async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        share: &mut Permit,
+    ) -> Result<ListPage, CommandResult> {
+        let found = unless_its_future_panics(pin!(self.shared.list(request, share))).await;
         found.unwrap_or(Err(CommandResult::Fault))
     }
 

@@ -18,6 +18,7 @@ use super::conditional::found_answer;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
+use super::lists;
 use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
@@ -45,6 +46,8 @@ pub struct Service {
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
+    /// Bytes of pages that may be on their way out.
+    pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
 }
@@ -115,6 +118,7 @@ impl Service {
         let Shared {
             metrics,
             bodies,
+            pages,
             forgeries,
         } = shared;
         Self {
@@ -124,6 +128,7 @@ impl Service {
             metrics,
             nobody: Arc::new(Actor::nobody()),
             bodies,
+            pages,
             forgeries,
             webhooks: None,
         }
@@ -286,6 +291,16 @@ impl Service {
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
+            Asked::List(row) => match self.actor(caller, headers, Problems::PLAIN).await {
+                Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
+                    Problems::PLAIN.rejected(&no_dry_run())
+                }
+                Ok(actor) => {
+                    let pages = &self.pages;
+                    lists::page(&self.engine, row, &actor, pages, uri, headers).await
+                }
+                Err(answer) => *answer,
+            },
             Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
                 match self.actor(caller, headers, Problems::PLAIN).await {
                     Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
@@ -476,6 +491,7 @@ fn no_dry_run() -> Rejection {
 struct Shared {
     metrics: Arc<Metrics>,
     bodies: Arc<Admission>,
+    pages: Arc<Admission>,
     forgeries: Arc<Forgeries>,
 }
 
@@ -484,6 +500,7 @@ impl Shared {
         Self {
             metrics: Arc::new(Metrics::new(engine.lanes().count())),
             bodies: bodies_budget(),
+            pages: lists::pages_budget(),
             forgeries: Forgeries::new(),
         }
     }
