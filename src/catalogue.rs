@@ -14,6 +14,7 @@ use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHi
 use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::Erased;
+use crate::domain::outbox::message::Message;
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
@@ -35,7 +36,9 @@ use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
-use crate::domain::{branch, family, mother, payment, payout, reservation, settlement, webhook};
+use crate::domain::{
+    branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
+};
 
 pub use self::row::{BodySource, Invalid, KeySource, Method, ProblemShape, ReadRow, Row, Success};
 pub use crate::domain::fact_kinds::FACTS;
@@ -64,7 +67,8 @@ pub static OPERATIONS: &[Row] = &[
     )
     .keyed(KeySource::Header)
     .gives(Success::CreatedOnce)
-    .unprocessable(),
+    .unprocessable()
+    .awaits_receivers(),
     Row::new(
         4,
         "grant_care_history_access",
@@ -254,6 +258,22 @@ pub static MANAGEMENT: &[Row] = &[
     .wordless()
     .keyed(KeySource::Header)
     .gives(Success::Accepted),
+    Row::new(
+        121,
+        "retry_outbox_message",
+        "/outbox/{number}/retries",
+        &Erased::<outbox::retry::RetryMessage>::NEW,
+    )
+    .wordless()
+    .keyed(KeySource::Header)
+    .gives(Success::Accepted),
+    Row::new(
+        122,
+        "skip_outbox_message",
+        "/outbox/{number}/skips",
+        &Erased::<outbox::skip::SkipMessage>::NEW,
+    )
+    .keyed(KeySource::Header),
 ];
 
 /// What the service reports to itself: no request leads there.
@@ -288,11 +308,18 @@ pub fn row(tag: u16) -> Option<&'static Row> {
 }
 
 /// The reads of what the service is managed by.
-pub static MANAGEMENT_READS: &[ReadRow] = &[ReadRow::new(
-    "read_webhook_subscription",
-    "/webhook-subscriptions/{subscriptionId}",
-    webhook::read_subscription::read_subscription,
-)];
+pub static MANAGEMENT_READS: &[ReadRow] = &[
+    ReadRow::new(
+        "read_webhook_subscription",
+        "/webhook-subscriptions/{subscriptionId}",
+        webhook::read_subscription::read_subscription,
+    ),
+    ReadRow::new(
+        "read_outbox_message",
+        "/outbox/{number}",
+        outbox::list::read_message,
+    ),
+];
 
 /// The reads.
 pub static READS: &[ReadRow] = &[
@@ -419,16 +446,28 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<RosterDecision>::NEW,
     &Registered::<AssignmentDecision>::NEW,
     &Registered::<AssignmentSlot>::NEW,
+    &Registered::<Message>::NEW,
     &Registered::<WebhookSubscription>::NEW,
     &Registered::<WebhookDeliveries>::NEW,
     &Registered::<Publication>::NEW,
 ];
 
+/// What is not asked for at a path and yet committed: a receiver has taken a message or has not. Its
+/// tag and its name.
+pub const DELIVER_MESSAGE: (u16, &str) = (123, "deliver_outbox_message");
+
 /// The name of the operation with this tag, as other systems are told; `reference_fact` for the
 /// tag of facts that come in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    row(tag).map_or("reference_fact", |row| row.name)
+    let known = recorded_operations().find(|(known, _)| *known == tag);
+    known.map_or("reference_fact", |(_, name)| name)
+}
+
+/// The tags that records have, other than that of facts, and the names of what they stand for.
+pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
+    let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
+    rows.map(|row| (row.tag, row.name)).chain([DELIVER_MESSAGE])
 }
 
 /// The kind of resource with this tag.
@@ -459,16 +498,18 @@ mod tests {
             let set: BTreeSet<_> = items.iter().collect();
             assert_eq!(set.len(), items.len(), "{items:?}");
         };
-        let rows = || OPERATIONS.iter().chain(REPORTS);
-        unique(rows().map(|row| row.tag.to_string()).collect());
-        unique(rows().map(|row| row.name.to_owned()).collect());
+        let recorded = || recorded_operations();
+        unique(recorded().map(|(tag, _)| tag.to_string()).collect());
+        unique(recorded().map(|(_, name)| name.to_owned()).collect());
         unique(
             OPERATIONS
                 .iter()
+                .chain(MANAGEMENT)
                 .map(|row| format!("{:?} {}", row.method, row.path))
                 .collect(),
         );
-        unique(READS.iter().map(|row| row.path.to_owned()).collect());
+        let reads = READS.iter().chain(MANAGEMENT_READS);
+        unique(reads.map(|row| row.path.to_owned()).collect());
         unique(
             RESOURCES
                 .iter()

@@ -98,6 +98,8 @@ pub struct Row {
     pub invalid: Invalid,
     /// The shape of its problems.
     pub problem: ProblemShape,
+    /// Whether its answer waits a little until the messages that it sends are taken.
+    pub awaits_receivers: bool,
     /// How it reads and decides.
     pub operation: &'static dyn AnyOperation,
 }
@@ -133,6 +135,7 @@ impl Row {
             success: Success::Ok,
             invalid: Invalid::BadRequest,
             problem: ProblemShape::Full,
+            awaits_receivers: false,
             operation,
         }
     }
@@ -159,6 +162,14 @@ impl Row {
     pub(super) const fn unprocessable(self) -> Self {
         Self {
             invalid: Invalid::Unprocessable,
+            ..self
+        }
+    }
+
+    /// With an answer that waits a little until the messages that it sends are taken.
+    pub(super) const fn awaits_receivers(self) -> Self {
+        Self {
+            awaits_receivers: true,
             ..self
         }
     }

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use super::operation::{
     AnyDecision, AnyOperation, Context, Disposition, IdSource, OutboxMessage, Parts, RankChange,
 };
+use super::outbox::message::born;
+use super::outbox::report::{Attempt, Report};
 use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::reference::samples;
@@ -178,6 +180,9 @@ pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
     assert_eq!(refusal.conflicting, members);
 }
 
+/// The log of a scenario.
+const LOG_ID: [u8; 16] = [0x5c; 16];
+
 /// A service in memory.
 #[derive(Clone)]
 pub struct Scenario {
@@ -188,6 +193,8 @@ pub struct Scenario {
     key: u64,
     /// The messages sent so far.
     pub outbox: Vec<OutboxMessage>,
+    /// Whether a receiver is named for a topic.
+    pub has_receiver: &'static dyn Fn(&str) -> bool,
     /// How far the last commit went.
     pub disposition: Disposition,
     /// What the last commit cost.
@@ -219,6 +226,7 @@ impl Scenario {
             now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             key: 0,
             outbox: Vec::new(),
+            has_receiver: &|_| false,
             disposition: Disposition::Done,
             cost: Cost::default(),
         }
@@ -346,6 +354,12 @@ impl Scenario {
         self.carry_out(&*command, &key)
     }
 
+    /// The receiver of the message of this number has done this with it.
+    pub fn attempted(&mut self, number: i64, attempt: Attempt) -> &mut Self {
+        self.carry_out(&Report { number, attempt }, "");
+        self
+    }
+
     fn carry_out(&mut self, command: &dyn super::operation::AnyCommand, key: &str) -> Then {
         let context = Context {
             actor: &self.actor,
@@ -354,7 +368,7 @@ impl Scenario {
             key,
             fingerprint: command.fingerprint(),
             born: self.ids.id(),
-            external_directory: false,
+            has_receiver: self.has_receiver,
             plain_webhooks: false,
             ids: &self.ids,
             view: ReadView::new(&self.memory),
@@ -379,7 +393,12 @@ impl Scenario {
             record: events + decided.answer.len(),
             states: changes.map(|change| change.state.len()).sum(),
         };
-        for change in decided.changes {
+        let born = decided
+            .outbox
+            .iter()
+            .map(|message| born(message, LOG_ID, self.now).1);
+        let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
+        for change in changes {
             let resource = catalogue::resource(change.kind).expect("the kind is registered");
             let before = self
                 .memory

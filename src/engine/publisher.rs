@@ -330,7 +330,7 @@ impl Shared {
             born: self.ids.id(self.clock.now()),
             key_lock: None,
             permit: None,
-            instead_of: None,
+            operation: RECORD_PUBLICATION,
             may_act: None,
             request: CommandRequest {
                 row: catalogue::row(RECORD_PUBLICATION),

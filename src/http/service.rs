@@ -19,6 +19,7 @@ use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
 use super::metrics::Metrics;
+use super::outbox;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
@@ -293,6 +294,12 @@ impl Service {
                 }
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
+            Asked::Special(Special::Outbox) => {
+                match self.actor(caller, headers, Problems::PLAIN).await {
+                    Ok(actor) => outbox::list(&self.engine, &actor, uri.query()).await,
+                    Err(answer) => *answer,
+                }
+            }
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
                 match self.actor(caller, headers, Problems::PLAIN).await {
                     Ok(_) => Problems::PLAIN.rejected(&no_dry_run()),

@@ -11,6 +11,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 
 use super::facts;
 use super::metrics::FrontFigures;
+use super::outbox;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
 use super::service::{Caller, Service};
@@ -37,11 +38,16 @@ impl Service {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready if self.engine.is_ready() => {
                 let publisher = self.engine.publisher_figures();
-                response::ready(publisher.as_ref(), &ready(&self.webhook_figures()))
+                let outbox = outbox::health(&self.engine.figures_of_outbox());
+                let others = ready(&self.webhook_figures()) + &outbox;
+                response::ready(publisher.as_ref(), &others)
             }
             Special::Ready => Problems::PLAIN.unavailable(),
             // They have a query.
-            Special::Events | Special::ListWebhooks | Special::ListWebhookDeliveries => {
+            Special::Events
+            | Special::Outbox
+            | Special::ListWebhooks
+            | Special::ListWebhookDeliveries => {
                 Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
             }
             Special::Metrics => {
@@ -51,6 +57,7 @@ impl Service {
                 let front = self.figures();
                 let mut page = self.metrics.page(&engine, &front, publisher.as_ref());
                 page.push_str(&figures::page(&webhooks, now));
+                page.push_str(&outbox::metrics(&engine.outbox));
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {

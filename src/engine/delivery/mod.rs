@@ -35,7 +35,7 @@ impl Engine {
         sender: Arc<dyn Sender>,
         bounds: Bounds,
     ) -> (Webhooks, impl Future<Output = ()> + Send + use<>) {
-        let log = hex(&self.shared.relay.births.log_id());
+        let log = hex(&self.shared.log_id);
         let shared = Arc::clone(&self.shared);
         let (webhooks, dispatcher) = Dispatcher::new(shared, sender, bounds, &log);
         (webhooks, dispatcher.run())
