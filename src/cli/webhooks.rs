@@ -11,11 +11,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use super::exit::Failure;
 use super::webhook_key;
 use crate::engine::Engine;
-use crate::engine::delivery::channel::Bounds;
+use crate::engine::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
 use crate::http::webhooks::address::{Allowed, Cidr};
-use crate::http::webhooks::client::{Client, Judge, WebhookSender, system_resolve, trusting};
+use crate::http::webhooks::client::{Client, Judge, system_resolve, trusting};
 use crate::http::webhooks::managing::WebhookFront;
+use crate::http::webhooks::sender::WebhookSender;
 
 /// The flags of webhooks.
 #[derive(Args)]
@@ -76,7 +77,11 @@ impl WebhookArgs {
         Ok((WebhookFront { key, dispatcher }, sender, stopped))
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    /// What is trusted beside the system's certificates where this service is the client.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has none.
+    pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
         let mut all = Vec::new();
         for file in &self.ca_file {
             let unfit = |error: &dyn std::fmt::Display| {
