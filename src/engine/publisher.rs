@@ -1,6 +1,7 @@
 //! The publisher: hands every event to a sink outside, one after the other in the log's order, the
 //! next one only when the one before is acknowledged. How far it is stands in the log, as a resource
-//! that is changed at most once a second and when the service ends.
+//! that is changed with the first acknowledgement, then at most once a second, and when the service
+//! ends.
 //!
 //! After a crash what was acknowledged since the last such commit is handed over again. Each event
 //! has an identifier of its own, by which the sink can know it.
@@ -76,7 +77,9 @@ pub struct Publisher {
     unrecorded: Option<EventId>,
     /// The position that the log says, and since when.
     recorded_position: u64,
-    recorded: Tick,
+    /// When; `None` before the first time: a service that ends again and again within a second
+    /// gets further, too.
+    recorded: Option<Tick>,
     /// When a failure was last logged, while it lasts.
     told: Option<Tick>,
 }
@@ -94,7 +97,7 @@ impl Publisher {
             passed,
             unrecorded: None,
             recorded_position: passed.position,
-            recorded: Tick::now(),
+            recorded: None,
             told: None,
         }
     }
@@ -157,7 +160,9 @@ impl Publisher {
             beyond.await;
             return;
         }
-        let due = self.recorded + RECORDED_EVERY;
+        let due = self
+            .recorded
+            .map_or_else(Tick::now, |at| at + RECORDED_EVERY);
         if timeout_at(due, beyond).await.is_err() {
             self.record().await;
         }
@@ -184,7 +189,7 @@ impl Publisher {
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
                     self.unrecorded = Some(event.id);
-                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                    if self.is_time_to_record() {
                         self.record().await;
                     }
                     return Next::GoOn;
@@ -192,7 +197,7 @@ impl Publisher {
                 Some(Err(why)) => {
                     failed += 1;
                     self.failed(event, &why);
-                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                    if self.is_time_to_record() {
                         self.record().await;
                     }
                     let again = async {
@@ -251,12 +256,17 @@ impl Publisher {
         }
     }
 
+    fn is_time_to_record(&self) -> bool {
+        let at = self.recorded;
+        at.is_none_or(|at| at.elapsed() >= RECORDED_EVERY)
+    }
+
     /// Has the log say how far the publisher is, where that has changed.
     async fn record(&mut self) {
         let Some(through) = self.unrecorded else {
             return;
         };
-        self.recorded = Tick::now();
+        self.recorded = Some(Tick::now());
         let report = Published {
             position: through.position,
             number: through.number,

@@ -65,6 +65,8 @@ pub(super) struct Attached {
     pub(super) is_unrecorded: bool,
     pub(super) recorded: EventId,
     pub(super) recorded_at: Duration,
+    /// Whether it was written since the start of the process that something was taken.
+    pub(super) has_recorded: bool,
     pub(super) recording: Option<Recording>,
     pub(super) wake: Option<Duration>,
     pub(super) figures: SubscriptionFigures,

@@ -245,6 +245,7 @@ impl Dispatcher {
             is_unrecorded: deliveries.examined.is_none(),
             recorded: deliveries.examined.unwrap_or_default(),
             recorded_at: now.steady,
+            has_recorded: false,
             recording: None,
             wake: None,
             figures: SubscriptionFigures {
@@ -387,6 +388,10 @@ impl Dispatcher {
             Delivered::Taken => {
                 if let Some(Settled::Taken(carried)) = attached.channel.ended(id, Ok(()), now, 0) {
                     attached.let_go(&carried);
+                }
+                // A service that ends again and again within a second gets further, too.
+                if !std::mem::replace(&mut attached.has_recorded, true) {
+                    self.record(subscription, false);
                 }
             }
             Delivered::Gone => {

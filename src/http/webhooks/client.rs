@@ -167,6 +167,17 @@ pub fn trusting(
     Ok(config)
 }
 
+/// Why there is no TLS with a receiver.
+fn why_no_tls(error: &std::io::Error) -> &'static str {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
+            "its certificate is not trusted"
+        }
+        _ => "TLS with it failed",
+    }
+}
+
 impl Client {
     /// A client that trusts so, and finds addresses so.
     #[must_use]
@@ -350,7 +361,7 @@ impl ClientShared {
                 let name = ServerName::try_from(host.to_owned());
                 let name = name.map_err(|_| "its name is not one of TLS")?;
                 let stream = self.tls.connect(name, stream).await;
-                Box::new(stream.map_err(|_| "TLS with it failed")?)
+                Box::new(stream.map_err(|error| why_no_tls(&error))?)
             }
         };
         let shaken = http1::Builder::new()
