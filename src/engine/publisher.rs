@@ -1,7 +1,6 @@
 //! The publisher: hands every event to a sink outside, one after the other in the log's order, the
 //! next one only when the one before is acknowledged. How far it is stands in the log, as a resource
-//! that is changed with the first acknowledgement, then at most once a second, and when the service
-//! ends.
+//! that is changed at most once a second, more often in the first two, and when the service ends.
 //!
 //! After a crash what was acknowledged since the last such commit is handed over again. Each event
 //! has an identifier of its own, by which the sink can know it.
@@ -77,9 +76,8 @@ pub struct Publisher {
     unrecorded: Option<EventId>,
     /// The position that the log says, and since when.
     recorded_position: u64,
-    /// When; `None` before the first time: a service that ends again and again within a second
-    /// gets further, too.
-    recorded: Option<Tick>,
+    begun: Tick,
+    recorded: Tick,
     /// When a failure was last logged, while it lasts.
     told: Option<Tick>,
 }
@@ -97,7 +95,8 @@ impl Publisher {
             passed,
             unrecorded: None,
             recorded_position: passed.position,
-            recorded: None,
+            begun: Tick::now(),
+            recorded: Tick::now(),
             told: None,
         }
     }
@@ -160,9 +159,7 @@ impl Publisher {
             beyond.await;
             return;
         }
-        let due = self
-            .recorded
-            .map_or_else(Tick::now, |at| at + RECORDED_EVERY);
+        let due = self.recorded + self.recorded_every();
         if timeout_at(due, beyond).await.is_err() {
             self.record().await;
         }
@@ -189,7 +186,7 @@ impl Publisher {
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
                     self.unrecorded = Some(event.id);
-                    if self.is_time_to_record() {
+                    if self.recorded.elapsed() >= self.recorded_every() {
                         self.record().await;
                     }
                     return Next::GoOn;
@@ -197,7 +194,7 @@ impl Publisher {
                 Some(Err(why)) => {
                     failed += 1;
                     self.failed(event, &why);
-                    if self.is_time_to_record() {
+                    if self.recorded.elapsed() >= self.recorded_every() {
                         self.record().await;
                     }
                     let again = async {
@@ -256,9 +253,10 @@ impl Publisher {
         }
     }
 
-    fn is_time_to_record(&self) -> bool {
-        let at = self.recorded;
-        at.is_none_or(|at| at.elapsed() >= RECORDED_EVERY)
+    /// How often the log is told: the sooner, the shorter ago publishing began. So a service that
+    /// is killed again and again within a second gets on.
+    fn recorded_every(&self) -> Duration {
+        RECORDED_EVERY.min(self.begun.elapsed() / 2)
     }
 
     /// Has the log say how far the publisher is, where that has changed.
@@ -266,7 +264,7 @@ impl Publisher {
         let Some(through) = self.unrecorded else {
             return;
         };
-        self.recorded = Some(Tick::now());
+        self.recorded = Tick::now();
         let report = Published {
             position: through.position,
             number: through.number,
