@@ -351,53 +351,38 @@ fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
     );
 }
 
-#[test]
-fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
-    const SHORT: [&str; 10] = [
-        "--webhooks-allow",
-        "127.0.0.0/8",
-        "--webhooks-hurry",
-        "100",
-        "--snapshot-log-bytes",
-        "65536",
-        "--log-retention",
-        "0s",
-        "--log-kept-for-delivery-bytes",
-        "1",
-    ];
-    let mut house = House::with(&SHORT);
-    let receiver = Receiver::start();
-    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
-    let through = |read: &Value| -> u64 {
-        let through = read["deliveredThrough"].as_str().unwrap();
-        through.split('-').next().unwrap().parse().unwrap()
-    };
-    let begun = through(&house.read(&subscription));
-    let switch = |house: &House, revision, status| {
-        let body = json!({"expectedRevision": revision, "status": status});
-        let answer = house.send("PATCH", &path_of(&subscription), &body);
-        assert_eq!(answer.status, 200, "{answer:?}");
-    };
-    switch(&house, 1, "paused");
-    let figure = |house: &House, name: &str| -> f64 {
+/// A log that keeps as little as it can, and deliveries hardly anything of it.
+const SHORT: [&str; 10] = [
+    "--webhooks-allow",
+    "127.0.0.0/8",
+    "--webhooks-hurry",
+    "1000000",
+    "--snapshot-log-bytes",
+    "65536",
+    "--log-retention",
+    "0s",
+    "--log-kept-for-delivery-bytes",
+    "1",
+];
+
+/// The service with [`SHORT`], when its log has given up everything up to `position`: each start
+/// begins a segment, and snapshots let whole ones go.
+fn given_up(mut house: House, position: u64) -> House {
+    let figure = |house: &House, name: &str| -> u64 {
         let page = house.client().request("GET", "/metrics", &[], b"");
         let mut lines = page.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(&format!("{name} ")));
-        value
-            .unwrap_or_else(|| panic!("no {name}"))
-            .parse()
-            .unwrap()
+        let value = value.unwrap_or_else(|| panic!("no {name}"));
+        value.parse().unwrap()
     };
-    let first = |house: &House| figure(house, "carebook_log_first_position");
     let started = Instant::now();
     let mut number = 0;
-    // Each start begins a segment, and snapshots let whole ones go.
-    while first(&house) <= begun as f64 + 2.0 {
+    while figure(&house, "carebook_log_first_position") <= position {
         assert!(started.elapsed() < SOON, "the log keeps everything");
         let facts: Vec<_> = (0..500)
             .map(|_| {
                 number += 1;
-                fact(&format!("a{number}"), 1)
+                fact(&format!("more-{number}"), 1)
             })
             .collect();
         let token = house.token.clone();
@@ -406,10 +391,32 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
         house.server.signal("USR1");
         while figure(&house, "carebook_snapshots_total") <= before {
             assert!(started.elapsed() < SOON, "no snapshot is taken");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         house = house.restarted(&SHORT);
     }
+    house
+}
+
+/// The position of an event, by its identifier.
+fn position_of(id: &Value) -> u64 {
+    let position = id.as_str().unwrap().split('-').next();
+    position.unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
+    let mut house = House::with(&SHORT);
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    let begun = position_of(&house.read(&subscription)["deliveredThrough"]);
+    let switch = |house: &House, revision, status| {
+        let body = json!({"expectedRevision": revision, "status": status});
+        let answer = house.send("PATCH", &path_of(&subscription), &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    switch(&house, 1, "paused");
+    house = given_up(house, begun + 2);
     switch(&house, 2, "enabled");
     let came = receiver.wait(|came| came.iter().any(|one| one.kind() == "carebook.gap"));
     let gap = came
@@ -425,9 +432,43 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
     house.fact("last", 1);
     let came = receiver.wait(|came| came.iter().any(|one| one.subject() == subject("last")));
     for one in came.iter().filter(|one| one.kind() != "carebook.gap") {
-        let id = one.id();
-        let position: u64 = id.split('-').next().unwrap().parse().unwrap();
-        assert!(position > to, "{id} lies in the gap, up to {to}");
+        let position = position_of(&one.event()["id"]);
+        assert!(position > to, "{position} lies in the gap, up to {to}");
     }
     house.wait(&subscription, |read| read["waiting"] == 0);
+}
+
+#[test]
+fn a_dead_event_that_the_log_gave_up_cannot_be_retried() {
+    let house = House::with(&SHORT);
+    let receiver = Receiver::deciding(|one, _| match one.subject().ends_with("bad") {
+        true => Reply::Status(400, ""),
+        false => TAKEN,
+    });
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("bad", 1);
+    house.wait(&subscription, |read| read["dead"] == 1);
+    let listed = house.deliveries(&subscription, "?state=dead");
+    let event = &listed["items"][0]["eventId"];
+    let retries = format!(
+        "{}/deliveries/{}/retries",
+        path_of(&subscription),
+        event.as_str().unwrap()
+    );
+    let house = given_up(house, position_of(event));
+    receiver.now_answers(|_, _| TAKEN);
+    let before = house.read(&subscription);
+    let gone = house.send("POST", &retries, &json!({}));
+    assert_eq!(
+        (gone.status, &gone.json()["code"]),
+        (410, &json!("event_gone"))
+    );
+    let after = house.read(&subscription);
+    assert_eq!(
+        (&after["dead"], &after["revision"]),
+        (&json!(1), &before["revision"])
+    );
+    let came = receiver.came();
+    let of_bad = came.iter().filter(|one| one.subject() == subject("bad"));
+    assert_eq!(of_bad.filter(|one| one.taken).count(), 0);
 }
