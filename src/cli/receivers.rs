@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Failure;
 use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
+use crate::http::dial::system_resolve;
 use crate::http::receiver::{HttpReceiver, ReceiverUrl, secret_of};
-use crate::http::webhooks::client::{Client, system_resolve, trusting};
+use crate::http::webhooks::client::Client;
 
 /// The topics that `--directory-url` is for.
 const OF_DIRECTORY: &str = "branch_onboarding.*";
@@ -55,14 +56,11 @@ fn secret(text: &str) -> Result<(Pattern, PathBuf), String> {
 }
 
 impl ReceiverArgs {
-    /// The receivers, whose certificates the system trusts or are among these.
+    /// The receivers, whose certificates are judged so.
     ///
     /// # Errors
     /// When a topic is named twice, a secret belongs to none or cannot be read.
-    pub(super) fn named(
-        &self,
-        trusted: Vec<CertificateDer<'static>>,
-    ) -> Result<Vec<NamedReceiver>, Failure> {
+    pub(super) fn named(&self, trusted: &ClientConfig) -> Result<Vec<NamedReceiver>, Failure> {
         let mut urls = BTreeMap::new();
         let directory = self.directory_url.iter().map(|url| {
             let topics = OF_DIRECTORY.parse().expect("a constant topic parses");
@@ -94,7 +92,7 @@ impl ReceiverArgs {
         if urls.is_empty() {
             return Ok(Vec::new());
         }
-        let client = Client::new(trusting(trusted).map_err(Failure::other)?, system_resolve());
+        let client = Client::new(trusted.clone(), system_resolve());
         let receivers = urls.into_iter().map(|(topics, url)| {
             let receiver = HttpReceiver::new(url, secrets.remove(&topics), client.clone());
             NamedReceiver {
