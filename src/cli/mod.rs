@@ -14,6 +14,7 @@ mod key_set;
 pub mod nats;
 pub mod open;
 pub mod output;
+pub mod provider;
 pub mod recover;
 mod reread;
 pub mod restore;

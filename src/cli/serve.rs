@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
-use super::key_set;
+use super::key_set::{self, KeySetAge};
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
+use super::provider::{self, KeysPlace, keys_place};
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
@@ -24,7 +26,9 @@ use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
+use crate::http::dial::{Dialer, system_resolve};
 use crate::http::directory_client::HttpDirectory;
+use crate::http::provider::Provider;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -41,7 +45,9 @@ Examples:
   carebook serve --demo
   carebook serve --demo --data ./demo --listen 127.0.0.1:0
   carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
-      --jwks jwks.json --issuer https://id.example.com --audience carebook
+      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --jwks https://id.example.com/keys \
+      --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
 
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
@@ -81,17 +87,20 @@ pub struct ServeArgs {
     relay_pause_millis: u64,
     #[command(flatten)]
     nats: NatsArgs,
-    /// The issuer that tokens must have: their `iss`.
-    #[arg(long, default_value = DEFAULT_ISSUER)]
+    /// The issuer that tokens must have: their `iss`. Without --jwks it is the https URL of an
+    /// identity provider, whose keys are where /.well-known/openid-configuration below it says.
+    #[arg(long, value_name = "ISS", default_value = DEFAULT_ISSUER)]
     issuer: String,
     /// The audience that tokens must have: their `aud`.
     #[arg(long, default_value = DEFAULT_AUDIENCE)]
     audience: String,
-    /// The identity provider's keys, a JWKS file.
-    #[arg(long, value_name = "FILE", required_unless_present = "demo")]
-    jwks: Option<PathBuf>,
-    /// How long the last good key set stays in use when the file can no longer be read; after that
-    /// every token is rejected.
+    /// The identity provider's keys: a JWKS file, or its https URL. Required unless --issuer names
+    /// the provider.
+    #[arg(long, value_name = "FILE|URL", value_parser = keys_place(),
+        required_unless_present_any = ["demo", "issuer"])]
+    jwks: Option<KeysPlace>,
+    /// How long the last good key set stays in use when no other can be read; after that every
+    /// token is rejected. At least 20m where it comes from a URL.
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
     jwks_max_age: Duration,
     /// A demonstration with everything embedded: a directory of its own, its own signing key,
@@ -166,6 +175,16 @@ pub struct ServeArgs {
     trust: TrustArgs,
 }
 
+/// Where the keys come from.
+enum KeysFrom {
+    /// The demonstration makes its own.
+    Demo,
+    /// A file.
+    File(PathBuf),
+    /// A provider.
+    Provider(Box<Provider>),
+}
+
 /// A duration of a second or more.
 fn key_set_age(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -193,6 +212,7 @@ impl ServeArgs {
         log_to_stderr();
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
+        let keys_from = self.keys_from(&trusted)?;
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
@@ -207,7 +227,7 @@ impl ServeArgs {
             (None, Some(data)) => data.clone(),
             (None, None) => return Err(Failure::other("--data is required")),
         };
-        let verifier = Arc::new(self.verifier(demo.as_ref())?);
+        let (verifier, age) = self.verifier(keys_from, demo.as_ref())?;
         let tls = self.tls()?;
         let nats = self.nats.target()?;
         let engine = self.engine(&data, nats.is_some())?;
@@ -239,13 +259,6 @@ impl ServeArgs {
                 connections_per_address_max: self.connections_per_address_max,
                 ..FrontLimits::default()
             },
-        };
-        let age = match &self.jwks {
-            Some(file) => Some(
-                key_set::keep_fresh(verifier, file.clone(), self.jwks_max_age)
-                    .map_err(Failure::from_error)?,
-            ),
-            None => None,
         };
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
@@ -362,23 +375,70 @@ impl ServeArgs {
         }
     }
 
-    fn verifier(&self, demo: Option<&Demo>) -> Result<TokenVerifier, Failure> {
-        let jwks = match (demo, &self.jwks) {
-            (Some(demo), _) => demo.jwks().into_bytes(),
-            (None, Some(file)) => key_set::read(file).map_err(|error| {
-                Failure::other(format!("{} cannot be read: {error}", file.display()))
+    /// Where the keys come from.
+    ///
+    /// # Errors
+    /// Exit code 2, when the flags say nothing that could be asked.
+    fn keys_from(&self, trusted: &ClientConfig) -> Result<KeysFrom, Failure> {
+        if self.demo {
+            return Ok(KeysFrom::Demo);
+        }
+        let dialer = || Dialer::new(trusted.clone(), system_resolve());
+        let provider = match &self.jwks {
+            Some(KeysPlace::File(file)) => return Ok(KeysFrom::File(file.clone())),
+            Some(KeysPlace::Url(url)) => Provider::with_keys_at(url.clone(), dialer()),
+            None => Provider::of_issuer(&self.issuer, dialer()).map_err(|why| {
+                Failure::Arguments(format!(
+                    "--issuer {} is not the URL of an identity provider: {why}. Give that, or its \
+                     keys with --jwks",
+                    self.issuer
+                ))
             })?,
-            (None, None) => return Err(Failure::other("--jwks is required")),
         };
-        let (issuer, audience) = match demo {
-            Some(_) => (DEFAULT_ISSUER, DEFAULT_AUDIENCE),
-            None => (self.issuer.as_str(), self.audience.as_str()),
+        if self.jwks_max_age < provider::MAX_AGE_MIN {
+            return Err(Failure::Arguments(format!(
+                "--jwks-max-age has to be at least {} where the keys come from a URL, as they are \
+                 read again every 10 minutes",
+                humantime::format_duration(provider::MAX_AGE_MIN)
+            )));
+        }
+        Ok(KeysFrom::Provider(Box::new(provider)))
+    }
+
+    /// What verifies tokens, and what looks after the age of its keys, which are kept fresh from
+    /// here on.
+    fn verifier(
+        &self,
+        keys_from: KeysFrom,
+        demo: Option<&Demo>,
+    ) -> Result<(Arc<TokenVerifier>, Option<KeySetAge>), Failure> {
+        let (issuer, audience) = (self.issuer.as_str(), self.audience.as_str());
+        let (verifier, age) = match keys_from {
+            KeysFrom::Demo => {
+                let jwks = demo.map(Demo::jwks).unwrap_or_default();
+                let verifier =
+                    TokenVerifier::new(jwks.as_bytes(), DEFAULT_ISSUER, DEFAULT_AUDIENCE);
+                (Arc::new(verifier.map_err(Failure::from_error)?), None)
+            }
+            KeysFrom::File(file) => {
+                let jwks = key_set::read(&file).map_err(|error| {
+                    Failure::other(format!("{} cannot be read: {error}", file.display()))
+                })?;
+                let verifier = TokenVerifier::new(&jwks, issuer, audience);
+                let verifier = Arc::new(verifier.map_err(Failure::from_error)?);
+                let age = key_set::keep_fresh(Arc::clone(&verifier), file, self.jwks_max_age);
+                (verifier, Some(age.map_err(Failure::from_error)?))
+            }
+            KeysFrom::Provider(provider) => {
+                let max_age = self.jwks_max_age;
+                let (verifier, age) = provider::keep_fresh(*provider, issuer, audience, max_age)?;
+                (verifier, Some(age))
+            }
         };
-        let verifier = TokenVerifier::new(&jwks, issuer, audience).map_err(Failure::from_error)?;
         for skipped in verifier.skipped_keys() {
             tracing::warn!("a key of the key set is not used: {skipped}");
         }
-        Ok(verifier)
+        Ok((verifier, age))
     }
 
     /// The service, the internal service, and its address.

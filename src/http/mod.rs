@@ -16,6 +16,7 @@ pub mod list_query;
 pub mod metrics;
 pub mod metrics_page;
 pub mod portions;
+pub mod provider;
 pub mod query;
 pub mod request;
 pub mod response;

@@ -22,7 +22,7 @@ use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
-use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
+use super::token::{Bearer, Newer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
 use super::webhooks::managing::{Managed, WebhookFront, list, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -319,7 +319,17 @@ impl Service {
             Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
             Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
         };
-        let units = match self.verifier.recall(token, self.engine.now().millis()) {
+        let mut recalled = self.verifier.recall(token, self.engine.now().millis());
+        if let Recalled::Refused(TokenRefusal::KeyUnknown) = recalled {
+            // On the heap, as it is seldom: every request carries the room for what it may await.
+            match Box::pin(self.verifier.newer_keys()).await {
+                Newer::Looked => {
+                    recalled = self.verifier.recall(token, self.engine.now().millis());
+                }
+                Newer::TooMany => return Err(Box::new(shed(problems).await)),
+            }
+        }
+        let units = match recalled {
             Recalled::Good(actor) => return Ok(actor),
             Recalled::Refused(refusal) => return Err(refused(refusal)),
             Recalled::GoodBefore => {
