@@ -11,6 +11,7 @@ mod export;
 pub mod facts;
 pub mod inspect;
 mod key_set;
+pub mod keys;
 pub mod nats;
 pub mod open;
 pub mod output;

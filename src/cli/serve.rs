@@ -7,28 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio_rustls::rustls::ClientConfig;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
-use super::key_set::{self, KeySetAge};
+use super::keys::{KeyArgs, KeysFrom};
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
-use super::provider::{self, KeysPlace, keys_place};
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
-use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::http::dial::{Dialer, system_resolve};
 use crate::http::directory_client::HttpDirectory;
-use crate::http::provider::Provider;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -87,22 +82,8 @@ pub struct ServeArgs {
     relay_pause_millis: u64,
     #[command(flatten)]
     nats: NatsArgs,
-    /// The issuer that tokens must have: their `iss`. Without --jwks it is the https URL of an
-    /// identity provider, whose keys are where /.well-known/openid-configuration below it says.
-    #[arg(long, value_name = "ISS", default_value = DEFAULT_ISSUER)]
-    issuer: String,
-    /// The audience that tokens must have: their `aud`.
-    #[arg(long, default_value = DEFAULT_AUDIENCE)]
-    audience: String,
-    /// The identity provider's keys: a JWKS file, or its https URL. Required unless --issuer names
-    /// the provider.
-    #[arg(long, value_name = "FILE|URL", value_parser = keys_place(),
-        required_unless_present_any = ["demo", "issuer"])]
-    jwks: Option<KeysPlace>,
-    /// How long the last good key set stays in use when no other can be read; after that every
-    /// token is rejected. At least 20m where it comes from a URL.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
-    jwks_max_age: Duration,
+    #[command(flatten)]
+    keys: KeyArgs,
     /// A demonstration with everything embedded: a directory of its own, its own signing key,
     /// sample facts of every kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
@@ -175,25 +156,6 @@ pub struct ServeArgs {
     trust: TrustArgs,
 }
 
-/// Where the keys come from.
-enum KeysFrom {
-    /// The demonstration makes its own.
-    Demo,
-    /// A file.
-    File(PathBuf),
-    /// A provider.
-    Provider(Box<Provider>),
-}
-
-/// A duration of a second or more.
-fn key_set_age(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
-}
-
 /// A duration of a second or more.
 fn retention(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
@@ -212,7 +174,10 @@ impl ServeArgs {
         log_to_stderr();
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
-        let keys_from = self.keys_from(&trusted)?;
+        let keys_from = match self.demo {
+            true => KeysFrom::Demo,
+            false => self.keys.place(&trusted)?,
+        };
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
@@ -227,9 +192,10 @@ impl ServeArgs {
             (None, Some(data)) => data.clone(),
             (None, None) => return Err(Failure::other("--data is required")),
         };
-        let (verifier, age) = self.verifier(keys_from, demo.as_ref())?;
         let tls = self.tls()?;
         let nats = self.nats.target()?;
+        // A provider may let this wait: what can fail at once has failed before.
+        let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
@@ -373,72 +339,6 @@ impl ServeArgs {
             reserve_bytes: self.reserve_bytes,
             create: true,
         }
-    }
-
-    /// Where the keys come from.
-    ///
-    /// # Errors
-    /// Exit code 2, when the flags say nothing that could be asked.
-    fn keys_from(&self, trusted: &ClientConfig) -> Result<KeysFrom, Failure> {
-        if self.demo {
-            return Ok(KeysFrom::Demo);
-        }
-        let dialer = || Dialer::new(trusted.clone(), system_resolve());
-        let provider = match &self.jwks {
-            Some(KeysPlace::File(file)) => return Ok(KeysFrom::File(file.clone())),
-            Some(KeysPlace::Url(url)) => Provider::with_keys_at(url.clone(), dialer()),
-            None => Provider::of_issuer(&self.issuer, dialer()).map_err(|why| {
-                Failure::Arguments(format!(
-                    "--issuer {} is not the URL of an identity provider: {why}. Give that, or its \
-                     keys with --jwks",
-                    self.issuer
-                ))
-            })?,
-        };
-        if self.jwks_max_age < provider::MAX_AGE_MIN {
-            return Err(Failure::Arguments(format!(
-                "--jwks-max-age has to be at least {} where the keys come from a URL, as they are \
-                 read again every 10 minutes",
-                humantime::format_duration(provider::MAX_AGE_MIN)
-            )));
-        }
-        Ok(KeysFrom::Provider(Box::new(provider)))
-    }
-
-    /// What verifies tokens, and what looks after the age of its keys, which are kept fresh from
-    /// here on.
-    fn verifier(
-        &self,
-        keys_from: KeysFrom,
-        demo: Option<&Demo>,
-    ) -> Result<(Arc<TokenVerifier>, Option<KeySetAge>), Failure> {
-        let (issuer, audience) = (self.issuer.as_str(), self.audience.as_str());
-        let (verifier, age) = match keys_from {
-            KeysFrom::Demo => {
-                let jwks = demo.map(Demo::jwks).unwrap_or_default();
-                let verifier =
-                    TokenVerifier::new(jwks.as_bytes(), DEFAULT_ISSUER, DEFAULT_AUDIENCE);
-                (Arc::new(verifier.map_err(Failure::from_error)?), None)
-            }
-            KeysFrom::File(file) => {
-                let jwks = key_set::read(&file).map_err(|error| {
-                    Failure::other(format!("{} cannot be read: {error}", file.display()))
-                })?;
-                let verifier = TokenVerifier::new(&jwks, issuer, audience);
-                let verifier = Arc::new(verifier.map_err(Failure::from_error)?);
-                let age = key_set::keep_fresh(Arc::clone(&verifier), file, self.jwks_max_age);
-                (verifier, Some(age.map_err(Failure::from_error)?))
-            }
-            KeysFrom::Provider(provider) => {
-                let max_age = self.jwks_max_age;
-                let (verifier, age) = provider::keep_fresh(*provider, issuer, audience, max_age)?;
-                (verifier, Some(age))
-            }
-        };
-        for skipped in verifier.skipped_keys() {
-            tracing::warn!("a key of the key set is not used: {skipped}");
-        }
-        Ok((verifier, age))
     }
 
     /// The service, the internal service, and its address.

@@ -1,6 +1,7 @@
 //! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
 mod answer_body;
+mod authenticate;
 pub mod authority;
 mod body;
 mod conditional;
