@@ -18,6 +18,7 @@ mod fuzzed;
 mod golden;
 mod hostile;
 mod http;
+mod identity_provider;
 mod inspect;
 mod listeners;
 mod model;

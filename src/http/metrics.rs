@@ -166,6 +166,8 @@ impl Metrics {
 pub struct FrontFigures {
     /// The time since the key set was last read successfully.
     pub key_set_age: Duration,
+    /// Attempts to read it again that failed.
+    pub key_set_failures: u64,
     /// Keys that can verify a token.
     pub keys: usize,
     /// Tokens that were rejected after their signature was checked.
@@ -179,6 +181,7 @@ pub struct FrontFigures {
 fn front(page: &mut Page, figures: &FrontFigures) {
     let FrontFigures {
         key_set_age,
+        key_set_failures,
         keys,
         bad_signatures,
         tokens_waited,
@@ -189,6 +192,12 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         "gauge",
         "The time since the key set was last read successfully.",
         key_set_age.as_secs_f64(),
+    );
+    page.one(
+        "carebook_key_set_failures_total",
+        "counter",
+        "Attempts to read the key set again that failed.",
+        key_set_failures,
     );
     page.one(
         "carebook_key_set_keys",

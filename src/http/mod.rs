@@ -1,6 +1,7 @@
 //! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
 mod answer_body;
+mod authenticate;
 pub mod authority;
 mod body;
 mod conditional;
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod metrics_page;
 pub mod outbox;
 pub mod portions;
+pub mod provider;
 pub mod query;
 pub mod receiver;
 pub mod request;

@@ -22,7 +22,7 @@ use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
-use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
+use super::token::TokenVerifier;
 use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -51,7 +51,7 @@ pub struct Service {
 
 /// The client of a connection.
 pub struct Caller {
-    peer: Peer,
+    pub(super) peer: Peer,
     /// Whether the connection is over TLS.
     is_secure: bool,
 }
@@ -301,43 +301,6 @@ impl Service {
         }
     }
 
-    /// The actor whose token the request carries, or the 401.
-    pub(super) async fn actor(
-        &self,
-        caller: &Caller,
-        headers: &HeaderMap,
-        problems: Problems,
-    ) -> Result<Arc<Actor>, Box<Answer>> {
-        let refused = |refusal: TokenRefusal| {
-            tracing::debug!(code = refusal.code(), "a token was rejected");
-            Box::new(problems.unauthenticated(challenge(true)))
-        };
-        let token = match token(headers) {
-            Bearer::Token(token) => token,
-            Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
-            Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
-        };
-        let units = match self.verifier.recall(token, self.engine.now().millis()) {
-            Recalled::Good(actor) => return Ok(actor),
-            Recalled::Refused(refusal) => return Err(refused(refusal)),
-            Recalled::GoodBefore => {
-                let now = self.engine.now().millis();
-                return self.verifier.verify(token, now).map_err(refused);
-            }
-            Recalled::Unknown { units } => units,
-        };
-        let Some(turn) = caller.peer.turn(units).await else {
-            return Err(Box::new(shed(problems).await));
-        };
-        // Time has passed while it waited.
-        let verified = self.verifier.verify(token, self.engine.now().millis());
-        match &verified {
-            Ok(_) => turn.was_good(),
-            Err(refusal) => turn.was_bad(*refusal == TokenRefusal::SignatureInvalid),
-        }
-        verified.map_err(refused)
-    }
-
     pub(super) async fn events(
         &self,
         caller: &Caller,
@@ -485,10 +448,4 @@ impl Shared {
             forgeries: Forgeries::new(),
         }
     }
-}
-
-/// What the request's headers hold of a token.
-fn token(headers: &HeaderMap) -> Bearer<'_> {
-    let values = headers.get_all(AUTHORIZATION).iter();
-    bearer(values.map(HeaderValue::as_bytes))
 }

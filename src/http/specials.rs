@@ -113,6 +113,7 @@ impl Service {
     fn figures(&self) -> FrontFigures {
         FrontFigures {
             key_set_age: self.verifier.key_set_age(Instant::now()),
+            key_set_failures: self.verifier.failed_readings(),
             keys: self.verifier.key_count(),
             bad_signatures: self.forgeries.bad(),
             tokens_waited: self.forgeries.waited(),
