@@ -18,6 +18,7 @@ pub mod ladder;
 pub mod listing;
 pub mod mother;
 pub mod operation;
+pub mod outbox;
 pub mod payment;
 pub mod payment_words;
 pub mod payout;

@@ -182,6 +182,16 @@ impl Dialer {
         self
     }
 
+    /// What there is to say where there is no TLS with the other side.
+    fn no_tls(error: &io::Error) -> &'static str {
+        match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
+                "its certificate is not trusted"
+            }
+            _ => "TLS with it failed",
+        }
+    }
+
     /// A connection to `target`, at an address that `allows` allows.
     ///
     /// # Errors
@@ -236,7 +246,7 @@ impl Dialer {
                 let name = ServerName::try_from(host.to_owned());
                 let name = name.map_err(|_| "its name is not one of TLS")?;
                 let stream = self.tls.connect(name, stream).await;
-                Box::new(stream.map_err(DialError::with("TLS with it failed"))?)
+                Box::new(stream.map_err(|error| DialError::with(Self::no_tls(&error))(error))?)
             }
         };
         let shaken = http1::Builder::new()

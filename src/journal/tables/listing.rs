@@ -375,7 +375,9 @@ impl Tables {
         births: &HashMap<Digest, Born>,
         guessed_upto: u64,
     ) {
-        let is_guessed = found.iter().any(|found| !births.contains_key(&found.place.entry));
+        let is_guessed = found
+            .iter()
+            .any(|found| !births.contains_key(&found.place.entry));
         if is_guessed {
             found.sort_unstable_by_key(|found| (found.position, found.key));
         }
