@@ -1,6 +1,8 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+mod lists;
+mod reads;
 mod row;
 
 use std::sync::LazyLock;
@@ -21,7 +23,7 @@ use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::publication::Publication;
 use crate::domain::reference::{
-    self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
@@ -41,6 +43,8 @@ use crate::domain::{
     branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
 };
 
+pub use self::lists::LISTS;
+pub use self::reads::{MANAGEMENT_READS, READS};
 pub use self::row::{
     BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, Success,
 };
@@ -319,216 +323,6 @@ pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
 pub fn row(tag: u16) -> Option<&'static Row> {
     let all = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
     all.into_iter().find(|row| row.tag == tag)
-}
-
-/// The reads of what the service is managed by.
-pub static MANAGEMENT_READS: &[ReadRow] = &[
-    ReadRow::new(
-        "read_webhook_subscription",
-        "/webhook-subscriptions/{subscriptionId}",
-        webhook::read_subscription::read_subscription,
-    ),
-    ReadRow::new(
-        "read_outbox_message",
-        "/outbox/{number}",
-        outbox::list::read_message,
-    ),
-];
-
-/// The reads.
-pub static READS: &[ReadRow] = &[
-    ReadRow::new(
-        "read_payment_delegation",
-        "/family-payment-delegations/{id}",
-        family::read_payment_delegation::read_payment_delegation,
-    ),
-    ReadRow::new(
-        "read_care_history_grant",
-        "/reservation-care-history-access-grants/{id}",
-        family::read_care_history_grant::read_care_history_grant,
-    ),
-    ReadRow {
-        problem: ProblemShape::Profile,
-        ..ReadRow::new(
-            "read_mother_profile",
-            "/mother/profile",
-            mother::read_profile::read_profile,
-        )
-    },
-    ReadRow::new(
-        "read_statement",
-        "/settlement-statements/{statementId}",
-        settlement::read_statement::read_statement,
-    ),
-    ReadRow::new(
-        "read_data_room_request",
-        "/settlement-data-room-requests/{requestId}",
-        settlement::read_data_room::read_data_room,
-    ),
-    ReadRow::new(
-        "read_care_team_roster",
-        "/care-team-rosters/{reservationBookingId}",
-        reservation::read_roster::read_roster,
-    ),
-    ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
-        reference::read_fact::read_fact(request, FACTS)
-    }),
-    ReadRow::new(
-        "read_organization",
-        "/organization",
-        branch::read_organization::read_organization,
-    ),
-    ReadRow::new(
-        "read_branch",
-        "/admin/branches/{branchId}",
-        branch::read_branch::read_branch,
-    ),
-    ReadRow::new(
-        "read_branch_office_profile",
-        "/branch-office-profiles/{id}",
-        branch::read_office_profile::read_office_profile,
-    ),
-    ReadRow::new(
-        "read_account_snapshot",
-        "/branch-settlement-account-statement-snapshots/{snapshotId}",
-        branch::read_account_snapshot::read_account_snapshot,
-    ),
-    ReadRow::new(
-        "read_pre_registration",
-        "/reservation-payment-pre-registrations/{paymentId}",
-        payment::read_pre_registration::read_pre_registration,
-    ),
-    ReadRow::new(
-        "read_admin_audit",
-        "/billing-engine-payment-admin-operations/{auditId}",
-        payment::read_admin_audit::read_admin_audit,
-    ),
-    ReadRow::new(
-        "read_payout_receipt_state",
-        "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
-        payout::read_receipt_state::read_receipt_state,
-    ),
-    ReadRow::new(
-        "read_financial_lifecycle",
-        "/reservation-financial-lifecycles/{reservationBookingId}",
-        reservation::read_lifecycle::read_lifecycle,
-    ),
-    ReadRow::new(
-        "read_payment_change_adjustment",
-        "/reservation-payment-change-adjustments/{reservationBookingId}",
-        reservation::read_adjustment::read_adjustment,
-    ),
-];
-
-/// The lists, each of what one read gives. A new one is a row here, a new filter a line beside the
-/// state.
-pub static LISTS: LazyLock<Vec<ListRow>> = LazyLock::new(|| {
-    let list = |name, path, read, resource, scope| ListRow {
-        name,
-        path,
-        resource,
-        read: read_named(read),
-        scope,
-    };
-    vec![
-        list(
-            "list_payment_delegations",
-            "/family-payment-delegations",
-            "read_payment_delegation",
-            &Registered::<PaymentDelegation>::NEW,
-            family::read_payment_delegation::scope,
-        ),
-        list(
-            "list_care_history_grants",
-            "/reservation-care-history-access-grants",
-            "read_care_history_grant",
-            &Registered::<CareHistoryGrant>::NEW,
-            family::read_care_history_grant::scope,
-        ),
-        list(
-            "list_statements",
-            "/settlement-statements",
-            "read_statement",
-            &Registered::<Statement>::NEW,
-            settlement::read_statement::scope,
-        ),
-        list(
-            "list_data_room_requests",
-            "/settlement-data-room-requests",
-            "read_data_room_request",
-            &Registered::<DataRoomRequest>::NEW,
-            settlement::read_data_room::scope,
-        ),
-        list(
-            "list_care_team_rosters",
-            "/care-team-rosters",
-            "read_care_team_roster",
-            &Registered::<CareTeamRoster>::NEW,
-            reservation::read_roster::scope,
-        ),
-        list(
-            "list_branches",
-            "/admin/branches",
-            "read_branch",
-            &Registered::<Branch>::NEW,
-            branch::read_branch::scope,
-        ),
-        list(
-            "list_branch_office_profiles",
-            "/branch-office-profiles",
-            "read_branch_office_profile",
-            &Registered::<BranchOfficeProfile>::NEW,
-            branch::read_office_profile::scope,
-        ),
-        list(
-            "list_account_snapshots",
-            "/branch-settlement-account-statement-snapshots",
-            "read_account_snapshot",
-            &Registered::<AccountSnapshot>::NEW,
-            branch::read_account_snapshot::scope,
-        ),
-        list(
-            "list_pre_registrations",
-            "/reservation-payment-pre-registrations",
-            "read_pre_registration",
-            &Registered::<Obligation>::NEW,
-            payment::read_pre_registration::scope,
-        ),
-        list(
-            "list_admin_audits",
-            "/billing-engine-payment-admin-operations",
-            "read_admin_audit",
-            &Registered::<AdminAudit>::NEW,
-            payment::read_admin_audit::scope,
-        ),
-        list(
-            "list_payout_receipt_states",
-            "/caregiver-payout-receipt-states",
-            "read_payout_receipt_state",
-            &Registered::<PayoutReceipt>::NEW,
-            payout::read_receipt_state::scope,
-        ),
-        list(
-            "list_financial_lifecycles",
-            "/reservation-financial-lifecycles",
-            "read_financial_lifecycle",
-            &Registered::<FinancialLifecycle>::NEW,
-            reservation::read_lifecycle::scope,
-        ),
-        list(
-            "list_payment_change_adjustments",
-            "/reservation-payment-change-adjustments",
-            "read_payment_change_adjustment",
-            &Registered::<PaymentChangeAdjustment>::NEW,
-            reservation::read_adjustment::scope,
-        ),
-    ]
-});
-
-/// The read of this name.
-fn read_named(name: &str) -> &'static ReadRow {
-    let found = READS.iter().find(|row| row.name == name);
-    found.expect("a list is of what a read gives")
 }
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.

@@ -31,6 +31,7 @@ mod idle;
 mod kinds;
 #[allow(clippy::unwrap_used)]
 mod limit;
+mod lists;
 mod memory;
 mod mix;
 mod overload;
@@ -149,6 +150,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             };
             ("events", events::measure(common, sizes)?)
         }
+        Scenario::Lists { statements } => ("lists", lists::measure(common, *statements)?),
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {

@@ -4,11 +4,15 @@
 //! A page costs by what is looked at for it, which is bounded, and gives others their turn. It goes
 //! out when everything that had a position by its end is durable.
 
+use std::pin::pin;
+
+use super::Engine;
 use super::admission::Permit;
 use super::core::{CommandResult, MayAct, Shared};
 use super::repeats::Repeats;
 use crate::base::actor::Actor;
 use crate::base::digest::Digest;
+use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::ListRow;
 use crate::domain::listing::{Filter, ListItem, Scope, ValueHash};
 use crate::domain::read::ReadRequest;
@@ -52,8 +56,23 @@ pub struct ListPage {
     pub position: u64,
 }
 
+impl Engine {
+    /// A page of a list. `share` grows by what the page takes.
+    ///
+    /// # Errors
+    /// The answer, when there is no page.
+    pub async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        share: &mut Permit,
+    ) -> Result<ListPage, CommandResult> {
+        let found = unless_its_future_panics(pin!(self.shared.list(request, share))).await;
+        found.unwrap_or(Err(CommandResult::Fault))
+    }
+}
+
 impl Shared {
-    pub(super) async fn list(
+    async fn list(
         &self,
         request: &ListRequest<'_>,
         share: &mut Permit,

@@ -79,7 +79,6 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
-use lists::{ListPage, ListRequest};
 use outbox::{Outbox, OutboxFigures};
 use publisher_counts::PublisherCounts;
 use room::RoomWatch;
@@ -403,19 +402,6 @@ impl Engine {
         path: &[(&str, &str)],
     ) -> Result<(Representation, u64), CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
-        found.unwrap_or(Err(CommandResult::Fault))
-    }
-
-    /// A page of a list. `share` grows by what the page takes.
-    ///
-    /// # Errors
-    /// The answer, when there is no page.
-    pub async fn list(
-        &self,
-        request: &ListRequest<'_>,
-        share: &mut Permit,
-    ) -> Result<ListPage, CommandResult> {
-        let found = unless_its_future_panics(pin!(self.shared.list(request, share))).await;
         found.unwrap_or(Err(CommandResult::Fault))
     }
 

@@ -339,8 +339,9 @@ impl ActorMessage {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
-        shared.lanes.end(sequence, given_back);
+        shared
+            .lanes
+            .end(sequence, || shared.report_sequenced(Sequenced::GivenBack));
         shared.tables.settle(&changes);
         shared.touch(position, &messages, &*next);
         cached.state = Some(next);

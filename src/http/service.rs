@@ -28,7 +28,7 @@ use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{BodySource, Purpose, ReadRow, Row, Success};
+use crate::catalogue::{BodySource, ListRow, Purpose, ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
@@ -291,16 +291,7 @@ impl Service {
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
-            Asked::List(row) => match self.actor(caller, headers, Problems::PLAIN).await {
-                Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
-                    Problems::PLAIN.rejected(&no_dry_run())
-                }
-                Ok(actor) => {
-                    let pages = &self.pages;
-                    lists::page(&self.engine, row, &actor, pages, uri, headers).await
-                }
-                Err(answer) => *answer,
-            },
+            Asked::List(row) => self.list_row(caller, row, uri, headers).await,
             Asked::Special(special) if special.is_management_list() => {
                 self.management_list(caller, special, (&parameters, uri), headers)
                     .await
@@ -414,6 +405,25 @@ impl Service {
             DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
         };
         problems.reply(result, row.success)
+    }
+
+    async fn list_row(
+        &self,
+        caller: &Caller,
+        row: &'static ListRow,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
+                Problems::PLAIN.rejected(&no_dry_run())
+            }
+            Ok(actor) => {
+                let pages = &self.pages;
+                lists::page(&self.engine, row, &actor, pages, uri, headers).await
+            }
+            Err(answer) => *answer,
+        }
     }
 
     async fn read_row(

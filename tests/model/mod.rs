@@ -201,6 +201,13 @@ impl Running {
     }
 }
 
+impl lists::Asks for Running {
+    async fn get(&self, path: &str, who: usize) -> Answer {
+        let read = Command::read(world::READ_STATEMENT, &["any"], who);
+        self.send_to(path, &read).await.0
+    }
+}
+
 /// What each actor's token says, signed once and good for the whole run.
 fn tokens(key: &SigningKey) -> Arc<[String]> {
     let seconds = u64::try_from(BEGINNING / 1_000).unwrap();

@@ -10,7 +10,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use super::lists::{Born, Candidate, Found, ListPlan, Listed, Set};
+use super::born::Born;
+use super::list_walk::{self, Found, ListPlan};
+use super::lists::{Candidate, FoundListed, Listed, Set};
 use super::{Ready, Tables};
 use crate::base::codec;
 use crate::base::digest::Digest;
@@ -25,26 +27,6 @@ use crate::domain::resource::{IndexKey, Resource as _, Source as _};
 const AT_ONCE: usize = 64;
 /// The numbers of births that are guessed begin behind all that changes have.
 const GUESSED: u32 = 1 << 31;
-
-/// What is known of a change's effect on lists before it is published.
-#[derive(Default)]
-pub(super) struct ReadyLists {
-    /// What a booking's fact says of a resource that comes to be listed, and the position of the
-    /// commit that made it say so.
-    by_booking: Option<(u64, Vec<Set>)>,
-    /// The kinds bound to bookings, each with how many were in its list when those of the booking
-    /// were entered under its new values.
-    entered: Vec<(u16, u32)>,
-}
-
-/// A resource that recovery has found, and that is listed.
-pub(in crate::journal) struct FoundListed {
-    pub(in crate::journal) kind: u16,
-    pub(in crate::journal) key: Digest,
-    /// The position of its last commit.
-    pub(in crate::journal) position: u64,
-    pub(in crate::journal) place: ListPlace,
-}
 
 /// The kinds whose resources follow bookings.
 fn followers() -> impl Iterator<Item = &'static dyn AnyResource> {
@@ -296,7 +278,7 @@ impl Tables {
         after: Option<Born>,
         most: usize,
     ) -> Found {
-        self.lists.look(kind, plan, after, most)
+        list_walk::look(&self.lists.of(kind).read(), plan, after, most)
     }
 
     /// How many items the list of this kind has.

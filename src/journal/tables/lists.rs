@@ -11,76 +11,24 @@
 //! value. So one that is too many costs a look; one that is missing would be a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::OnceLock;
 
-use parking_lot::RwLock;
-use roaring::RoaringBitmap;
-use serde::{Deserialize, Serialize};
-
+use super::born::Born;
 use super::hash_index::{Entry, HashIndex};
 use crate::base::digest::Digest;
-use crate::domain::listing::{Shared, ValueHash};
+use crate::domain::listing::{ListPlace, Shared, ValueHash};
+use parking_lot::RwLock;
+use roaring::RoaringBitmap;
 
 /// Tags of kinds that can be listed are below this.
 const KINDS: usize = 256;
 /// Resources of a chunk of numbers: growing never moves more than a pointer to each chunk.
 const CHUNK: usize = 1_024;
-/// Resources that are looked at while a list is locked.
-const LOOKED_AT: usize = 64;
 /// Up to so many that share a value are counted, where that takes looking at each.
 const COUNTED: usize = 64;
 
-/// When a resource came to be listed: the position of the commit, and the number of the change
-/// within it. No two of a kind have the same.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Born {
-    /// The commit's position.
-    pub position: u64,
-    /// The number of the change within it, from 0.
-    pub number: u32,
-}
-
-impl fmt::Display for Born {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.position, self.number)
-    }
-}
-
-/// A text that says no such place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoBirth;
-
-impl FromStr for Born {
-    type Err = NoBirth;
-
-    fn from_str(text: &str) -> Result<Self, NoBirth> {
-        let (position, number) = text.split_once('-').ok_or(NoBirth)?;
-        let born = Self {
-            position: position.parse().map_err(|_| NoBirth)?,
-            number: number.parse().map_err(|_| NoBirth)?,
-        };
-        // One text for one place.
-        (born.to_string() == text).then_some(born).ok_or(NoBirth)
-    }
-}
-
 /// What is kept under one value.
 pub type Set = (Shared, ValueHash);
-
-/// What is looked for in a list.
-#[derive(Clone, Debug, Default)]
-pub struct ListPlan {
-    /// What has one of these values; `None`: whatever there is.
-    pub scope: Option<Vec<Set>>,
-    /// What has all of these.
-    pub filters: Vec<Set>,
-    /// Whether the newest comes first.
-    pub newest_first: bool,
-}
 
 /// A resource that is listed, or several that are one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,17 +37,6 @@ pub struct Candidate {
     pub entry: Digest,
     /// Its place in the order of creation.
     pub born: Born,
-}
-
-/// What a look into a list has found.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// Some that come next.
-    pub candidates: Vec<Candidate>,
-    /// How many were looked at for that.
-    pub examined: usize,
-    /// The place to go on from, if something may lie beyond.
-    pub on: Option<Born>,
 }
 
 /// A value of a filter and a resource that has it: 64 bits in halves, and the resource's number.
@@ -119,8 +56,8 @@ impl Pair {
 
 /// A resource by its number: its key, and when it came to be listed, in words of four bytes.
 #[derive(Clone, Copy)]
-struct Numbered {
-    entry: Digest,
+pub(super) struct Numbered {
+    pub(super) entry: Digest,
     position: [u32; 2],
     number: u32,
 }
@@ -138,7 +75,7 @@ impl Numbered {
         }
     }
 
-    fn born(self) -> Born {
+    pub(super) fn born(self) -> Born {
         let [low, high] = self.position.map(u64::from);
         Born {
             position: high << 32 | low,
@@ -168,7 +105,7 @@ impl KindList {
         self.len
     }
 
-    fn at(&self, number: u32) -> Numbered {
+    pub(super) fn at(&self, number: u32) -> Numbered {
         numbered(&self.chunks, number)
     }
 
@@ -246,7 +183,7 @@ impl KindList {
         self.few = pairs.into_iter().collect();
     }
 
-    fn has(&self, (shared, value): Set, number: u32) -> bool {
+    pub(super) fn has(&self, (shared, value): Set, number: u32) -> bool {
         match shared {
             Shared::ByMany => {
                 let numbers = self.many.get(&value);
@@ -257,7 +194,7 @@ impl KindList {
     }
 
     /// About how many have this value.
-    fn count(&self, (shared, value): Set) -> u64 {
+    pub(super) fn count(&self, (shared, value): Set) -> u64 {
         match shared {
             Shared::ByMany => self.many.get(&value).map_or(0, RoaringBitmap::len),
             Shared::ByFew => {
@@ -282,7 +219,7 @@ impl KindList {
     }
 
     /// The first number from this one on that has a value.
-    fn first(&self, (shared, value): Set, from: Option<u32>) -> Option<u32> {
+    pub(super) fn first(&self, (shared, value): Set, from: Option<u32>) -> Option<u32> {
         let from = from?;
         match shared {
             Shared::ByMany => self.many.get(&value)?.range(from..).next(),
@@ -294,7 +231,7 @@ impl KindList {
     }
 
     /// The last number before this one that has a value.
-    fn last(&self, (shared, value): Set, before: u32) -> Option<u32> {
+    pub(super) fn last(&self, (shared, value): Set, before: u32) -> Option<u32> {
         match shared {
             Shared::ByMany => self.many.get(&value)?.range(..before).next_back(),
             Shared::ByFew => {
@@ -305,7 +242,7 @@ impl KindList {
     }
 
     /// How many were born before this, or just so where `with` says.
-    fn born_before(&self, born: Born, with: bool) -> u32 {
+    pub(super) fn born_before(&self, born: Born, with: bool) -> u32 {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -317,121 +254,6 @@ impl KindList {
             }
         }
         low
-    }
-
-    /// Some of what is looked for, after this place; at most `most` resources are looked at.
-    fn look(&self, plan: &ListPlan, after: Option<Born>, most: usize) -> Found {
-        let mut walk = Walk::new(self, plan, after);
-        let mut found = Found::default();
-        let mut last = None;
-        while let Some(number) = walk.next() {
-            if found.examined == most.min(LOOKED_AT) {
-                found.on = last;
-                return found;
-            }
-            found.examined += 1;
-            let numbered = self.at(number);
-            last = Some(numbered.born());
-            if walk.has_the_rest(number) {
-                found.candidates.push(Candidate {
-                    entry: numbered.entry,
-                    born: numbered.born(),
-                });
-            }
-        }
-        found
-    }
-}
-
-/// A way through a list, in order: by whatever leads past the fewest.
-struct Walk<'a> {
-    list: &'a KindList,
-    newest_first: bool,
-    /// Where it goes on if everything is looked at.
-    next: Option<u32>,
-    /// Or else what it goes by, each with its next number.
-    heads: Option<Vec<(Set, Option<u32>)>>,
-    /// One of which it must have, where it does not go by them.
-    scope: Option<&'a [Set]>,
-    /// All of which it must have.
-    filters: Vec<Set>,
-}
-
-impl<'a> Walk<'a> {
-    fn new(list: &'a KindList, plan: &'a ListPlan, after: Option<Born>) -> Self {
-        let mut filters = plan.filters.clone();
-        let mut scope = plan.scope.as_deref();
-        let counts = filters.iter().map(|filter| list.count(*filter));
-        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
-        let in_scope = scope.map(|scope| {
-            let counts = scope.iter().map(|set| list.count(*set));
-            counts.fold(0, u64::saturating_add)
-        });
-        let sets = match (in_scope, fewest) {
-            (Some(count), fewest) if fewest.is_none_or(|(_, fewest)| count <= fewest) => {
-                let mut sets = scope.take().unwrap_or_default().to_vec();
-                sets.sort_unstable_by_key(|(_, value)| *value);
-                sets.dedup();
-                Some(sets)
-            }
-            (_, Some((index, _))) => Some(vec![filters.swap_remove(index)]),
-            (_, None) => None,
-        };
-        let newest_first = plan.newest_first;
-        let next = match (newest_first, after) {
-            (true, after) => {
-                let end = after.map_or(list.len, |after| list.born_before(after, false));
-                end.checked_sub(1)
-            }
-            (false, after) => {
-                let start = after.map_or(0, |after| list.born_before(after, true));
-                (start < list.len).then_some(start)
-            }
-        };
-        let head = |set: Set| {
-            let next = next?;
-            match newest_first {
-                // There is no number as high as that.
-                true => list.last(set, next + 1),
-                false => list.first(set, Some(next)),
-            }
-        };
-        Self {
-            list,
-            newest_first,
-            next,
-            heads: sets.map(|sets| sets.into_iter().map(|set| (set, head(set))).collect()),
-            scope,
-            filters,
-        }
-    }
-
-    fn next(&mut self) -> Option<u32> {
-        let Some(heads) = &mut self.heads else {
-            let number = self.next?;
-            self.next = match self.newest_first {
-                true => number.checked_sub(1),
-                false => Some(number + 1).filter(|next| *next < self.list.len),
-            };
-            return Some(number);
-        };
-        let numbers = heads.iter().filter_map(|(_, head)| *head);
-        let number = match self.newest_first {
-            true => numbers.max(),
-            false => numbers.min(),
-        }?;
-        for (set, head) in heads.iter_mut().filter(|(_, head)| *head == Some(number)) {
-            *head = match self.newest_first {
-                true => self.list.last(*set, number),
-                false => self.list.first(*set, number.checked_add(1)),
-            };
-        }
-        Some(number)
-    }
-
-    fn has_the_rest(&self, number: u32) -> bool {
-        let has = |set: &Set| self.list.has(*set, number);
-        self.filters.iter().all(has) && self.scope.is_none_or(|scope| scope.iter().any(has))
     }
 }
 
@@ -511,16 +333,24 @@ impl Lists {
         }
         all
     }
+}
 
-    /// Some of what is looked for in the list of a kind, after this place; at most `most` resources
-    /// are looked at.
-    pub(super) fn look(
-        &self,
-        kind: u16,
-        plan: &ListPlan,
-        after: Option<Born>,
-        most: usize,
-    ) -> Found {
-        self.of(kind).read().look(plan, after, most)
-    }
+/// What is known of a change's effect on lists before it is published.
+#[derive(Default)]
+pub(super) struct ReadyLists {
+    /// What a booking's fact says of a resource that comes to be listed, and the position of the
+    /// commit that made it say so.
+    pub(super) by_booking: Option<(u64, Vec<Set>)>,
+    /// The kinds bound to bookings, each with how many were in its list when those of the booking
+    /// were entered under its new values.
+    pub(super) entered: Vec<(u16, u32)>,
+}
+
+/// A resource that recovery has found, and that is listed.
+pub(in crate::journal) struct FoundListed {
+    pub(in crate::journal) kind: u16,
+    pub(in crate::journal) key: Digest,
+    /// The position of its last commit.
+    pub(in crate::journal) position: u64,
+    pub(in crate::journal) place: ListPlace,
 }

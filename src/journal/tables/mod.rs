@@ -13,8 +13,10 @@
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
+mod born;
 mod compact;
 mod hash_index;
+mod list_walk;
 mod listing;
 mod lists;
 mod ready;
@@ -30,10 +32,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
-pub(super) use self::listing::FoundListed;
+pub use self::list_walk::{Found, ListPlan};
+pub(super) use self::lists::FoundListed;
 use self::lists::Lists;
-pub use self::lists::{Born, Candidate, Found, ListPlan, NoBirth, Set};
+pub use self::lists::{Candidate, Set};
 pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
 use self::states::{StateRef, States};

@@ -1,7 +1,7 @@
 //! A change that is ready to be published.
 
 use super::StoredState;
-use super::listing::ReadyLists;
+use super::lists::ReadyLists;
 use super::slab::{self, Alone};
 use crate::domain::operation::Change;
 
