@@ -24,6 +24,7 @@ mod listeners;
 mod model;
 mod nats;
 mod operations;
+mod outbox;
 mod raw_http;
 mod service;
 mod shapes;

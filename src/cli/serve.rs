@@ -15,6 +15,7 @@ use super::keys::{KeyArgs, KeysFrom};
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
+use super::receivers::ReceiverArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::trust::TrustArgs;
@@ -23,7 +24,6 @@ use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -71,15 +71,8 @@ pub struct ServeArgs {
     /// loopback: they can finalize charges. --demo-public implies it.
     #[arg(long, conflicts_with = "internal_listen")]
     internal_public: bool,
-    /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without it
-    /// the embedded one completes everything at once.
-    #[arg(long, value_name = "URL", value_parser = HttpDirectory::new)]
-    directory_url: Option<HttpDirectory>,
-    /// The first pause before a message to the directory is sent again; it doubles up to 60 times
-    /// as much.
-    #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
-        value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    relay_pause_millis: u64,
+    #[command(flatten)]
+    receivers: ReceiverArgs,
     #[command(flatten)]
     nats: NatsArgs,
     #[command(flatten)]
@@ -174,6 +167,7 @@ impl ServeArgs {
         log_to_stderr();
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
+        let receivers = self.receivers.named(&trusted)?;
         let keys_from = match self.demo {
             true => KeysFrom::Demo,
             false => self.keys.place(&trusted)?,
@@ -200,10 +194,7 @@ impl ServeArgs {
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
-        if let Some(directory) = &self.directory_url {
-            let pause = Duration::from_millis(self.relay_pause_millis);
-            engine.deliver_to(Arc::new(directory.clone()), pause);
-        }
+        engine.deliver_to(receivers, self.receivers.bounds());
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;

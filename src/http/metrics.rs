@@ -236,9 +236,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         queued_bytes,
         log_batches,
         log_batch_time,
-        branches_in_repair: _,
-        relay_deliveries: _,
-        relay_failures: _,
+        outbox: _,
         checkpoints,
         has_room,
         commits_ahead,
@@ -283,7 +281,6 @@ fn engine(page: &mut Page, figures: &Figures) {
     );
     page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
     page.sample(&format!("{batch}_count"), "", log_batches);
-    relay(page, figures);
     page.one(
         "carebook_log_has_room",
         gauge,
@@ -297,30 +294,6 @@ fn engine(page: &mut Page, figures: &Figures) {
         commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
-}
-
-/// What the external directory was told.
-fn relay(page: &mut Page, figures: &Figures) {
-    let gauge = "gauge";
-    let counter = "counter";
-    page.one(
-        "carebook_relay_pending_branches",
-        gauge,
-        "Branches with pending messages to the directory.",
-        figures.branches_in_repair,
-    );
-    page.one(
-        "carebook_relay_deliveries_total",
-        counter,
-        "Messages that the external directory has accepted.",
-        figures.relay_deliveries,
-    );
-    page.one(
-        "carebook_relay_failures_total",
-        counter,
-        "Attempts at which the external directory has not accepted a message.",
-        figures.relay_failures,
-    );
 }
 
 /// What is published to NATS.

@@ -23,7 +23,7 @@ use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::TokenVerifier;
-use super::webhooks::managing::{Managed, WebhookFront, list, manage};
+use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
@@ -286,11 +286,9 @@ impl Service {
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
-            Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
-                match self.actor(caller, headers, Problems::PLAIN).await {
-                    Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
-                    Err(answer) => *answer,
-                }
+            Asked::Special(special) if special.is_management_list() => {
+                self.management_list(caller, special, (&parameters, uri), headers)
+                    .await
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
@@ -348,7 +346,7 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
-        if row.purpose == Purpose::Webhooks && dry_run != DryRun::No {
+        if row.purpose != Purpose::Service && dry_run != DryRun::No {
             return problems.rejected(&no_dry_run());
         }
         if self.engine.is_full() {
