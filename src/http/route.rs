@@ -53,6 +53,8 @@ pub enum Special {
     Ready,
     /// `GET /metrics`
     Metrics,
+    /// `GET /outbox`
+    Outbox,
     /// `GET /webhook-subscriptions`
     ListWebhooks,
     /// `GET /webhook-subscriptions/{subscriptionId}/deliveries`
@@ -60,7 +62,16 @@ pub enum Special {
 }
 
 impl Special {
-    const ALL: [(&'static str, Method, Self, &'static str); 7] = [
+    /// Whether it lists what the service is managed by.
+    #[must_use]
+    pub fn is_management_list(self) -> bool {
+        matches!(
+            self,
+            Self::Outbox | Self::ListWebhooks | Self::ListWebhookDeliveries
+        )
+    }
+
+    const ALL: [(&'static str, Method, Self, &'static str); 8] = [
         (
             "/reference-facts",
             Method::POST,
@@ -71,6 +82,7 @@ impl Special {
         ("/healthz", Method::GET, Self::Health, "healthz"),
         ("/readyz", Method::GET, Self::Ready, "readyz"),
         ("/metrics", Method::GET, Self::Metrics, "metrics"),
+        ("/outbox", Method::GET, Self::Outbox, "list_outbox"),
         (
             "/webhook-subscriptions",
             Method::GET,

@@ -5,6 +5,7 @@
 pub mod births;
 pub mod counters;
 pub mod events;
+mod messages;
 pub mod personal;
 pub mod record;
 pub mod replay;
