@@ -365,49 +365,56 @@ fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
     }))
 }
 
-/// How long a good receiver waits for events, alone and beside those that mean no good.
+/// How long a good receiver waits for events: alone, beside others that take what comes, and beside
+/// as many that mean no good.
 fn hostile(common: &Common) -> Result<Value, String> {
     eprintln!("a good receiver beside {} others", Manner::HOSTILE.len());
     let house = House::open(common)?;
     let good = Arc::new(Came::default());
     let port = receiver(Manner::Takes, Arc::clone(&good))?;
     house.subscribe(port, 0, OF_COMMANDS)?;
-    let mut others = Vec::new();
-    for (number, manner) in Manner::HOSTILE.into_iter().enumerate() {
-        let port = receiver(manner, Arc::new(Came::default()))?;
-        others.push(house.subscribe(port, number, OF_COMMANDS)?);
-    }
-    for other in &others {
-        house.switch(other, 1, "paused")?;
-    }
+    let beside = |manners: &[Manner]| -> Result<Vec<String>, String> {
+        let mut paths = Vec::new();
+        for (number, manner) in manners.iter().enumerate() {
+            let port = receiver(*manner, Arc::new(Came::default()))?;
+            let path = house.subscribe(port, number, OF_COMMANDS)?;
+            house.switch(&path, 1, "paused")?;
+            paths.push(path);
+        }
+        Ok(paths)
+    };
+    let company = [
+        Vec::new(),
+        beside(&[Manner::Takes; Manner::HOSTILE.len()])?,
+        beside(&Manner::HOSTILE)?,
+    ];
     let before = house.server.process().resident();
-    let (mut next, mut revision) = (0, 2);
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    for _ in 0..common.runs.max(3) {
-        alone.push(latencies(&house, common, &good, &mut next)?);
-        for other in &others {
-            house.switch(other, revision, "enabled")?;
+    let (mut next, mut waited) = (0, [const { Vec::new() }; 3]);
+    for round in 0..common.runs.max(3) {
+        let revision = 2 * round as u64 + 2;
+        for (others, waited) in company.iter().zip(&mut waited) {
+            for other in others {
+                house.switch(other, revision, "enabled")?;
+            }
+            waited.push(latencies(&house, common, &good, &mut next)?);
+            for other in others {
+                house.switch(other, revision + 1, "paused")?;
+            }
         }
-        beside.push(latencies(&house, common, &good, &mut next)?);
-        for other in &others {
-            house.switch(other, revision + 1, "paused")?;
-        }
-        revision += 2;
     }
-    let after = house.server.process().resident();
-    let of = |all: &[[f64; 2]], which: usize| {
-        let all: Vec<_> = all.iter().map(|one| one[which]).collect();
+    let more = house.server.process().resident() as f64 - before as f64;
+    let of = |company: usize, which: usize| {
+        let all: Vec<f64> = waited[company].iter().map(|one| one[which]).collect();
         median(&all)
     };
+    let millis = |company: usize| json!({"p50": of(company, 0), "p99": of(company, 1)});
     Ok(json!({
         "eventsPerSecond": RATE,
-        "millisToTheGoodOne": {"p50": of(&alone, 0), "p99": of(&alone, 1)},
-        "millisBesideTheOthers": {"p50": of(&beside, 0), "p99": of(&beside, 1)},
-        "ratio": {
-            "p50": of(&beside, 0) / of(&alone, 0),
-            "p99": of(&beside, 1) / of(&alone, 1),
-        },
-        "residentBytesMore": after as f64 - before as f64,
+        "millisAlone": millis(0),
+        "millisBesideGoodOnes": millis(1),
+        "millisBesideHostileOnes": millis(2),
+        "hostileToGood": {"p50": of(2, 0) / of(1, 0), "p99": of(2, 1) / of(1, 1)},
+        "residentBytesMore": more,
     }))
 }
 
