@@ -332,16 +332,13 @@ impl ActorMessage {
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
         let published = shared.tables.begin();
-        for change in &mut changes {
-            shared.tables.publish_ready(position, change);
-        }
+        shared.tables.publish_all(position, &mut changes);
         if let Some(key) = self.pending.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(published);
-        shared
-            .lanes
-            .end(sequence, || shared.report_sequenced(Sequenced::GivenBack));
+        let given_back = || shared.report_sequenced(Sequenced::GivenBack);
+        shared.lanes.end(sequence, given_back);
         shared.tables.settle(&changes);
         shared.touch(position, &messages, &*next);
         cached.state = Some(next);

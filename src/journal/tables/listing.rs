@@ -146,6 +146,9 @@ impl Tables {
         shown: Vec<(Digest, Option<ListPlace>)>,
     ) {
         let change = &ready.change;
+        if change.list.is_none() && change.lead.is_none() {
+            return;
+        }
         let Some(kind) = catalogue::resource(change.kind) else {
             return;
         };
@@ -210,6 +213,13 @@ impl Tables {
                 Some(sets) => sets.iter().for_each(|set| list.add(*set, number)),
                 None => seen().for_each(|set| list.add(*set, number)),
             }
+        }
+    }
+
+    /// Publishes the changes of a commit; [`Tables::settle`] comes after it.
+    pub fn publish_all(&self, position: u64, changes: &mut [Ready]) {
+        for change in changes {
+            self.publish_ready(position, change);
         }
     }
 

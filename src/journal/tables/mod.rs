@@ -7,8 +7,7 @@
 //! All of them are compact, since they are most of a server's memory. States lie side by side in
 //! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Unique
 //! keys and idempotency keys lie side by side in chunks, with a hash index of the same kind
-//! (`compact`); secondary keys are in a hash index themselves. Beside them there are the lists of the
-//! kinds that can be listed (`lists`), which follow commits (`listing`).
+//! (`compact`); secondary keys are in a hash index themselves. Lists follow commits (`listing`).
 //!
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
@@ -181,9 +180,7 @@ impl Tables {
             bytes: &change.state,
         };
         ready.page = self.states.shard(change.key).write().put(state, page);
-        if ready.change.list.is_some() || ready.change.lead.is_some() {
-            self.publish_in_lists(position, ready, shown);
-        }
+        self.publish_in_lists(position, ready, shown);
     }
 
     /// Makes room for changes, and for the idempotency key of the command that makes them, before
@@ -192,9 +189,7 @@ impl Tables {
     /// room, which is then made when it is needed.
     pub fn reserve(&self, changes: &mut [Ready], key: Option<Digest>) {
         for ready in changes {
-            if ready.change.list.is_some() || ready.change.lead.is_some() {
-                self.reserve_in_lists(ready);
-            }
+            self.reserve_in_lists(ready);
             let Ready { change, page, .. } = ready;
             for name in &change.unique_taken {
                 self.unique
