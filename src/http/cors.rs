@@ -45,10 +45,15 @@ impl FromStr for Origin {
         if whole != lower || authority.as_str().contains('@') || authority.host().is_empty() {
             return Err("it is a scheme, a host and perhaps a port, and nothing else".to_owned());
         }
-        if authority.port().is_some() && authority.port_u16().is_none() {
+        let host = authority.host();
+        let has_port = authority.as_str().len() > host.len();
+        if has_port && authority.port_u16().is_none() {
             return Err("its port is no number of 16 bits".to_owned());
         }
-        let host = authority.host();
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if !host.starts_with('[') && !host.bytes().all(is_name) {
+            return Err("its host is no name and no address".to_owned());
+        }
         let origin = match authority.port_u16().filter(|port| *port != usual) {
             Some(port) => format!("{scheme}://{host}:{port}"),
             None => format!("{scheme}://{host}"),
