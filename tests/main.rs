@@ -22,6 +22,7 @@ mod http;
 mod identity_provider;
 mod inspect;
 mod listeners;
+mod lists;
 mod model;
 mod nats;
 mod operations;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::listing::Scope;
 use super::operation::to_json;
 use super::rejection::Rejection;
 use super::resource::{ReadView, Resource};
@@ -92,3 +93,6 @@ impl Representation {
 
 /// Reads one resource for one actor.
 pub type Read = fn(&ReadRequest<'_>) -> Result<Representation, Rejection>;
+
+/// Says what of a list the actor of this request, which has no path, may be shown.
+pub type ScopeOf = fn(&ReadRequest<'_>) -> Scope;

@@ -14,6 +14,7 @@ pub mod forgeries;
 pub mod frames;
 pub mod framing;
 pub mod list_query;
+pub mod lists;
 pub mod metrics;
 pub mod metrics_page;
 pub mod outbox;

@@ -19,6 +19,7 @@ use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
+use super::lists;
 use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
@@ -28,7 +29,7 @@ use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{BodySource, Purpose, ReadRow, Row, Success};
+use crate::catalogue::{BodySource, ListRow, Purpose, ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
@@ -46,6 +47,8 @@ pub struct Service {
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
+    /// Bytes of pages that may be on their way out.
+    pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
     cors: Option<Cors>,
@@ -117,6 +120,7 @@ impl Service {
         let Shared {
             metrics,
             bodies,
+            pages,
             forgeries,
         } = shared;
         Self {
@@ -126,6 +130,7 @@ impl Service {
             metrics,
             nobody: Arc::new(Actor::nobody()),
             bodies,
+            pages,
             forgeries,
             webhooks: None,
             cors: None,
@@ -299,6 +304,7 @@ impl Service {
                 self.read_row(caller, row, &parameters, headers, dry_run)
                     .await
             }
+            Asked::List(row) => self.list_row(caller, row, uri, headers).await,
             Asked::Special(special) if special.is_management_list() => {
                 self.management_list(caller, special, (&parameters, uri), headers)
                     .await
@@ -414,6 +420,25 @@ impl Service {
         problems.reply(result, row.success)
     }
 
+    async fn list_row(
+        &self,
+        caller: &Caller,
+        row: &'static ListRow,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
+                Problems::PLAIN.rejected(&no_dry_run())
+            }
+            Ok(actor) => {
+                let pages = &self.pages;
+                lists::page(&self.engine, row, &actor, pages, uri, headers).await
+            }
+            Err(answer) => *answer,
+        }
+    }
+
     async fn read_row(
         &self,
         caller: &Caller,
@@ -450,6 +475,7 @@ fn no_dry_run() -> Rejection {
 struct Shared {
     metrics: Arc<Metrics>,
     bodies: Arc<Admission>,
+    pages: Arc<Admission>,
     forgeries: Arc<Forgeries>,
 }
 
@@ -458,6 +484,7 @@ impl Shared {
         Self {
             metrics: Arc::new(Metrics::new(engine.lanes().count())),
             bodies: bodies_budget(),
+            pages: lists::pages_budget(),
             forgeries: Forgeries::new(),
         }
     }
