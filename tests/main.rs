@@ -7,6 +7,7 @@ mod bodies;
 mod cli;
 mod concurrency;
 mod contract;
+mod cors;
 mod demo;
 mod docs;
 mod dry_runs;

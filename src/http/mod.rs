@@ -6,6 +6,7 @@ pub mod authority;
 mod body;
 mod conditional;
 pub mod connections;
+pub mod cors;
 pub mod dial;
 pub mod events;
 pub mod facts;

@@ -15,6 +15,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
+use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
@@ -50,6 +51,7 @@ pub struct Service {
     pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
+    cors: Option<Cors>,
 }
 
 /// The client of a connection.
@@ -131,6 +133,7 @@ impl Service {
             pages,
             forgeries,
             webhooks: None,
+            cors: None,
         }
     }
 
@@ -138,6 +141,13 @@ impl Service {
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: WebhookFront) -> Self {
         self.webhooks = Some(webhooks);
+        self
+    }
+
+    /// The same, for pages of these origins too.
+    #[must_use]
+    pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
+        self.cors = cors;
         self
     }
 
@@ -191,6 +201,9 @@ impl Service {
                 false => NOT_KEPT,
             };
             answer.headers_mut().insert(CACHE_CONTROL, kept);
+        }
+        if let Some(cors) = &self.cors {
+            cors.tell(&head.method, &head.headers, answer.headers_mut());
         }
         if caller.is_secure {
             answer
