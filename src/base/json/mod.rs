@@ -11,6 +11,7 @@ mod canonical;
 mod fault;
 mod fields;
 mod reader;
+mod schema;
 mod shape;
 mod value;
 
@@ -18,5 +19,6 @@ pub use canonical::{AnyObject, canonical_text};
 pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, FromJson, Reader, field};
+pub use schema::{Side, nullable};
 pub use shape::{Field, Personal, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};
