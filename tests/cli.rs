@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 20] = [
     &[],
     &["serve"],
     &["token"],
@@ -25,6 +25,8 @@ const COMMANDS: [&[&str]; 18] = [
     &["recover"],
     &["restore"],
     &["compact"],
+    &["openapi"],
+    &["outbox"],
     &["inspect"],
     &["inspect", "records"],
     &["inspect", "resource"],
