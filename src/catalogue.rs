@@ -19,6 +19,7 @@ use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::publication::Publication;
+use crate::domain::read::{Numbered, Trail};
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
@@ -302,12 +303,14 @@ pub static READS: &[ReadRow] = &[
         "read_payment_delegation",
         "/family-payment-delegations/{id}",
         family::read_payment_delegation::read_payment_delegation,
-    ),
+    )
+    .with(Trail::of_path::<PaymentDelegation>(Numbered::ByRevision)),
     ReadRow::new(
         "read_care_history_grant",
         "/reservation-care-history-access-grants/{id}",
         family::read_care_history_grant::read_care_history_grant,
-    ),
+    )
+    .with(Trail::of_path::<CareHistoryGrant>(Numbered::ByRevision)),
     ReadRow {
         problem: ProblemShape::Profile,
         ..ReadRow::new(
@@ -315,22 +318,26 @@ pub static READS: &[ReadRow] = &[
             "/mother/profile",
             mother::read_profile::read_profile,
         )
+        .with(mother::read_profile::TRAIL)
     },
     ReadRow::new(
         "read_statement",
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
-    ),
+    )
+    .with(Trail::of_path::<Statement>(Numbered::ByRevision)),
     ReadRow::new(
         "read_data_room_request",
         "/settlement-data-room-requests/{requestId}",
         settlement::read_data_room::read_data_room,
-    ),
+    )
+    .with(Trail::of_path::<DataRoomRequest>(Numbered::ByRevision)),
     ReadRow::new(
         "read_care_team_roster",
         "/care-team-rosters/{reservationBookingId}",
         reservation::read_roster::read_roster,
-    ),
+    )
+    .with(Trail::of_path::<CareTeamRoster>(Numbered::ByRevision)),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -343,42 +350,50 @@ pub static READS: &[ReadRow] = &[
         "read_branch",
         "/admin/branches/{branchId}",
         branch::read_branch::read_branch,
-    ),
+    )
+    .with(Trail::of_path::<Branch>(Numbered::ByRevision)),
     ReadRow::new(
         "read_branch_office_profile",
         "/branch-office-profiles/{id}",
         branch::read_office_profile::read_office_profile,
-    ),
+    )
+    .with(Trail::of_path::<BranchOfficeProfile>(Numbered::ByRevision)),
     ReadRow::new(
         "read_account_snapshot",
         "/branch-settlement-account-statement-snapshots/{snapshotId}",
         branch::read_account_snapshot::read_account_snapshot,
-    ),
+    )
+    .with(Trail::of_path::<AccountSnapshot>(Numbered::ByPosition)),
     ReadRow::new(
         "read_pre_registration",
         "/reservation-payment-pre-registrations/{paymentId}",
         payment::read_pre_registration::read_pre_registration,
-    ),
+    )
+    .with(Trail::of_path::<Obligation>(Numbered::ByPosition)),
     ReadRow::new(
         "read_admin_audit",
         "/billing-engine-payment-admin-operations/{auditId}",
         payment::read_admin_audit::read_admin_audit,
-    ),
+    )
+    .with(Trail::of_path::<AdminAudit>(Numbered::ByPosition)),
     ReadRow::new(
         "read_payout_receipt_state",
         "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
         payout::read_receipt_state::read_receipt_state,
-    ),
+    )
+    .with(Trail::of_path::<PayoutReceipt>(Numbered::ByRevision)),
     ReadRow::new(
         "read_financial_lifecycle",
         "/reservation-financial-lifecycles/{reservationBookingId}",
         reservation::read_lifecycle::read_lifecycle,
-    ),
+    )
+    .with(Trail::of_path::<FinancialLifecycle>(Numbered::ByPosition)),
     ReadRow::new(
         "read_payment_change_adjustment",
         "/reservation-payment-change-adjustments/{reservationBookingId}",
         reservation::read_adjustment::read_adjustment,
-    ),
+    )
+    .with(reservation::read_adjustment::TRAIL),
 ];
 
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.

@@ -16,6 +16,7 @@ mod facts_load;
 mod floors;
 mod fuzzed;
 mod golden;
+mod history;
 mod hostile;
 mod http;
 mod inspect;

@@ -1,7 +1,7 @@
 //! What a row of the catalogue says of its operation, or of its read.
 
 use crate::domain::operation::AnyOperation;
-use crate::domain::read::Read;
+use crate::domain::read::{Read, Trail};
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,8 @@ pub struct ReadRow {
     pub problem: ProblemShape,
     /// How it reads.
     pub read: Read,
+    /// How its history is found, where it has one.
+    pub trail: Option<Trail>,
 }
 
 impl Row {
@@ -221,6 +223,15 @@ impl ReadRow {
             path,
             problem: ProblemShape::Full,
             read,
+            trail: None,
+        }
+    }
+
+    /// With a history that is found so.
+    pub(super) const fn with(self, trail: Trail) -> Self {
+        Self {
+            trail: Some(trail),
+            ..self
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod key_locks;
 pub mod lane;
 mod lifecycle;
 mod log_upkeep;
+pub mod past;
 mod pipeline;
 pub mod processors;
 pub mod publisher;
@@ -52,13 +53,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use wal::OpenLog;
 
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
+use crate::catalogue::ReadRow;
 use crate::domain::operation::AnyCommand;
-use crate::domain::read::{Read, Representation};
+use crate::domain::read::{Read, Representation, Trail};
 use crate::journal::counters::Marks;
 use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
@@ -73,6 +76,7 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
+use past::{NoPast, PastFound, PastQuery};
 use publisher_counts::PublisherCounts;
 use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
@@ -164,6 +168,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
+            looks: Semaphore::new(past::LOOKS_MAX),
             relay: Relay::new(&recovered.tables, recovered.births),
             tables: recovered.tables,
             journal,
@@ -409,6 +414,23 @@ impl Engine {
     ) -> Result<(Representation, u64), CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
         found.unwrap_or(Err(CommandResult::Fault))
+    }
+
+    /// What was of what `row` reads, which has a history that `trail` finds.
+    ///
+    /// # Errors
+    /// Why there is nothing to show.
+    pub async fn past(
+        &self,
+        row: &'static ReadRow,
+        trail: Trail,
+        actor: &Arc<Actor>,
+        path: &[(&str, &str)],
+        query: PastQuery,
+    ) -> Result<(PastFound, u64), NoPast> {
+        let looked = pin!(self.shared.past(row, trail, actor, path, query));
+        let looked = unless_its_future_panics(looked).await;
+        looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }
 
     /// At most `limit` of the events after `after` that are wanted, as far as they are durable.

@@ -1,5 +1,6 @@
 //! What a resource's actor does with one command: decide, write, publish.
 
+use std::iter::repeat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::domain::branch::deliveries::BranchDeliveries;
 use crate::domain::operation::{AnyDecision, Change, Decided, Disposition};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Resource as _, Source as _};
+use crate::journal::bases::{Recording, is_due};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordActor, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
@@ -224,6 +226,7 @@ impl ActorMessage {
         decided: &Decided,
         view: &ReadView<'_>,
     ) -> Result<Vec<u8>, TooLarge> {
+        let bases = self.bases(decided, view);
         let record = NewRecord {
             schema: SCHEMA,
             at,
@@ -240,7 +243,8 @@ impl ActorMessage {
             changes: decided
                 .changes
                 .iter()
-                .map(|change| NewChange {
+                .zip(bases.iter().map(Option::as_deref).chain(repeat(None)))
+                .map(|(change, base)| NewChange {
                     kind: change.kind,
                     version: change.version,
                     key: change.key,
@@ -249,6 +253,7 @@ impl ActorMessage {
                     advances: change.advances,
                     path: &change.path,
                     event: Blob(change.event.as_slice()),
+                    base: base.map(Blob),
                 })
                 .collect(),
             outbox: &decided.outbox,
@@ -265,7 +270,49 @@ impl ActorMessage {
                 (None, _) => RecordOutcome::None,
             },
         };
-        record.encode_within(self.shared.limits.record_bytes_max)
+        let most = self.shared.limits.record_bytes_max;
+        record.encode_within(most).or_else(|too_large| {
+            if bases.iter().all(Option::is_none) {
+                return Err(too_large);
+            }
+            // Nothing needs them but what is shown of earlier times.
+            let mut record = record;
+            for change in &mut record.changes {
+                change.base = None;
+            }
+            record.encode_within(most)
+        })
+    }
+
+    /// The states before those changes that are to be recorded with one, each at the place of its
+    /// change.
+    fn bases(&self, decided: &Decided, view: &ReadView<'_>) -> Vec<Option<Vec<u8>>> {
+        let newest_part = self.shared.journal.newest_part();
+        let is_due = |change: &Change| {
+            let recording = Recording {
+                key: change.key,
+                before: view.position(change.key),
+                event: change.event.len(),
+                state: change.state.len(),
+            };
+            is_due(recording, newest_part).then_some(recording.before)
+        };
+        if !decided
+            .changes
+            .iter()
+            .any(|change| is_due(change).is_some())
+        {
+            return Vec::new();
+        }
+        let base = |change: &Change| {
+            let before = is_due(change)?;
+            let mut state = None;
+            let copy = &mut |bytes: &[u8]| state = Some(bytes.to_vec());
+            let position = self.shared.tables.read(change.key, copy);
+            // If it has changed since, the commit is not valid.
+            state.filter(|_| position == Some(before))
+        };
+        decided.changes.iter().map(base).collect()
     }
 
     /// Rejects a command whose record would have so many bytes: the request itself asks for so

@@ -9,8 +9,8 @@ use crate::base::json::FaultCode;
 use crate::domain::rejection::Rejection;
 
 /// The most items of a page, and how many it has where nothing is said.
-const LIMIT_MAX: usize = 500;
-const LIMIT: usize = 50;
+pub(super) const LIMIT_MAX: usize = 500;
+pub(super) const LIMIT: usize = 50;
 
 /// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as the
 /// number that it is. What is given twice stands there twice.

@@ -11,6 +11,7 @@ pub mod facts;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
+mod history;
 pub mod list_query;
 pub mod metrics;
 pub mod metrics_page;

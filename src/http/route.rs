@@ -15,6 +15,7 @@ use crate::catalogue::{
 pub struct Place {
     operations: Vec<(Method, Series, &'static Row)>,
     read: Option<(Series, &'static ReadRow)>,
+    history: Option<(Series, &'static ReadRow)>,
     special: Vec<(Method, Series, Special)>,
 }
 
@@ -93,6 +94,8 @@ pub enum Asked {
     Operation(&'static Row),
     /// A read.
     Read(&'static ReadRow),
+    /// The history of what a read gives.
+    History(&'static ReadRow),
     /// Something else.
     Special(Special),
 }
@@ -110,6 +113,7 @@ pub fn series_names() -> Vec<&'static str> {
     let special = Special::ALL.into_iter().map(|(.., name)| name);
     operations
         .chain(reads)
+        .chain(["read_history"])
         .chain(special)
         .chain(["other"])
         .collect()
@@ -121,6 +125,12 @@ fn method_of(row: &Row) -> Method {
         catalogue::Method::Patch => Method::PATCH,
         catalogue::Method::Delete => Method::DELETE,
     }
+}
+
+/// The path of the history of what this row reads.
+#[must_use]
+pub fn history_path(row: &ReadRow) -> String {
+    format!("{}/history", row.path)
 }
 
 /// A route, found for a path.
@@ -144,27 +154,34 @@ impl Routes {
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let operations = OPERATIONS.iter().chain(MANAGEMENT);
-        let mut places: BTreeMap<&str, Place> = BTreeMap::new();
+        let mut places: BTreeMap<String, Place> = BTreeMap::new();
         let mut series = (0..).map(Series);
         for (row, series) in operations.zip(&mut series) {
             if !offer.has(!row.bearer) {
                 continue;
             }
             places
-                .entry(row.path)
+                .entry(row.path.to_owned())
                 .or_default()
                 .operations
                 .push((method_of(row), series, row));
         }
         for (row, series) in READS.iter().chain(MANAGEMENT_READS).zip(&mut series) {
             if offer.has(false) {
-                places.entry(row.path).or_default().read = Some((series, row));
+                places.entry(row.path.to_owned()).or_default().read = Some((series, row));
+            }
+        }
+        if let Some(series) = series.next() {
+            let rows = READS.iter().filter(|row| row.trail.is_some());
+            for row in rows.filter(|_| offer.has(false)) {
+                let place = places.entry(history_path(row)).or_default();
+                place.history = Some((series, row));
             }
         }
         for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
             let is_everywhere = matches!(special, Special::Health | Special::Ready);
             if is_everywhere || offer.has(special == Special::Metrics) {
-                let place = places.entry(path).or_default();
+                let place = places.entry(path.to_owned()).or_default();
                 place.special.push((method, series, special));
             }
         }
@@ -206,17 +223,20 @@ impl Place {
         };
         let operation = self.operations.iter().find(|(known, ..)| known == method);
         let special = self.special.iter().find(|(known, ..)| known == method);
-        let read = self.read.filter(|_| *method == Method::GET);
+        let is_get = *method == Method::GET;
+        let read = self.read.filter(|_| is_get);
+        let history = self.history.filter(|_| is_get);
         operation
             .map(|(_, series, row)| (*series, Asked::Operation(row)))
             .or(special.map(|(_, series, special)| (*series, Asked::Special(*special))))
             .or(read.map(|(series, row)| (series, Asked::Read(row))))
+            .or(history.map(|(series, row)| (series, Asked::History(row))))
     }
 
     /// The methods of this path, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
-        let read = self.read.map(|_| Method::GET);
+        let read = self.read.or(self.history).map(|_| Method::GET);
         let operations = self.operations.iter().map(|(method, ..)| method.clone());
         let special = self.special.iter().map(|(method, ..)| method.clone());
         let mut methods: Vec<_> = read.into_iter().chain(operations).chain(special).collect();
@@ -237,7 +257,10 @@ impl Place {
         let operation = self.operations.first().map(|(.., row)| Problems::of(row));
         // Operations that share a path with a read use the read's problem shape.
         operation.unwrap_or(Problems {
-            problem: self.read.map_or(ProblemShape::Full, |(_, row)| row.problem),
+            problem: self
+                .read
+                .or(self.history)
+                .map_or(ProblemShape::Full, |(_, row)| row.problem),
             ..Problems::PLAIN
         })
     }
@@ -269,6 +292,15 @@ mod tests {
             };
             assert_eq!(series_names()[series.0], row.name);
             assert!(found.place.methods().contains("GET, "));
+            let path = history_path(row).replace(['{', '}'], "");
+            let history = routes.find(&path);
+            assert_eq!(history.is_some(), row.trail.is_some(), "{}", row.path);
+            if let Some(history) = history {
+                let asked = history.place.asked(&Method::GET).unwrap();
+                assert!(matches!(asked.1, Asked::History(of) if of.name == row.name));
+                assert_eq!(series_names()[asked.0.0], "read_history");
+                assert_eq!(history.place.methods(), "GET, HEAD, OPTIONS");
+            }
         }
     }
 
@@ -289,7 +321,7 @@ mod tests {
         assert_eq!(names.len(), series_names().len());
         let operations = OPERATIONS.len() + MANAGEMENT.len();
         let reads = READS.len() + MANAGEMENT_READS.len();
-        assert_eq!(names.len(), operations + reads + Special::ALL.len() + 1);
+        assert_eq!(names.len(), operations + reads + Special::ALL.len() + 2);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
+use super::history::{self, HistoryQuery};
 use super::list_query::as_body;
 use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
@@ -282,10 +283,10 @@ impl Service {
                 }
             }
             Asked::Read(row) => {
-                let dry_run = DryRun::of(uri.query());
-                self.read_row(caller, row, &parameters, headers, dry_run)
+                self.read_row(caller, row, &parameters, headers, uri.query())
                     .await
             }
+            Asked::History(row) => self.history(caller, row, &parameters, headers, uri).await,
             Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
                 match self.actor(caller, headers, Problems::PLAIN).await {
                     Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
@@ -446,7 +447,7 @@ impl Service {
         row: &'static ReadRow,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
-        dry_run: DryRun,
+        query: Option<&str>,
     ) -> Answer {
         let problems = Problems {
             problem: row.problem,
@@ -456,13 +457,60 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        if dry_run != DryRun::No {
+        if DryRun::of(query) != DryRun::No {
             return problems.rejected(&no_dry_run());
+        }
+        if let Some(trail) = row.trail {
+            match history::asked_of_read(query) {
+                Ok(None) => {}
+                Ok(Some(asked)) => {
+                    let found = self
+                        .engine
+                        .past(row, trail, &actor, parameters, asked)
+                        .await;
+                    return history::answer(problems, found, None, headers);
+                }
+                Err(rejection) => return problems.rejected(&rejection),
+            }
         }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
             Err(reply) => problems.reply(reply, Success::Ok),
         }
+    }
+
+    /// A page of the history of what `row` reads.
+    async fn history(
+        &self,
+        caller: &Caller,
+        row: &'static ReadRow,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Answer {
+        let problems = Problems {
+            problem: row.problem,
+            ..Problems::PLAIN
+        };
+        let actor = match self.actor(caller, headers, problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        if DryRun::of(uri.query()) != DryRun::No {
+            return problems.rejected(&no_dry_run());
+        }
+        let asked = match HistoryQuery::read(uri, &actor.subject) {
+            Ok(asked) => asked,
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        let Some(trail) = row.trail else {
+            return problems.rejected(&Rejection::not_found());
+        };
+        let found = self
+            .engine
+            .past(row, trail, &actor, parameters, asked.query)
+            .await;
+        history::answer(problems, found, Some(&asked), headers)
     }
 }
 

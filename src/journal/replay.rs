@@ -409,6 +409,7 @@ mod tests {
                 advances: true,
                 path: &[],
                 event: Blob(change.event.0),
+                base: None,
             });
             NewRecord {
                 changes: changes.collect(),
@@ -513,6 +514,7 @@ mod tests {
             advances: true,
             path: &[],
             event: Blob(event.as_slice()),
+            base: None,
         });
         NewRecord {
             schema: SCHEMA,

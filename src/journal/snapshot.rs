@@ -229,6 +229,7 @@ mod tests {
                 advances: true,
                 path: &[],
                 event: Blob(b"event"),
+                base: None,
             }],
             outbox,
             outcome: RecordOutcome::Answer {

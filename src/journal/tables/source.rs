@@ -59,4 +59,16 @@ impl Source for Tables {
         let shard = self.secondary.shard(name.0).read();
         shard.get(name.0)?.last_ranked()
     }
+
+    fn ranked(&self, name: IndexKey) -> Vec<Digest> {
+        let mut ranked = Vec::new();
+        loop {
+            ranked.reserve(LIST_CHUNK);
+            let shard = self.secondary.shard(name.0).read();
+            let list = shard.get(name.0);
+            if !list.is_some_and(|list| list.copy_ranked_on(&mut ranked, LIST_CHUNK)) {
+                return ranked.into_iter().map(|(_, key)| key).collect();
+            }
+        }
+    }
 }

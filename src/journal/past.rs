@@ -1,0 +1,725 @@
+//! How resources stood at earlier positions: made from the log, by the back pointers of changes.
+//!
+//! A change's record names the position of the resource's change before it. From a known change the
+//! way leads back to one whose record has the state before it (a *base*, see [`super::bases`]), or to
+//! the birth, and from there the events are applied again. What that costs depends on the resource's
+//! own changes on that way, not on the log.
+//!
+//! [`Past`] is such a look at one position after the other; as of a position it is a
+//! [`Source`] as the tables are, in which reads find everything as it stood.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::record::{Record, RecordChange, SCHEMA_OF_EVENTS};
+use super::tables::Tables;
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::read::Numbered;
+use crate::domain::registered::{Entries, Kinds, Retracing, known};
+use crate::domain::resource::{IndexKey, Source};
+
+/// Changes that are looked back at, at most, for a base: beyond it the states count as given up.
+/// Bases lie much closer; records that were written before there were any may have none.
+const BACK_MAX: usize = 250_000;
+/// Bytes of records that are held between the way back and the way on; others are read again.
+const HELD_BYTES_MAX: usize = 4 << 20;
+/// Bytes of states that are kept of one resource.
+const STATES_BYTES_MAX: usize = 16 << 20;
+/// How many states of a resource are kept that is looked at because another one's read looks at it.
+const JOINED: usize = 64;
+
+/// The records of a log, by their positions.
+pub trait Records {
+    /// The first position that is kept as a record.
+    fn first(&self) -> u64;
+
+    /// The record at a position that was committed; waits until it is durable.
+    ///
+    /// # Errors
+    /// [`Lost::Gone`] when it is no longer kept.
+    fn read(&self, position: u64) -> Result<Vec<u8>, Lost>;
+}
+
+/// Why it cannot be said how something stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The log no longer has what would be needed.
+    Gone,
+    /// The log is ending, or cannot be read.
+    Unavailable,
+    /// What the log has does not fit together; the sentence says where.
+    Damaged(String),
+}
+
+/// A resource after one of its changes.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// The position of the change.
+    pub position: u64,
+    /// What its record says; `None` for a state that is known from the change after it.
+    pub commit: Option<Rc<CommitSaid>>,
+    /// The state after it.
+    pub state: Rc<[u8]>,
+    /// The revision of that state.
+    pub revision: Revision,
+}
+
+/// What a record says of its commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitSaid {
+    /// When it was decided.
+    pub at: Instant,
+    /// The operation's number; 0 for a reference fact.
+    pub operation: u16,
+    /// The kind and the profile of who sent it, where the record says it.
+    pub actor: Option<(ActorKind, Box<str>)>,
+}
+
+/// How the states of a resource go on below those that were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Below {
+    /// Not at all: the lowest one is of its birth.
+    Born,
+    /// There are more, below this change.
+    More,
+    /// There were more, and the log no longer has them.
+    Gone,
+}
+
+/// Some states of a resource, one change after the other.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// In ascending order of their positions.
+    pub moments: VecDeque<Moment>,
+    /// What comes before them.
+    pub below: Below,
+    /// From here on they are not all: the position of the next change.
+    above: u64,
+    /// Whether further ones were left out for their bytes.
+    is_cut: bool,
+}
+
+/// A change as it is passed on the way back.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    before: u64,
+    /// The revision after it, where the record says it.
+    revision: Option<Revision>,
+}
+
+/// How far a way back has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descent {
+    /// To the change that was looked for: its position, and that of the change after it.
+    At(u64, u64),
+    /// To the birth: there is none.
+    Unborn,
+    /// Not yet: it goes on with this change, after which comes the other one.
+    Further(u64, u64),
+    /// To what the log no longer has; this is the last change that was looked at, [`u64::MAX`] for
+    /// none.
+    Gone(u64),
+}
+
+/// What is looked for on a way back.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// The last change at this position or before.
+    Upto(u64),
+    /// The last change after which the resource is at this revision or a lower one, or one that does
+    /// not say.
+    Revision(Revision),
+}
+
+/// A look at how resources stood.
+pub struct Past<'a> {
+    records: &'a dyn Records,
+    tables: &'a Tables,
+    kinds: Kinds,
+    stretches: RefCell<HashMap<Digest, Stretch>>,
+    /// Changes from which the way back may begin, each with the position of the change after it.
+    known: RefCell<HashMap<Digest, (u64, u64)>>,
+}
+
+impl<'a> Past<'a> {
+    /// On these tables, as they stand, and the log that they come from.
+    #[must_use]
+    pub fn new(records: &'a dyn Records, tables: &'a Tables, kinds: Kinds) -> Self {
+        Self {
+            records,
+            tables,
+            kinds,
+            stretches: RefCell::default(),
+            known: RefCell::default(),
+        }
+    }
+
+    /// The first position that is kept as a record.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.records.first()
+    }
+
+    /// The position of the last change of the resource with this key; 0 when there is none.
+    #[must_use]
+    pub fn tip(&self, key: Digest) -> u64 {
+        self.tables.position(key)
+    }
+
+    /// What the record at this position says of its commit, when it changes the resource with this
+    /// key.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitSaid>, Lost> {
+        let payload = self.records.read(position)?;
+        let record = decode(position, &payload)?;
+        Ok(change_of(&record, key).is_some().then(|| said(&record)))
+    }
+
+    /// When the commit at this position was decided.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn at(&self, position: u64) -> Result<Instant, Lost> {
+        let payload = self.records.read(position)?;
+        Ok(decode(position, &payload)?.at)
+    }
+
+    /// The last position of a commit at this time or before, up to `upto`; 0 when the first one that
+    /// is kept is later.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    pub fn position_at(&self, time: Instant, upto: u64) -> Result<u64, Lost> {
+        // The times of commits never fall.
+        let (mut known, mut later) = (self.first().saturating_sub(1), upto + 1);
+        let begin = known;
+        while later - known > 1 {
+            let middle = known + (later - known) / 2;
+            match self.at(middle) {
+                Ok(at) if at <= time => known = middle,
+                Ok(_) => later = middle,
+                // Given up meanwhile: what is asked for may be, too.
+                Err(Lost::Gone) => known = middle,
+                Err(lost) => return Err(lost),
+            }
+        }
+        match known == begin || known < self.first() {
+            true => Ok(0),
+            false => Ok(known),
+        }
+    }
+
+    /// Goes back from the change of the resource with this key at `from` (after which comes the one
+    /// at `above`, [`u64::MAX`] for none), over `most` changes at most.
+    ///
+    /// # Errors
+    /// Why it cannot go on.
+    pub fn descend(
+        &self,
+        key: Digest,
+        (from, above): (u64, u64),
+        wanted: Wanted,
+        most: usize,
+    ) -> Result<Descent, Lost> {
+        let (mut position, mut above) = (from, above);
+        let mut last = u64::MAX;
+        let mut passed = 0;
+        loop {
+            if position == 0 {
+                return Ok(Descent::Unborn);
+            }
+            if matches!(wanted, Wanted::Upto(upto) if position <= upto) {
+                return Ok(Descent::At(position, above));
+            }
+            if passed == most {
+                return Ok(Descent::Further(position, above));
+            }
+            let here = match self.passed(key, position) {
+                Ok(here) => here,
+                Err(Lost::Gone) => return Ok(Descent::Gone(last)),
+                Err(lost) => return Err(lost),
+            };
+            if let Wanted::Revision(wanted) = wanted
+                && here.revision.is_none_or(|revision| revision <= wanted)
+            {
+                return Ok(Descent::At(position, above));
+            }
+            (last, above, position) = (position, position, here.before);
+            passed += 1;
+        }
+    }
+
+    fn passed(&self, key: Digest, position: u64) -> Result<Passed, Lost> {
+        let payload = self.records.read(position)?;
+        let record = decode(position, &payload)?;
+        let change = own_change(position, &record, key)?;
+        Ok(Passed {
+            before: change.before,
+            revision: (record.schema >= SCHEMA_OF_EVENTS).then_some(change.revision),
+        })
+    }
+
+    /// The way back to the resource's states as of a position below `above` may begin at this change
+    /// of it: there is none between.
+    pub fn begin_at(&self, key: Digest, position: u64, above: u64) {
+        self.known.borrow_mut().insert(key, (position, above));
+    }
+
+    /// The states of the resource with this key down from the change at `from` (after which comes the
+    /// one at `above`): those of `count` changes that make a revision, and of the one before them, or
+    /// as many as there are and are not too large. They are remembered.
+    ///
+    /// # Errors
+    /// [`Lost::Gone`] when not even the state after that change can be made.
+    pub fn stretch(
+        &self,
+        key: Digest,
+        (from, above): (u64, u64),
+        count: usize,
+        numbered: Numbered,
+    ) -> Result<Stretch, Lost> {
+        let made = self.make(key, (from, above), count, numbered)?;
+        self.stretches.borrow_mut().insert(key, made.clone());
+        Ok(made)
+    }
+
+    /// As [`Past::stretch`], down from the last change at `upto` or before; `None` when the resource
+    /// did not exist.
+    ///
+    /// # Errors
+    /// As [`Past::stretch`].
+    pub fn stretch_upto(
+        &self,
+        key: Digest,
+        upto: u64,
+        count: usize,
+        numbered: Numbered,
+    ) -> Result<Option<Stretch>, Lost> {
+        let known = self.known.borrow().get(&key).copied();
+        let begin = known.filter(|(_, above)| upto < *above);
+        let begin = begin.unwrap_or_else(|| (self.tip(key), u64::MAX));
+        match self.descend(key, begin, Wanted::Upto(upto), BACK_MAX)? {
+            Descent::At(position, above) => self
+                .stretch(key, (position, above), count, numbered)
+                .map(Some),
+            Descent::Unborn => Ok(None),
+            Descent::Further(..) | Descent::Gone(_) => Err(Lost::Gone),
+        }
+    }
+
+    fn make(
+        &self,
+        key: Digest,
+        (from, above): (u64, u64),
+        count: usize,
+        numbered: Numbered,
+    ) -> Result<Stretch, Lost> {
+        let mut back = Back::default();
+        let mut position = from;
+        let mut counted = 0;
+        let is_gone = loop {
+            if back.steps.len() >= BACK_MAX {
+                break true;
+            }
+            let payload = match self.records.read(position) {
+                Ok(payload) => payload,
+                Err(Lost::Gone) => break true,
+                Err(lost) => return Err(lost),
+            };
+            let record = decode(position, &payload)?;
+            let change = own_change(position, &record, key)?;
+            let (before, has_base) = (change.before, change.base.is_some());
+            let makes_revision = match numbered {
+                Numbered::ByPosition => true,
+                Numbered::ByRevision => change.advances || record.schema < SCHEMA_OF_EVENTS,
+            };
+            counted += usize::from(makes_revision);
+            back.push(position, payload);
+            // The next one, too: it is what was before the others.
+            if counted <= count {
+                back.shown = back.steps.len() + 1;
+            }
+            if has_base || before == 0 {
+                back.ground = back.steps.len();
+            }
+            if before == 0 || has_base && counted > count {
+                break false;
+            }
+            position = before;
+        };
+        let Some(steps) = back
+            .steps
+            .get(..back.ground)
+            .filter(|steps| !steps.is_empty())
+        else {
+            return self.only_tip(key, from);
+        };
+        let mut stretch = self.retraced(key, steps, back.shown)?;
+        stretch.above = above;
+        let is_all = back.shown > back.ground && stretch.below == Below::More;
+        if is_gone && is_all && !stretch.is_cut {
+            stretch.below = Below::Gone;
+        }
+        Ok(stretch)
+    }
+
+    /// Applies the events of these changes, the latest of which comes first, and keeps the states
+    /// after the first `shown` of them.
+    fn retraced(&self, key: Digest, steps: &[Step], shown: usize) -> Result<Stretch, Lost> {
+        let mut moments = Moments::default();
+        let mut states: Option<Box<dyn Retracing>> = None;
+        let mut below = Below::More;
+        for (index, step) in steps.iter().enumerate().rev() {
+            let position = step.position;
+            let read;
+            let payload = match &step.payload {
+                Some(payload) => payload,
+                None => {
+                    read = self.records.read(position)?;
+                    &read
+                }
+            };
+            let record = decode(position, payload)?;
+            let change = own_change(position, &record, key)?;
+            let misfit = |error: &dyn std::fmt::Display| {
+                Lost::Damaged(format!("position {position}: {error}"))
+            };
+            if states.is_none() {
+                let resource = known(self.kinds, change.kind, change.version);
+                let resource = resource.map_err(|error| misfit(&error))?;
+                let base = change.stored_base();
+                let begun = resource.retrace(base).map_err(|error| misfit(&error))?;
+                match begun.state() {
+                    Some(state) if steps.len() < shown => {
+                        moments.push(change.before, None, state, begun.revision());
+                    }
+                    None if steps.len() <= shown => below = Below::Born,
+                    _ => {}
+                }
+                states = Some(begun);
+            }
+            let Some(states) = &mut states else {
+                continue;
+            };
+            let applied = states.apply(change.stored(), record.at);
+            applied.map_err(|error| misfit(&error))?;
+            if index < shown
+                && let Some(state) = states.state()
+            {
+                let commit = Some(Rc::new(said(&record)));
+                moments.push(position, commit, state, states.revision());
+            }
+        }
+        if moments.is_cut {
+            below = Below::More;
+        }
+        Ok(Stretch {
+            moments: moments.all,
+            below,
+            above: u64::MAX,
+            is_cut: moments.is_cut,
+        })
+    }
+
+    /// The last state alone, where no earlier one can be made.
+    fn only_tip(&self, key: Digest, from: u64) -> Result<Stretch, Lost> {
+        let (position, state, kind) = self.tables.copied(key).ok_or(Lost::Gone)?;
+        if position != from {
+            return Err(Lost::Gone);
+        }
+        let commit = match self.records.read(position) {
+            Ok(payload) => Some(Rc::new(said(&decode(position, &payload)?))),
+            Err(Lost::Gone) => None,
+            Err(lost) => return Err(lost),
+        };
+        let moment = self.moment(kind, position, state)?;
+        Ok(Stretch {
+            moments: [Moment { commit, ..moment }].into(),
+            below: Below::Gone,
+            above: u64::MAX,
+            is_cut: false,
+        })
+    }
+
+    fn moment(&self, kind: u16, position: u64, state: Vec<u8>) -> Result<Moment, Lost> {
+        let unknown = || Lost::Damaged(format!("resource kind {kind} is not known here"));
+        let resource = (self.kinds)(kind).ok_or_else(unknown)?;
+        let revision = resource.revision(&state);
+        Ok(Moment {
+            position,
+            commit: None,
+            revision: revision.map_err(|error| Lost::Damaged(error.to_string()))?,
+            state: state.into(),
+        })
+    }
+
+    /// The resource with this key as of a durable position; `None` when it did not exist.
+    ///
+    /// # Errors
+    /// Why it cannot be said.
+    pub fn as_of(&self, key: Digest, upto: u64) -> Result<Option<Moment>, Lost> {
+        let Some((tip, state, kind)) = self.tables.copied(key) else {
+            return Ok(None);
+        };
+        if tip <= upto {
+            return self.moment(kind, tip, state).map(Some);
+        }
+        let mut begin = (tip, u64::MAX);
+        if let Some(stretch) = self.stretches.borrow().get(&key) {
+            if let Some(moment) = stretch.at(upto) {
+                return Ok(Some(moment.clone()));
+            }
+            if let Some(lowest) = stretch.moments.front()
+                && upto < lowest.position
+            {
+                match stretch.below {
+                    Below::Born => return Ok(None),
+                    Below::Gone => return Err(Lost::Gone),
+                    Below::More => begin = (lowest.position, u64::MAX),
+                }
+            }
+        }
+        if let Some((position, above)) = self.known.borrow().get(&key).copied()
+            && position < begin.0
+            && upto < above
+        {
+            begin = (position, above);
+        }
+        let (position, above) = match self.descend(key, begin, Wanted::Upto(upto), BACK_MAX)? {
+            Descent::At(position, above) => (position, above),
+            Descent::Unborn => return Ok(None),
+            Descent::Further(..) | Descent::Gone(u64::MAX) => return Err(Lost::Gone),
+            Descent::Gone(last) => return self.before_first(key, last, upto).map(Some),
+        };
+        match self.stretch(key, (position, above), JOINED, Numbered::ByPosition) {
+            Ok(made) => {
+                let moment = made.moments.back().cloned().ok_or(Lost::Gone)?;
+                Ok(Some(moment))
+            }
+            // Its own record is given up, and the next one may still have the state.
+            Err(Lost::Gone) if above != u64::MAX => self.before_first(key, above, upto).map(Some),
+            Err(lost) => Err(lost),
+        }
+    }
+
+    /// The state before the change at `last`, if its record has it and it is the one as of `upto`.
+    fn before_first(&self, key: Digest, last: u64, upto: u64) -> Result<Moment, Lost> {
+        let payload = self.records.read(last)?;
+        let record = decode(last, &payload)?;
+        let change = own_change(last, &record, key)?;
+        let resource = known(self.kinds, change.kind, change.version);
+        let resource = resource.map_err(|error| Lost::Damaged(error.to_string()))?;
+        match change.stored_base() {
+            Some(base) if change.before <= upto => {
+                let state = resource.present(base);
+                let state = state.map_err(|error| Lost::Damaged(error.to_string()))?;
+                self.moment(change.kind, change.before, state.into_owned())
+            }
+            _ => Err(Lost::Gone),
+        }
+    }
+
+    /// What the indexes hold of the resource with this key as of a position.
+    fn entries(&self, key: Digest, upto: u64) -> Result<Option<Entries>, Lost> {
+        let Some(moment) = self.as_of(key, upto)? else {
+            return Ok(None);
+        };
+        let kind = self.tables.copied(key).map_or(0, |(.., kind)| kind);
+        let resource = (self.kinds)(kind).ok_or(Lost::Gone)?;
+        resource
+            .entries(&moment.state)
+            .map(Some)
+            .map_err(Lost::Damaged)
+    }
+}
+
+impl Stretch {
+    /// The state as of a position, where it is among these.
+    fn at(&self, upto: u64) -> Option<&Moment> {
+        if upto >= self.above {
+            return None;
+        }
+        let after = self
+            .moments
+            .partition_point(|moment| moment.position <= upto);
+        self.moments.get(after.checked_sub(1)?)
+    }
+}
+
+/// The changes on a way back.
+#[derive(Default)]
+struct Back {
+    steps: Vec<Step>,
+    held: usize,
+    /// How many of them lead to the last one from which states can be made.
+    ground: usize,
+    /// How many of them are to be shown.
+    shown: usize,
+}
+
+struct Step {
+    position: u64,
+    payload: Option<Vec<u8>>,
+}
+
+impl Back {
+    fn push(&mut self, position: u64, payload: Vec<u8>) {
+        let is_held = self.held + payload.len() <= HELD_BYTES_MAX;
+        if is_held {
+            self.held += payload.len();
+        }
+        self.steps.push(Step {
+            position,
+            payload: is_held.then_some(payload),
+        });
+    }
+}
+
+/// States in ascending order, the latest ones if they are many bytes.
+#[derive(Default)]
+struct Moments {
+    all: VecDeque<Moment>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl Moments {
+    fn push(
+        &mut self,
+        position: u64,
+        commit: Option<Rc<CommitSaid>>,
+        state: Vec<u8>,
+        revision: Revision,
+    ) {
+        self.bytes += state.len();
+        self.all.push_back(Moment {
+            position,
+            commit,
+            state: state.into(),
+            revision,
+        });
+        // A change is shown with the state before it.
+        while self.bytes > STATES_BYTES_MAX && self.all.len() > 2 {
+            if let Some(cut) = self.all.pop_front() {
+                self.bytes -= cut.state.len();
+                self.is_cut = true;
+            }
+        }
+    }
+}
+
+fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
+    Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
+}
+
+fn change_of<'r, 'a>(record: &'r Record<'a>, key: Digest) -> Option<&'r RecordChange<'a>> {
+    record.changes.iter().find(|change| change.key == key)
+}
+
+fn own_change<'r, 'a>(
+    position: u64,
+    record: &'r Record<'a>,
+    key: Digest,
+) -> Result<&'r RecordChange<'a>, Lost> {
+    let change = change_of(record, key).filter(|change| change.before < position);
+    change.ok_or_else(|| {
+        let what = "a change names it as the one before, and it does not change the resource";
+        Lost::Damaged(format!("position {position}: {what}"))
+    })
+}
+
+fn said(record: &Record<'_>) -> CommitSaid {
+    let actor = record.actor.as_ref();
+    CommitSaid {
+        at: record.at,
+        operation: record.operation,
+        actor: actor.map(|actor| (actor.kind, actor.profile_id.into())),
+    }
+}
+
+/// Everything as of one position. What could not be said is noted, and counts as absent.
+pub struct AsOf<'p, 'a> {
+    past: &'p Past<'a>,
+    position: u64,
+    lost: RefCell<Option<Lost>>,
+}
+
+impl<'p, 'a> AsOf<'p, 'a> {
+    /// As of this position, which is durable.
+    #[must_use]
+    pub fn new(past: &'p Past<'a>, position: u64) -> Self {
+        Self {
+            past,
+            position,
+            lost: RefCell::default(),
+        }
+    }
+
+    /// Why what was read is not how it stood, if so.
+    ///
+    /// # Errors
+    /// The first thing that could not be said.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.lost.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    fn unless_lost<T: Default>(&self, found: Result<T, Lost>) -> T {
+        found.unwrap_or_else(|lost| {
+            self.lost.borrow_mut().get_or_insert(lost);
+            T::default()
+        })
+    }
+}
+
+impl Source for AsOf<'_, '_> {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let moment = self.unless_lost(self.past.as_of(key, self.position))?;
+        read(&moment.state);
+        Some(moment.position)
+    }
+
+    /// Who holds it now: what is asked for by a name is what has it at present.
+    fn holder(&self, name: IndexKey) -> Option<Digest> {
+        self.past.tables.holder(name)
+    }
+
+    fn secondary_touched(&self, _: IndexKey) -> u64 {
+        0
+    }
+
+    fn listed(&self, list: IndexKey) -> Vec<Digest> {
+        let mut keys = self.past.tables.listed(list);
+        keys.retain(|key| {
+            let entries = self.unless_lost(self.past.entries(*key, self.position));
+            entries.is_some_and(|entries| entries.lists.contains(&list))
+        });
+        keys
+    }
+
+    fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
+        self.ranked(list).pop()
+    }
+
+    fn ranked(&self, list: IndexKey) -> Vec<Digest> {
+        let keys = self.past.tables.ranked(list).into_iter();
+        let rank = |key: Digest| {
+            let entries = self.unless_lost(self.past.entries(key, self.position))?;
+            let mut ranks = entries.ranks.into_iter();
+            let (_, rank) = ranks.find(|(of, _)| *of == list)?;
+            Some((rank, key))
+        };
+        let mut ranked: Vec<_> = keys.filter_map(rank).collect();
+        ranked.sort();
+        ranked.into_iter().map(|(_, key)| key).collect()
+    }
+
+    fn is_of_the_past(&self) -> bool {
+        true
+    }
+}

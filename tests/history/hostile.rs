@@ -1,0 +1,1 @@
+//! Many readers of a long history.
