@@ -24,6 +24,7 @@ pub mod signing;
 mod table;
 pub mod tell;
 pub mod token;
+pub mod trust;
 pub mod upload;
 pub mod verify;
 pub mod walk;

@@ -18,6 +18,7 @@ use super::output::new_directory;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
@@ -161,6 +162,8 @@ pub struct ServeArgs {
     archive: Option<PathBuf>,
     #[command(flatten)]
     webhooks: WebhookArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 /// A duration of a second or more.
@@ -189,6 +192,7 @@ impl ServeArgs {
     pub fn run(self) -> Result<(), Failure> {
         log_to_stderr();
         self.keeps_inside()?;
+        let trusted = self.trust.config()?;
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
@@ -216,7 +220,7 @@ impl ServeArgs {
         }
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data)?;
+        let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
         let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         if let Some(tls) = &tls {

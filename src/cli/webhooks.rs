@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use tokio::sync::watch;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Failure;
 use super::webhook_key;
 use crate::engine::Engine;
 use crate::engine::delivery::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
+use crate::http::dial::system_resolve;
 use crate::http::webhooks::address::{Allowed, Cidr};
-use crate::http::webhooks::client::{Client, Judge, WebhookSender, system_resolve, trusting};
+use crate::http::webhooks::client::{Client, Judge, WebhookSender};
 use crate::http::webhooks::managing::WebhookFront;
 
 /// The flags of webhooks.
@@ -32,10 +32,6 @@ pub struct WebhookArgs {
     /// Lets webhooks go to other machines over http, where everybody on the way can read them.
     #[arg(long)]
     webhooks_allow_http: bool,
-    /// Certificates, PEM, that are trusted beside the system's where this service is the client;
-    /// may be repeated.
-    #[arg(long, value_name = "FILE")]
-    ca_file: Vec<PathBuf>,
     /// How many times shorter than they are the pauses between attempts are.
     #[arg(long, value_name = "N", default_value_t = 1, hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -43,15 +39,16 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, on a thread of its own. What is returned last turns true when what is
+    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts. What is returned last turns true when what is
     /// returned before it has, once nothing is sent any more and it is written how far all are.
     ///
     /// # Errors
-    /// When the key or a certificate cannot be used, or the thread not be started.
+    /// When the key cannot be used, or the thread not be started.
     pub fn start(
         &self,
         engine: &Arc<Engine>,
         data: &Path,
+        tls: ClientConfig,
     ) -> Result<(WebhookFront, watch::Sender<bool>, watch::Receiver<bool>), Failure> {
         if self.webhooks_allow_http {
             engine.allow_plain_webhooks();
@@ -59,7 +56,6 @@ impl WebhookArgs {
         let file = webhook_key::place(self.webhook_key.as_deref(), data);
         let key = webhook_key::open(&file, engine.webhook_subscriptions());
         let key = Arc::new(key.map_err(Failure::other)?);
-        let tls = trusting(self.certificates()?).map_err(Failure::other)?;
         let judge = Judge::Webhooks {
             allowed: Arc::new(Allowed(self.webhooks_allow.clone())),
             plain: self.webhooks_allow_http,
@@ -74,24 +70,6 @@ impl WebhookArgs {
         let (sender, stop) = watch::channel(false);
         let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
         Ok((WebhookFront { key, dispatcher }, sender, stopped))
-    }
-
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
-        let mut all = Vec::new();
-        for file in &self.ca_file {
-            let unfit = |error: &dyn std::fmt::Display| {
-                Failure::Arguments(format!("{} cannot be used: {error}", file.display()))
-            };
-            let text = std::fs::read(file).map_err(|error| unfit(&error))?;
-            let before = all.len();
-            for certificate in CertificateDer::pem_slice_iter(&text) {
-                all.push(certificate.map_err(|error| unfit(&error))?.into_owned());
-            }
-            if all.len() == before {
-                return Err(unfit(&"there is no certificate in it"));
-            }
-        }
-        Ok(all)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The publisher: hands every event to a sink outside, one after the other in the log's order, the
 //! next one only when the one before is acknowledged. How far it is stands in the log, as a resource
-//! that is changed at most once a second and when the service ends.
+//! that is changed at most once a second, more often in the first two, and when the service ends.
 //!
 //! After a crash what was acknowledged since the last such commit is handed over again. Each event
 //! has an identifier of its own, by which the sink can know it.
@@ -76,6 +76,7 @@ pub struct Publisher {
     unrecorded: Option<EventId>,
     /// The position that the log says, and since when.
     recorded_position: u64,
+    begun: Tick,
     recorded: Tick,
     /// When a failure was last logged, while it lasts.
     told: Option<Tick>,
@@ -94,6 +95,7 @@ impl Publisher {
             passed,
             unrecorded: None,
             recorded_position: passed.position,
+            begun: Tick::now(),
             recorded: Tick::now(),
             told: None,
         }
@@ -157,7 +159,7 @@ impl Publisher {
             beyond.await;
             return;
         }
-        let due = self.recorded + RECORDED_EVERY;
+        let due = self.recorded + self.recorded_every();
         if timeout_at(due, beyond).await.is_err() {
             self.record().await;
         }
@@ -184,7 +186,7 @@ impl Publisher {
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
                     self.unrecorded = Some(event.id);
-                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                    if self.recorded.elapsed() >= self.recorded_every() {
                         self.record().await;
                     }
                     return Next::GoOn;
@@ -192,7 +194,7 @@ impl Publisher {
                 Some(Err(why)) => {
                     failed += 1;
                     self.failed(event, &why);
-                    if self.recorded.elapsed() >= RECORDED_EVERY {
+                    if self.recorded.elapsed() >= self.recorded_every() {
                         self.record().await;
                     }
                     let again = async {
@@ -249,6 +251,12 @@ impl Publisher {
             self.told = Some(Tick::now());
             tracing::warn!(event = %event.id, why, "an event is not published, and tried again");
         }
+    }
+
+    /// How often the log is told: the sooner, the shorter ago publishing began. So a service that
+    /// is killed again and again within a second gets on.
+    fn recorded_every(&self) -> Duration {
+        RECORDED_EVERY.min(self.begun.elapsed() / 2)
     }
 
     /// Has the log say how far the publisher is, where that has changed.

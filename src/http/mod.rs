@@ -5,6 +5,7 @@ pub mod authority;
 mod body;
 mod conditional;
 pub mod connections;
+pub mod dial;
 pub mod directory_client;
 pub mod events;
 pub mod facts;

@@ -159,11 +159,17 @@ impl Nats {
         });
     }
 
-    /// How many messages the stream has.
-    fn count(&self) -> u64 {
+    /// The identifier of the event that the stream has last; null when it has none.
+    fn last(&self) -> Value {
         self.with(async |context| {
-            let mut stream = context.get_stream(STREAM).await?;
-            Ok(stream.info().await?.state.messages)
+            let stream = context.get_stream(STREAM).await?;
+            let last = stream.cached_info().state.last_sequence;
+            if last == 0 {
+                return Ok(Value::Null);
+            }
+            let message = stream.get_raw_message(last).await?;
+            let event: Value = serde_json::from_slice(&message.payload)?;
+            Ok(event["id"].clone())
         })
     }
 
@@ -225,19 +231,28 @@ fn metric(server: &Server, name: &str) -> f64 {
         .unwrap()
 }
 
-/// The stream has each event once, in the log's order.
+/// The stream has each event, in the log's order; how many it has again.
 #[track_caller]
-fn assert_published(nats: &Nats, events: &[Value]) {
-    let expected = u64::try_from(events.len()).unwrap();
-    until("all events are in the stream", || nats.count() >= expected);
-    let messages = nats.messages();
-    let ids = |events: &mut dyn Iterator<Item = &Value>| -> Vec<String> {
-        events.map(|event| event["id"].to_string()).collect()
-    };
-    assert_eq!(
-        ids(&mut messages.iter().map(|(_, _, event)| event)),
-        ids(&mut events.iter())
-    );
+fn assert_published(nats: &Nats, events: &[Value]) -> usize {
+    let last = &events.last().expect("there are events")["id"];
+    until("the last event is in the stream", || nats.last() == *last);
+    let mut messages = nats.messages();
+    let mut known = std::collections::BTreeSet::new();
+    let came = messages.len();
+    // What comes again says the same, and comes after what it came before.
+    let by_id: std::collections::BTreeMap<_, _> = messages
+        .iter()
+        .map(|(_, id, event)| (id.clone(), event.clone()))
+        .collect();
+    for (_, id, event) in &messages {
+        assert_eq!(by_id[id], *event, "{id}");
+    }
+    messages.retain(|(_, id, _)| known.insert(id.clone()));
+    let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
+    let ids = messages.iter().map(|(_, _, event)| id(event));
+    let wrong = ids.zip(events.iter().map(id)).find(|(is, was)| is != was);
+    assert_eq!(wrong, None, "the first that is not in its place");
+    assert_eq!(messages.len(), events.len());
     for ((subject, id, content), event) in messages.iter().zip(events) {
         assert_eq!(content, event);
         let text = |name: &str| event[name].as_str().unwrap().to_owned();
@@ -248,4 +263,5 @@ fn assert_published(nats: &Nats, events: &[Value]) {
         let log = source.strip_prefix("urn:carebook:").unwrap();
         assert_eq!(*id, format!("{log}-{}", text("id")));
     }
+    came - messages.len()
 }

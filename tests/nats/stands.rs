@@ -29,7 +29,7 @@ fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there(
     }
     let events = told(&world, &server);
     assert_eq!(events.len(), 40);
-    assert_published(&nats, &events);
+    assert_eq!(assert_published(&nats, &events), 0);
     let ready = client.request("GET", "/readyz", &[], b"").json();
     assert_eq!(ready["nats"]["state"], "publishing", "{ready}");
     until("nothing waits", || {
@@ -43,7 +43,7 @@ fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there(
     // How far it was stands in the log: the next start publishes what is new, and no more.
     let server = Server::start_with(&world, &arguments);
     assert!(ask_for_deposit(&world, &mut server.client(), 40));
-    assert_published(&nats, &told(&world, &server));
+    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
     let published = "carebook_nats_publish_duration_seconds_count";
     assert_eq!(metric(&server, published), 1.0);
 }
@@ -62,7 +62,7 @@ fn how_far_it_is_is_told_to_nobody_and_does_not_go_on_by_itself() {
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(durable(), 2.0);
     assert_eq!(told(&world, &server).len(), 1);
-    assert_published(&nats, &told(&world, &server));
+    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_server_that_is_not_there_holds_up_nothing_and_gets_all_when_it_and_its_stre
         failures() > before + 1.0
     });
     nats.make_stream();
-    assert_published(&nats, &told(&world, &server));
+    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
     until("all is well again", || {
         let ready = server.client().request("GET", "/readyz", &[], b"");
         ready.json()["nats"]["state"] == "publishing"
@@ -139,7 +139,7 @@ fn a_user_and_a_password_in_the_url_are_those_that_log_in() {
     let url = format!("nats://ann:p%40ss@127.0.0.1:{}", nats.port);
     let server = Server::start_with(&world, &["--nats", &url]);
     assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    assert_published(&nats, &told(&world, &server));
+    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
     let server = Server::start_with(&world, &arguments);
     assert!(ask_for_deposit(&world, &mut server.client(), 0));
     let mut events = told(&world, &server);
-    assert_published(&nats, &events);
+    assert_eq!(assert_published(&nats, &events), 0);
     assert_eq!(server.stop(), Some(0));
     // Nobody publishes, and what is committed is given up.
     let server = Server::start(&world);
@@ -199,6 +199,6 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
     assert!(ask_for_deposit(&world, &mut server.client(), 5));
     events.extend(told(&world, &server));
     assert_eq!(events.len(), 2);
-    assert_published(&nats, &events);
+    assert_eq!(assert_published(&nats, &events), 0);
     assert_eq!(metric(&server, "carebook_nats_gaps_total"), 1.0);
 }

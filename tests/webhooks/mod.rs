@@ -6,6 +6,8 @@ mod load;
 mod managing;
 mod receiver;
 mod restarts;
+mod secured;
+mod shown;
 
 use std::time::Instant;
 
@@ -41,7 +43,10 @@ impl House {
     }
 
     fn with(arguments: &[&str]) -> Self {
-        let world = World::new();
+        Self::on(World::new(), arguments)
+    }
+
+    fn on(world: World, arguments: &[&str]) -> Self {
         let server = Server::start_with(&world, arguments);
         let token = manager(&world);
         Self {

@@ -1,16 +1,18 @@
 //! A receiver of webhooks: a small HTTP server on the loopback that does with each delivery what the
 //! test says.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
 
 /// How long a test waits for what comes by itself.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -90,10 +92,13 @@ pub const TAKEN: Reply = Reply::Status(204, "");
 type Decide = dyn Fn(&Delivery, usize) -> Reply + Send + Sync;
 
 struct Shared {
+    /// Over TLS, with this; over plain HTTP without it.
+    tls: Option<Arc<ServerConfig>>,
     came: Mutex<Vec<Delivery>>,
     news: Condvar,
     decide: Mutex<Arc<Decide>>,
     connections: AtomicUsize,
+    open: AtomicUsize,
     ended: AtomicBool,
 }
 
@@ -118,12 +123,39 @@ impl Receiver {
         listener: TcpListener,
         decide: impl Fn(&Delivery, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
+        Self::with(listener, None, decide)
+    }
+
+    /// One that takes everything, over TLS with a certificate of its own for `localhost`; and that
+    /// certificate, as PEM.
+    pub fn secured() -> (Self, String) {
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(certified.signing_key.serialize_der().into());
+        let config =
+            ServerConfig::builder_with_provider(Arc::new(crypto::aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![certified.cert.der().clone()], key)
+                .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let receiver = Self::with(listener, Some(Arc::new(config)), |_, _| TAKEN);
+        (receiver, certified.cert.pem())
+    }
+
+    fn with(
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        decide: impl Fn(&Delivery, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
+            tls,
             came: Mutex::default(),
             news: Condvar::new(),
             decide: Mutex::new(Arc::new(decide)),
             connections: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
         });
         let own = Arc::clone(&shared);
@@ -134,8 +166,12 @@ impl Receiver {
                 }
                 let Ok(stream) = stream else { continue };
                 own.connections.fetch_add(1, Ordering::Relaxed);
+                own.open.fetch_add(1, Ordering::Relaxed);
                 let shared = Arc::clone(&own);
-                std::thread::spawn(move || shared.serve(stream));
+                std::thread::spawn(move || {
+                    shared.serve(stream);
+                    shared.open.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
         Self { port, shared }
@@ -165,6 +201,15 @@ impl Receiver {
     /// How many connections were made.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Waits until nobody is connected: what a server sent before it ended has come in.
+    pub fn wait_for_silence(&self) {
+        let begun = Instant::now();
+        while self.shared.open.load(Ordering::Relaxed) > 0 {
+            assert!(begun.elapsed() < SOON, "somebody stays connected");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until what came in is as `is_it` says.
@@ -198,6 +243,16 @@ impl Drop for Receiver {
 
 impl Shared {
     fn serve(&self, stream: TcpStream) {
+        match &self.tls {
+            None => self.serve_on(stream),
+            Some(config) => {
+                let session = ServerConnection::new(Arc::clone(config)).unwrap();
+                self.serve_on(StreamOwned::new(session, stream));
+            }
+        }
+    }
+
+    fn serve_on(&self, stream: impl Read + Write) {
         let mut reader = BufReader::new(stream);
         while let Some(mut delivery) = read(&mut reader) {
             let reply = {
@@ -219,7 +274,7 @@ impl Shared {
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Delivery> {
+fn read(reader: &mut BufReader<impl Read>) -> Option<Delivery> {
     let mut line = String::new();
     reader
         .read_line(&mut line)
@@ -250,7 +305,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Delivery> {
 }
 
 /// Answers; `None` when the connection is to be closed.
-fn answer(stream: &mut TcpStream, reply: &Reply) -> Option<()> {
+fn answer(stream: &mut (impl Read + Write), reply: &Reply) -> Option<()> {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
     match reply {
         Reply::Status(status, headers) => {

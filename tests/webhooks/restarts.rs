@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -11,32 +15,31 @@ use super::*;
 impl House {
     /// The same service, started again after SIGTERM.
     fn restarted(self, arguments: &[&str]) -> Self {
-        let Self {
-            world,
-            server,
-            token,
-            keys,
-        } = self;
-        assert_eq!(server.stop(), Some(0));
-        let server = Server::start_with(&world, arguments);
-        Self {
-            world,
-            server,
-            token,
-            keys,
-        }
+        self.again(
+            arguments,
+            |server| assert_eq!(server.stop(), Some(0)),
+            |_| (),
+        )
     }
 
-    /// The same service, started again after SIGKILL.
-    fn killed(self, arguments: &[&str]) -> Self {
+    /// The same service, started again after `end`; `heard` is told when there is none, and of the
+    /// new one.
+    fn again(
+        self,
+        arguments: &[&str],
+        end: impl FnOnce(Server),
+        mut heard: impl FnMut(Option<&Server>),
+    ) -> Self {
         let Self {
             world,
             server,
             token,
             keys,
         } = self;
-        server.kill();
+        end(server);
+        heard(None);
         let server = Server::start_with(&world, arguments);
+        heard(Some(&server));
         Self {
             world,
             server,
@@ -97,146 +100,289 @@ fn subscriptions_without_their_key_are_an_error_that_says_so() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Kills of the service and of receivers under load: every event of every commit reaches every
-/// subscription, those of one subject in their order.
-#[test]
-fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
-    let seed = crate::support::seed();
-    let rounds: u32 = std::env::var("ROUNDS").map_or(4, |rounds| rounds.parse().unwrap());
-    let mut random = SmallRng::seed_from_u64(seed);
-    let mut house = House::new();
-    let ports: Vec<_> = (0..3)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let mut receivers: Vec<_> = ports
-        .into_iter()
-        .map(|listener| Some(Receiver::on(listener, |_, _| TAKEN)))
-        .collect();
-    let subscriptions: Vec<_> = receivers
-        .iter()
-        .flatten()
-        .map(|receiver| house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]))
-        .collect();
-    let urls: Vec<_> = receivers.iter().flatten().map(|one| one.port).collect();
-    let mut came: Vec<Vec<Delivery>> = vec![Vec::new(); receivers.len()];
-    let mut revisions = BTreeMap::<String, i64>::new();
-    for _ in 0..rounds {
-        for _ in 0..random.random_range(5..40) {
-            let id = format!("a{}", random.random_range(0..8));
-            let revision = revisions.get(&id).copied().unwrap_or(0) + 1;
-            let token = house.token.clone();
-            let answer = house.client().put_facts(&token, &[fact(&id, revision)]);
-            assert_eq!(answer.json()["applied"], 1);
-            revisions.insert(id, revision);
-        }
-        match random.random_range(0..3) {
-            0 => {
-                // One that is down for a while.
-                let which = random.random_range(0..receivers.len());
-                if let Some(receiver) = receivers[which].take() {
-                    came[which].extend(receiver.end());
+/// Writes facts while servers come and go, until it is told to end; the last revision of each.
+struct Writer {
+    /// Where the server is; `None` while there is none.
+    address: Arc<Mutex<Option<String>>>,
+    is_over: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    thread: JoinHandle<BTreeMap<String, i64>>,
+}
+
+impl Writer {
+    fn start(token: String, seed: u64) -> Self {
+        let address = Arc::new(Mutex::new(None::<String>));
+        let (is_over, written) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let own = (
+            Arc::clone(&address),
+            Arc::clone(&is_over),
+            Arc::clone(&written),
+        );
+        let thread = std::thread::spawn(move || {
+            let (address, is_over, written) = own;
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut revisions = BTreeMap::new();
+            while !is_over.load(Ordering::Acquire) {
+                let id = format!("a{}", random.random_range(0..8));
+                let revision = revisions.get(&id).copied().unwrap_or(0) + 1;
+                let body = json!({"facts": [fact(&id, revision)]}).to_string();
+                // Said again until it is acknowledged, whoever was killed meanwhile.
+                while !acknowledged(&address, &token, &body) {
+                    std::thread::sleep(Duration::from_millis(1));
                 }
+                revisions.insert(id, revision);
+                written.fetch_add(1, Ordering::Release);
             }
-            1 => house = house.killed(&NEAR),
-            _ => house = house.restarted(&NEAR),
-        }
-        for (which, receiver) in receivers.iter_mut().enumerate() {
-            if receiver.is_none()
-                && random.random_bool(0.7)
-                && let Ok(listener) = TcpListener::bind(("127.0.0.1", urls[which]))
-            {
-                *receiver = Some(Receiver::on(listener, |_, _| TAKEN));
-            }
+            revisions
+        });
+        Self {
+            address,
+            is_over,
+            written,
+            thread,
         }
     }
-    for (which, receiver) in receivers.iter_mut().enumerate() {
-        let receiver = receiver.get_or_insert_with(|| {
-            let begun = Instant::now();
-            loop {
-                // The one before may not have let go yet.
-                match TcpListener::bind(("127.0.0.1", urls[which])) {
-                    Ok(listener) => return Receiver::on(listener, |_, _| TAKEN),
-                    Err(error) => assert!(begun.elapsed() < SOON, "{error}"),
-                }
-                std::thread::sleep(std::time::Duration::from_millis(10));
-            }
+
+    /// Waits until so many more facts are acknowledged.
+    fn goes_on(&self, count: u64) {
+        let (begun, before) = (Instant::now(), self.written.load(Ordering::Acquire));
+        while self.written.load(Ordering::Acquire) < before + count {
+            assert!(begun.elapsed() < SOON, "nothing is acknowledged any more");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_at(&self, server: Option<&Server>) {
+        *self.address.lock().unwrap() = server.map(|server| server.address.clone());
+    }
+
+    fn end(self) -> BTreeMap<String, i64> {
+        self.is_over.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
+}
+
+fn acknowledged(address: &Mutex<Option<String>>, token: &str, body: &str) -> bool {
+    let Some(address) = address.lock().unwrap().clone() else {
+        return false;
+    };
+    let Ok(mut client) = Client::try_connect(&address) else {
+        return false;
+    };
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let answer = client.try_request("POST", "/reference-facts", &headers, body.as_bytes());
+    answer.is_ok_and(|answer| answer.status == 200)
+}
+
+/// What came to one receiver, over its ends and beginnings.
+#[derive(Default)]
+struct Came {
+    all: Vec<Delivery>,
+    /// How much of it had come at each end of the service or of the receiver.
+    ends: Vec<usize>,
+}
+
+impl Came {
+    /// The deliveries that were taken, in order; with each how many ends lie before it.
+    fn taken(&self) -> Vec<(String, i64, usize)> {
+        let taken = self.all.iter().enumerate().filter(|(_, one)| one.taken);
+        let taken = taken.map(|(number, one)| {
+            let revision = one.event()["data"]["revision"].as_i64().unwrap();
+            let ends = self.ends.partition_point(|end| *end <= number);
+            (one.subject(), revision, ends)
         });
-        house.wait(&subscriptions[which], |read| {
-            read["waiting"] == 0 && {
-                let through = read["deliveredThrough"].as_str().unwrap();
-                let through: u64 = through.split('-').next().unwrap().parse().unwrap();
-                let known = usize::try_from(revisions.values().sum::<i64>()).unwrap();
-                let all: BTreeSet<_> = taken(&came[which])
-                    .into_iter()
-                    .chain(taken(&receiver.came()))
-                    .collect();
-                through > 0 && all.len() == known
-            }
-        });
-        came[which].extend(receiver.came());
-        for (id, last) in &revisions {
-            let of: Vec<_> = taken(&came[which])
-                .into_iter()
-                .filter(|(of, _)| *of == subject(id))
-                .map(|(_, revision)| revision)
-                .collect();
+        taken.collect()
+    }
+
+    /// Each revision of each subject has come, in order; what came twice had an end between.
+    fn judge(&self, last: &BTreeMap<String, i64>) -> usize {
+        let mut doubles = 0;
+        let mut of = BTreeMap::<String, Vec<(i64, usize)>>::new();
+        for (subject, revision, end) in self.taken() {
+            of.entry(subject).or_default().push((revision, end));
+        }
+        for (id, last) in last {
+            let of = &of[&subject(id)];
+            let mut first = BTreeMap::new();
             let mut highest = 0;
-            for revision in &of {
+            for (revision, end) in of {
                 assert!(*revision <= highest + 1, "{id}: {of:?}");
                 highest = highest.max(*revision);
+                if let Some(before) = first.insert(revision, *end) {
+                    assert!(before < *end, "{revision} of {id} twice: {of:?}");
+                    doubles += 1;
+                }
             }
             assert_eq!(highest, *last, "{id}: {of:?}");
+        }
+        doubles
+    }
+}
+
+/// Receivers that come and go, each at its port.
+struct Receivers {
+    ports: Vec<u16>,
+    there: Vec<Option<Receiver>>,
+    came: Vec<Came>,
+}
+
+impl Receivers {
+    fn start(count: usize) -> Self {
+        let there: Vec<_> = (0..count).map(|_| Receiver::start()).collect();
+        Self {
+            ports: there.iter().map(|one| one.port).collect(),
+            there: there.into_iter().map(Some).collect(),
+            came: (0..count).map(|_| Came::default()).collect(),
+        }
+    }
+
+    /// Ends one; what was on its way to it may come again.
+    fn end(&mut self, which: usize) {
+        if let Some(receiver) = self.there[which].take() {
+            self.came[which].all.extend(receiver.end());
+            let count = self.came[which].all.len();
+            self.came[which].ends.push(count);
+        }
+    }
+
+    /// Begins again with one, when its port is free.
+    fn begin(&mut self, which: usize) {
+        if self.there[which].is_none()
+            && let Ok(listener) = TcpListener::bind(("127.0.0.1", self.ports[which]))
+        {
+            self.there[which] = Some(Receiver::on(listener, |_, _| TAKEN));
+        }
+    }
+
+    /// The service has ended: what it sent has come, what comes from here on is of the next one.
+    fn service_ended(&mut self) {
+        for (receiver, came) in self.there.iter().zip(&mut self.came) {
+            let now = receiver.as_ref().map_or(0, |receiver| {
+                receiver.wait_for_silence();
+                receiver.came().len()
+            });
+            came.ends.push(came.all.len() + now);
         }
     }
 }
 
+/// Kills of the service and of receivers under load: every event of every commit reaches every
+/// subscription, those of one subject in their order, and twice only what was on its way.
 #[test]
-fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
-    const SHORT: [&str; 10] = [
-        "--webhooks-allow",
-        "127.0.0.0/8",
-        "--webhooks-hurry",
-        "100",
-        "--snapshot-log-bytes",
-        "65536",
-        "--log-retention",
-        "0s",
-        "--log-kept-for-delivery-bytes",
-        "1",
-    ];
-    let mut house = House::with(&SHORT);
-    let receiver = Receiver::start();
-    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
-    let through = |read: &Value| -> u64 {
-        let through = read["deliveredThrough"].as_str().unwrap();
-        through.split('-').next().unwrap().parse().unwrap()
-    };
-    let begun = through(&house.read(&subscription));
-    let switch = |house: &House, revision, status| {
-        let body = json!({"expectedRevision": revision, "status": status});
-        let answer = house.send("PATCH", &path_of(&subscription), &body);
-        assert_eq!(answer.status, 200, "{answer:?}");
-    };
-    switch(&house, 1, "paused");
-    let figure = |house: &House, name: &str| -> f64 {
+fn whatever_is_killed_every_event_comes_and_those_of_a_subject_in_order() {
+    let seed = crate::support::seed();
+    let rounds: u32 = std::env::var("ROUNDS").map_or(6, |rounds| rounds.parse().unwrap());
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut house = House::new();
+    let mut receivers = Receivers::start(3);
+    let subscriptions: Vec<_> = receivers
+        .there
+        .iter()
+        .flatten()
+        .map(|receiver| house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]))
+        .collect();
+    let writer = Writer::start(house.token.clone(), random.random());
+    writer.is_at(Some(&house.server));
+    let mut kills = [0; 3];
+    for _ in 0..rounds {
+        writer.goes_on(random.random_range(5..40));
+        let what = random.random_range(0..3);
+        kills[what] += 1;
+        if what == 0 {
+            receivers.end(random.random_range(0..3));
+        } else {
+            let end = |server: Server| match what {
+                1 => server.kill(),
+                _ => assert_eq!(server.stop(), Some(0)),
+            };
+            house = house.again(&NEAR, end, |server| {
+                writer.is_at(server);
+                if server.is_none() {
+                    receivers.service_ended();
+                }
+            });
+        }
+        for which in 0..3 {
+            if random.random_bool(0.7) {
+                receivers.begin(which);
+            }
+        }
+    }
+    let last = writer.end();
+    let known = usize::try_from(last.values().sum::<i64>()).unwrap();
+    let mut doubles = 0;
+    for (which, subscription) in subscriptions.iter().enumerate() {
+        let begun = Instant::now();
+        while receivers.there[which].is_none() {
+            // The one before may not have let go yet.
+            assert!(begun.elapsed() < SOON);
+            receivers.begin(which);
+        }
+        let mut waits = house.read(subscription);
+        let begun = Instant::now();
+        loop {
+            let unique = |came: &Came| {
+                let now = receivers.there[which].as_ref().map(Receiver::came);
+                let all = came.all.iter().chain(now.iter().flatten());
+                let taken = all.filter(|one| one.taken).map(Delivery::id);
+                taken.collect::<BTreeSet<_>>().len()
+            };
+            if waits["waiting"] == 0 && unique(&receivers.came[which]) == known {
+                break;
+            }
+            assert!(begun.elapsed() < SOON, "{waits}");
+            std::thread::sleep(Duration::from_millis(20));
+            waits = house.read(subscription);
+        }
+        receivers.end(which);
+        doubles += receivers.came[which].judge(&last);
+    }
+    let [ends, killed, stopped] = kills;
+    println!(
+        "{known} events to 3 receivers over {killed} kills and {stopped} stops of the service and \
+         {ends} ends of receivers: each came, {doubles} twice"
+    );
+}
+
+/// A log that keeps as little as it can, and deliveries hardly anything of it.
+const SHORT: [&str; 10] = [
+    "--webhooks-allow",
+    "127.0.0.0/8",
+    "--webhooks-hurry",
+    "1000000",
+    "--snapshot-log-bytes",
+    "65536",
+    "--log-retention",
+    "0s",
+    "--log-kept-for-delivery-bytes",
+    "1",
+];
+
+/// The service with [`SHORT`], when its log has given up everything up to `position`: each start
+/// begins a segment, and snapshots let whole ones go.
+fn given_up(mut house: House, position: u64) -> House {
+    let figure = |house: &House, name: &str| -> u64 {
         let page = house.client().request("GET", "/metrics", &[], b"");
         let mut lines = page.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(&format!("{name} ")));
-        value
-            .unwrap_or_else(|| panic!("no {name}"))
-            .parse()
-            .unwrap()
+        let value = value.unwrap_or_else(|| panic!("no {name}"));
+        value.parse().unwrap()
     };
-    let first = |house: &House| figure(house, "carebook_log_first_position");
     let started = Instant::now();
     let mut number = 0;
-    // Each start begins a segment, and snapshots let whole ones go.
-    while first(&house) <= begun as f64 + 2.0 {
+    while figure(&house, "carebook_log_first_position") <= position {
         assert!(started.elapsed() < SOON, "the log keeps everything");
         let facts: Vec<_> = (0..500)
             .map(|_| {
                 number += 1;
-                fact(&format!("a{number}"), 1)
+                fact(&format!("more-{number}"), 1)
             })
             .collect();
         let token = house.token.clone();
@@ -245,10 +391,32 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
         house.server.signal("USR1");
         while figure(&house, "carebook_snapshots_total") <= before {
             assert!(started.elapsed() < SOON, "no snapshot is taken");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         house = house.restarted(&SHORT);
     }
+    house
+}
+
+/// The position of an event, by its identifier.
+fn position_of(id: &Value) -> u64 {
+    let position = id.as_str().unwrap().split('-').next();
+    position.unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
+    let mut house = House::with(&SHORT);
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    let begun = position_of(&house.read(&subscription)["deliveredThrough"]);
+    let switch = |house: &House, revision, status| {
+        let body = json!({"expectedRevision": revision, "status": status});
+        let answer = house.send("PATCH", &path_of(&subscription), &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    switch(&house, 1, "paused");
+    house = given_up(house, begun + 2);
     switch(&house, 2, "enabled");
     let came = receiver.wait(|came| came.iter().any(|one| one.kind() == "carebook.gap"));
     let gap = came
@@ -264,9 +432,43 @@ fn what_the_log_gave_up_before_it_was_sent_is_told_as_a_gap() {
     house.fact("last", 1);
     let came = receiver.wait(|came| came.iter().any(|one| one.subject() == subject("last")));
     for one in came.iter().filter(|one| one.kind() != "carebook.gap") {
-        let id = one.id();
-        let position: u64 = id.split('-').next().unwrap().parse().unwrap();
-        assert!(position > to, "{id} lies in the gap, up to {to}");
+        let position = position_of(&one.event()["id"]);
+        assert!(position > to, "{position} lies in the gap, up to {to}");
     }
     house.wait(&subscription, |read| read["waiting"] == 0);
+}
+
+#[test]
+fn a_dead_event_that_the_log_gave_up_cannot_be_retried() {
+    let house = House::with(&SHORT);
+    let receiver = Receiver::deciding(|one, _| match one.subject().ends_with("bad") {
+        true => Reply::Status(400, ""),
+        false => TAKEN,
+    });
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    house.fact("bad", 1);
+    house.wait(&subscription, |read| read["dead"] == 1);
+    let listed = house.deliveries(&subscription, "?state=dead");
+    let event = &listed["items"][0]["eventId"];
+    let retries = format!(
+        "{}/deliveries/{}/retries",
+        path_of(&subscription),
+        event.as_str().unwrap()
+    );
+    let house = given_up(house, position_of(event));
+    receiver.now_answers(|_, _| TAKEN);
+    let before = house.read(&subscription);
+    let gone = house.send("POST", &retries, &json!({}));
+    assert_eq!(
+        (gone.status, &gone.json()["code"]),
+        (410, &json!("event_gone"))
+    );
+    let after = house.read(&subscription);
+    assert_eq!(
+        (&after["dead"], &after["revision"]),
+        (&json!(1), &before["revision"])
+    );
+    let came = receiver.came();
+    let of_bad = came.iter().filter(|one| one.subject() == subject("bad"));
+    assert_eq!(of_bad.filter(|one| one.taken).count(), 0);
 }

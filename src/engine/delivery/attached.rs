@@ -20,6 +20,8 @@ use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, NoPage};
 use crate::journal::events::{Event, EventId};
 
+/// How often progress is written, at least.
+pub(super) const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 const OWN_PAGE: usize = 500;
 /// Bytes of events that a channel keeps in memory; what more waits is read again from the log.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -65,6 +67,8 @@ pub(super) struct Attached {
     pub(super) is_unrecorded: bool,
     pub(super) recorded: EventId,
     pub(super) recorded_at: Duration,
+    /// When it was attached, since the start.
+    pub(super) loaded_at: Duration,
     pub(super) recording: Option<Recording>,
     pub(super) wake: Option<Duration>,
     pub(super) figures: SubscriptionFigures,
@@ -208,6 +212,13 @@ impl Attached {
             },
             id,
         }
+    }
+
+    /// Whether it is time to write what was taken before the next tick: the sooner, the shorter ago
+    /// deliveries began. So a service that is killed again and again within a second gets on.
+    pub(super) fn is_soon_to_record(&self, now: Duration) -> bool {
+        let (age, since) = (now - self.loaded_at, now - self.recorded_at);
+        since >= RECORD_INTERVAL.min(age / 2)
     }
 
     /// The event that tells of a gap, up to the position of `id`.

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::attached::Attached;
+use super::attached::{Attached, RECORD_INTERVAL};
 use super::channel::{Bounds, Channel, Now, Settled};
 use super::schedule::Failure;
 use super::tail::{Tail, next_page};
@@ -39,8 +39,6 @@ use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::engine::core::Shared;
 use crate::journal::events::EventId;
 
-/// How often progress is written.
-const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 /// A channel that is behind reads on when fewer than this are ready to be sent.
 const READY_MIN: usize = 256;
 
@@ -245,6 +243,7 @@ impl Dispatcher {
             is_unrecorded: deliveries.examined.is_none(),
             recorded: deliveries.examined.unwrap_or_default(),
             recorded_at: now.steady,
+            loaded_at: now.steady,
             recording: None,
             wake: None,
             figures: SubscriptionFigures {
@@ -387,6 +386,9 @@ impl Dispatcher {
             Delivered::Taken => {
                 if let Some(Settled::Taken(carried)) = attached.channel.ended(id, Ok(()), now, 0) {
                     attached.let_go(&carried);
+                }
+                if attached.is_soon_to_record(now.steady) {
+                    self.record(subscription, false);
                 }
             }
             Delivered::Gone => {

@@ -5,37 +5,28 @@
 //! `REST_BYTES_MAX`, after which the connection is closed. Redirects are answers like others.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::http1;
 use hyper::header::{DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
 use super::secret::{MasterKey, signatures};
 use crate::engine::delivery::schedule::Failure;
 use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use crate::http::dial::{Connection, Dialer, Resolve, Target};
 
 /// From connecting to the end of the answer's head.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes of an answer's head, at most.
-const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an answer's body that are passed over to keep the connection, and how long for.
 const REST_BYTES_MAX: usize = 64 << 10;
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,23 +36,6 @@ const IDLE_OF_ONE_MAX: usize = 32;
 const IDLE_MAX: usize = 1_024;
 /// Requests on their way at once, over all receivers.
 const REQUESTS_MAX: usize = 1_024;
-/// Addresses of a name that are tried.
-const ADDRESSES_MAX: usize = 4;
-
-/// Finds the addresses of a host and a port.
-pub type Resolve = Arc<
-    dyn Fn(String, u16) -> Pin<Box<dyn Future<Output = std::io::Result<Vec<SocketAddr>>> + Send>>
-        + Send
-        + Sync,
->;
-
-/// Where a request goes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    is_secure: bool,
-    host: Box<str>,
-    port: u16,
-}
 
 /// Which addresses a request may go to.
 #[derive(Clone)]
@@ -106,8 +80,7 @@ pub struct Client {
 }
 
 struct ClientShared {
-    tls: TlsConnector,
-    resolve: Resolve,
+    dialer: Dialer,
     idle: Mutex<Idle>,
     turns: Semaphore,
 }
@@ -118,63 +91,13 @@ struct Idle {
     count: usize,
 }
 
-/// An open connection, which is closed when it is dropped.
-struct Connection {
-    sender: http1::SendRequest<Full<Bytes>>,
-    task: AbortHandle,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// A stream of bytes, over TLS or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
-
-/// The system's way of finding addresses.
-#[must_use]
-pub fn system_resolve() -> Resolve {
-    Arc::new(|host, port| {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((host.as_str(), port)).await?;
-            Ok(found.collect())
-        })
-    })
-}
-
-/// What is trusted: the system's certificates, and these (DER) besides.
-///
-/// # Errors
-/// When one of them is no certificate.
-pub fn trusting(
-    more: Vec<tokio_rustls::rustls::pki_types::CertificateDer<'static>>,
-) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    for certificate in more {
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
-}
-
 impl Client {
     /// A client that trusts so, and finds addresses so.
     #[must_use]
     pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
         Self {
             shared: Arc::new(ClientShared {
-                tls: TlsConnector::from(Arc::new(tls)),
-                resolve,
+                dialer: Dialer::new(tls, resolve),
                 idle: Mutex::default(),
                 turns: Semaphore::new(REQUESTS_MAX),
             }),
@@ -229,7 +152,9 @@ impl Client {
         {
             return Ok(self.answered(target, kept, answer));
         }
-        let mut fresh = self.shared.connect(target, judge).await?;
+        let allows = |address| judge.allows(target, address);
+        let fresh = self.shared.dialer.connect(target, allows).await;
+        let mut fresh = fresh.map_err(|error| error.what)?;
         let answer = fresh.sender.send_request(request()?).await;
         match answer {
             Ok(answer) => Ok(self.answered(target, fresh, answer)),
@@ -309,64 +234,6 @@ impl ClientShared {
             idle.count += 1;
         }
     }
-
-    async fn connect(&self, target: &Target, judge: &Judge) -> Result<Connection, &'static str> {
-        let host = target.host.trim_start_matches('[').trim_end_matches(']');
-        let found = match host.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, target.port)],
-            Err(_) => (self.resolve)(host.to_owned(), target.port)
-                .await
-                .map_err(|_| "its name cannot be resolved")?,
-        };
-        if found.is_empty() {
-            return Err("its name has no address");
-        }
-        // What was judged is what is connected to: the name is not asked for again.
-        let allowed = found
-            .into_iter()
-            .filter(|address| judge.allows(target, address.ip()));
-        let mut failed = "its address is not allowed";
-        for address in allowed.take(ADDRESSES_MAX) {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    let _ = stream.set_nodelay(true);
-                    return self.shake_hands(target, host, stream).await;
-                }
-                Err(_) => failed = "it cannot be reached",
-            }
-        }
-        Err(failed)
-    }
-
-    async fn shake_hands(
-        &self,
-        target: &Target,
-        host: &str,
-        stream: TcpStream,
-    ) -> Result<Connection, &'static str> {
-        let stream: Box<dyn Stream> = match target.is_secure {
-            false => Box::new(stream),
-            true => {
-                let name = ServerName::try_from(host.to_owned());
-                let name = name.map_err(|_| "its name is not one of TLS")?;
-                let stream = self.tls.connect(name, stream).await;
-                Box::new(stream.map_err(|_| "TLS with it failed")?)
-            }
-        };
-        let shaken = http1::Builder::new()
-            .max_buf_size(HEAD_BYTES_MAX)
-            .handshake(TokioIo::new(stream))
-            .await;
-        let (sender, connection) = shaken.map_err(|_| "it broke off")?;
-        let task = tokio::spawn(async move {
-            // How it ended is known to whoever has asked.
-            let _ = connection.await;
-        });
-        Ok(Connection {
-            sender,
-            task: task.abort_handle(),
-        })
-    }
 }
 
 impl Idle {
@@ -383,17 +250,7 @@ impl Idle {
 
 fn target(url: &str) -> Result<(Target, Uri), &'static str> {
     let uri: Uri = url.parse().map_err(|_| "its URL cannot be read")?;
-    let is_secure = match uri.scheme_str() {
-        Some("https") => true,
-        Some("http") => false,
-        _ => return Err("its URL is not one of HTTP"),
-    };
-    let host = uri.host().ok_or("its URL has no host")?;
-    let target = Target {
-        is_secure,
-        host: host.into(),
-        port: uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
-    };
+    let target = Target::of(&uri)?;
     Ok((target, uri))
 }
 
@@ -476,7 +333,10 @@ impl Sender for WebhookSender {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
+    use crate::http::dial::trusting;
 
     #[test]
     fn a_receiver_asks_to_be_left_alone_in_seconds_or_until_a_date() {

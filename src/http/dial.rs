@@ -1,0 +1,266 @@
+//! Connections to other servers, as a client: names are resolved, addresses judged, TLS spoken.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Uri;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Bytes of an answer's head, at most.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Addresses of a name that are tried.
+const ADDRESSES_MAX: usize = 4;
+/// How long an address is tried while there is another one.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A future on the heap.
+type Later<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+/// Finds the addresses of a host and a port.
+pub type Resolve = Arc<dyn Fn(String, u16) -> Later<Vec<SocketAddr>> + Send + Sync>;
+
+/// Connects to an address.
+pub type Reach = Arc<dyn Fn(SocketAddr) -> Later<Box<dyn Stream>> + Send + Sync>;
+
+/// A stream of bytes, over TLS or not.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// The system's way of finding addresses.
+#[must_use]
+pub fn system_resolve() -> Resolve {
+    Arc::new(|host, port| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host.as_str(), port)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// Over TCP.
+fn over_tcp() -> Reach {
+    Arc::new(|address| {
+        Box::pin(async move {
+            let stream = TcpStream::connect(address).await?;
+            let _ = stream.set_nodelay(true);
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    })
+}
+
+/// What is trusted: the system's certificates, and these (DER) besides.
+///
+/// # Errors
+/// When one of them is no certificate.
+pub fn trusting(more: Vec<CertificateDer<'static>>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for certificate in more {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Whether TLS is spoken there.
+    pub is_secure: bool,
+    host: Box<str>,
+    port: u16,
+}
+
+impl Target {
+    /// Where this URL is.
+    ///
+    /// # Errors
+    /// When it is none of HTTP, or has no host; why, in a few words.
+    pub fn of(uri: &Uri) -> Result<Self, &'static str> {
+        let is_secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err("its URL is not one of HTTP"),
+        };
+        let host = uri.host().ok_or("its URL has no host")?;
+        Ok(Self {
+            is_secure,
+            host: host.into(),
+            port: uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+        })
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub struct DialError {
+    /// In a few words, which tell nothing of the other end.
+    pub what: &'static str,
+    /// What the system or the other end had to say.
+    pub cause: Option<io::Error>,
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{}: {cause}", self.what),
+            None => f.write_str(self.what),
+        }
+    }
+}
+
+impl From<&'static str> for DialError {
+    fn from(what: &'static str) -> Self {
+        Self { what, cause: None }
+    }
+}
+
+impl DialError {
+    fn with(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |cause| Self {
+            what,
+            cause: Some(cause),
+        }
+    }
+}
+
+/// An open connection, which is closed when it is dropped.
+pub struct Connection {
+    /// Sends requests on it.
+    pub sender: http1::SendRequest<Full<Bytes>>,
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Makes connections. How long that may take is for who asks to say.
+pub struct Dialer {
+    tls: TlsConnector,
+    resolve: Resolve,
+    reach: Reach,
+}
+
+impl Dialer {
+    /// One that trusts so, and finds addresses so.
+    #[must_use]
+    pub fn new(tls: ClientConfig, resolve: Resolve) -> Self {
+        Self {
+            tls: TlsConnector::from(Arc::new(tls)),
+            resolve,
+            reach: over_tcp(),
+        }
+    }
+
+    /// The same, over something else than TCP.
+    #[must_use]
+    pub fn reaching(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    /// What there is to say where there is no TLS with the other side.
+    fn no_tls(error: &io::Error) -> &'static str {
+        match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => {
+                "its certificate is not trusted"
+            }
+            _ => "TLS with it failed",
+        }
+    }
+
+    /// A connection to `target`, at an address that `allows` allows.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn connect(
+        &self,
+        target: &Target,
+        allows: impl Fn(IpAddr) -> bool,
+    ) -> Result<Connection, DialError> {
+        let host = target.host.trim_start_matches('[').trim_end_matches(']');
+        let found = match host.parse::<IpAddr>() {
+            Ok(address) => vec![SocketAddr::new(address, target.port)],
+            Err(_) => (self.resolve)(host.to_owned(), target.port)
+                .await
+                .map_err(DialError::with("its name cannot be resolved"))?,
+        };
+        if found.is_empty() {
+            return Err("its name has no address".into());
+        }
+        // What was judged is what is connected to: the name is not asked for again.
+        let mut allowed = found
+            .into_iter()
+            .filter(|address| allows(address.ip()))
+            .take(ADDRESSES_MAX)
+            .peekable();
+        let mut failed = DialError::from("its address is not allowed");
+        while let Some(address) = allowed.next() {
+            let reached = (self.reach)(address);
+            let reached = match allowed.peek() {
+                None => reached.await,
+                Some(_) => timeout(ADDRESS_TIMEOUT, reached)
+                    .await
+                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            };
+            match reached {
+                Ok(stream) => return self.shake_hands(target, host, stream).await,
+                Err(error) => failed = DialError::with("it cannot be reached")(error),
+            }
+        }
+        Err(failed)
+    }
+
+    async fn shake_hands(
+        &self,
+        target: &Target,
+        host: &str,
+        stream: Box<dyn Stream>,
+    ) -> Result<Connection, DialError> {
+        let stream: Box<dyn Stream> = match target.is_secure {
+            false => stream,
+            true => {
+                let name = ServerName::try_from(host.to_owned());
+                let name = name.map_err(|_| "its name is not one of TLS")?;
+                let stream = self.tls.connect(name, stream).await;
+                Box::new(stream.map_err(|error| DialError::with(Self::no_tls(&error))(error))?)
+            }
+        };
+        let shaken = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await;
+        let (sender, connection) = shaken.map_err(|_| "it broke off")?;
+        let task = tokio::spawn(async move {
+            // How it ended is known to whoever has asked.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            task: task.abort_handle(),
+        })
+    }
+}
