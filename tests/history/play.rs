@@ -36,7 +36,6 @@ const PATHS: &[&str] = &[
 ];
 
 /// A body that was read.
-#[derive(Debug)]
 pub struct Seen {
     pub path: String,
     pub who: usize,
@@ -44,6 +43,14 @@ pub struct Seen {
     pub tag: String,
     /// A time at which it stood so.
     pub at: String,
+    /// How many commits the test had made before.
+    pub looks: usize,
+}
+
+impl std::fmt::Debug for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {} {}", self.path, self.who, self.tag, self.at)
+    }
 }
 
 pub struct Play {
@@ -51,6 +58,7 @@ pub struct Play {
     server: Option<Server>,
     kept: BTreeMap<String, String>,
     pub seen: Vec<Seen>,
+    looks: usize,
 }
 
 fn now() -> i64 {
@@ -72,6 +80,7 @@ impl Play {
             server: Some(server),
             kept: BTreeMap::new(),
             seen: Vec::new(),
+            looks: 0,
         };
         play.look();
         play
@@ -132,12 +141,14 @@ impl Play {
                         tag: found.header("etag").unwrap().to_owned(),
                         body: found.body,
                         at: String::new(),
+                        looks: self.looks,
                     });
                 }
             }
         }
         let time = now();
         let at = Instant::from_millis(time).to_string();
+        self.looks += 1;
         self.seen.extend(seen.into_iter().map(|seen| Seen {
             at: at.clone(),
             ..seen
