@@ -14,6 +14,7 @@ use crate::domain::family::care_history_authority::{CareHistoryAuthority, CareHi
 use crate::domain::family::payment_authority::{PaymentAuthority, PaymentDelegation};
 use crate::domain::mother::state::MotherProfile;
 use crate::domain::operation::Erased;
+use crate::domain::outbox::message::Message;
 use crate::domain::payment::admin_audit::AdminAudit;
 use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
@@ -37,7 +38,9 @@ use crate::domain::settlement::data_room::DataRoomRequest;
 use crate::domain::settlement::state::Statement;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
-use crate::domain::{branch, family, mother, payment, payout, reservation, settlement, webhook};
+use crate::domain::{
+    branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
+};
 
 pub use self::row::{
     BodySource, Invalid, KeySource, Method, ProblemShape, Purpose, ReadRow, Row, Success,
@@ -68,7 +71,8 @@ pub static OPERATIONS: &[Row] = &[
     )
     .keyed(KeySource::Header)
     .gives(Success::CreatedOnce)
-    .unprocessable(),
+    .unprocessable()
+    .awaits_receivers(),
     Row::new(
         4,
         "grant_care_history_access",
@@ -263,6 +267,24 @@ pub static MANAGEMENT: &[Row] = &[
     .wordless()
     .keyed(KeySource::Header)
     .gives(Success::Accepted),
+    Row::new(
+        121,
+        "retry_outbox_message",
+        "/outbox/{number}/retries",
+        &Erased::<outbox::retry::RetryMessage>::NEW,
+    )
+    .of_messages()
+    .wordless()
+    .keyed(KeySource::Header)
+    .gives(Success::Accepted),
+    Row::new(
+        122,
+        "skip_outbox_message",
+        "/outbox/{number}/skips",
+        &Erased::<outbox::skip::SkipMessage>::NEW,
+    )
+    .of_messages()
+    .keyed(KeySource::Header),
 ];
 
 /// What the service reports to itself: no request leads there.
@@ -275,6 +297,13 @@ pub static REPORTS: &[Row] = &[
     )
     .open(),
     Row::new(RECORD_PUBLICATION, "record_publication", "", &NoRequest).open(),
+    Row::new(
+        RECORD_MESSAGE_ATTEMPT,
+        "deliver_outbox_message",
+        "",
+        &NoRequest,
+    )
+    .open(),
 ];
 
 /// The tag of the report of how far the deliveries of a webhook subscription are.
@@ -282,6 +311,9 @@ pub const RECORD_WEBHOOK_PROGRESS: u16 = 201;
 
 /// The tag of the report of how far the publishing of events is.
 pub const RECORD_PUBLICATION: u16 = 202;
+
+/// The tag of the report that a receiver has taken a message, or has not.
+pub const RECORD_MESSAGE_ATTEMPT: u16 = 203;
 
 /// The row of the operation with this tag, wherever it stands.
 #[must_use]
@@ -291,11 +323,18 @@ pub fn row(tag: u16) -> Option<&'static Row> {
 }
 
 /// The reads of what the service is managed by.
-pub static MANAGEMENT_READS: &[ReadRow] = &[ReadRow::new(
-    "read_webhook_subscription",
-    "/webhook-subscriptions/{subscriptionId}",
-    webhook::read_subscription::read_subscription,
-)];
+pub static MANAGEMENT_READS: &[ReadRow] = &[
+    ReadRow::new(
+        "read_webhook_subscription",
+        "/webhook-subscriptions/{subscriptionId}",
+        webhook::read_subscription::read_subscription,
+    ),
+    ReadRow::new(
+        "read_outbox_message",
+        "/outbox/{number}",
+        outbox::list::read_message,
+    ),
+];
 
 /// The reads.
 pub static READS: &[ReadRow] = &[
@@ -436,6 +475,7 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<RosterDecision>::NEW,
     &Registered::<AssignmentDecision>::NEW,
     &Registered::<AssignmentSlot>::NEW,
+    &Registered::<Message>::NEW,
     &Registered::<WebhookSubscription>::NEW,
     &Registered::<WebhookDeliveries>::NEW,
     &Registered::<Publication>::NEW,
@@ -445,7 +485,14 @@ pub static RESOURCES: &[&dyn AnyResource] = &[
 /// tag of facts that come in.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    row(tag).map_or("reference_fact", |row| row.name)
+    let known = recorded_operations().find(|(known, _)| *known == tag);
+    known.map_or("reference_fact", |(_, name)| name)
+}
+
+/// The tags that records have, other than that of facts, and the names of what they stand for.
+pub fn recorded_operations() -> impl Iterator<Item = (u16, &'static str)> {
+    let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
+    rows.map(|row| (row.tag, row.name))
 }
 
 /// The kind of resource with this tag.
@@ -476,16 +523,18 @@ mod tests {
             let set: BTreeSet<_> = items.iter().collect();
             assert_eq!(set.len(), items.len(), "{items:?}");
         };
-        let rows = || OPERATIONS.iter().chain(REPORTS);
-        unique(rows().map(|row| row.tag.to_string()).collect());
-        unique(rows().map(|row| row.name.to_owned()).collect());
+        let recorded = || recorded_operations();
+        unique(recorded().map(|(tag, _)| tag.to_string()).collect());
+        unique(recorded().map(|(_, name)| name.to_owned()).collect());
         unique(
             OPERATIONS
                 .iter()
+                .chain(MANAGEMENT)
                 .map(|row| format!("{:?} {}", row.method, row.path))
                 .collect(),
         );
-        unique(READS.iter().map(|row| row.path.to_owned()).collect());
+        let reads = READS.iter().chain(MANAGEMENT_READS);
+        unique(reads.map(|row| row.path.to_owned()).collect());
         unique(
             RESOURCES
                 .iter()

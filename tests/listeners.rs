@@ -173,9 +173,7 @@ fn metrics_go_up_with_what_is_asked() {
         "carebook_commands_in_flight",
         "carebook_requests_shed_total",
         "carebook_log_queued_bytes",
-        "carebook_relay_pending_branches",
-        "carebook_relay_deliveries_total",
-        "carebook_relay_failures_total",
+        "carebook_outbox_unclaimed",
     ] {
         assert_eq!(after[idle], 0.0, "{idle}");
     }

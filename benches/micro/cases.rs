@@ -151,7 +151,7 @@ fn decide(
         key: "key-1",
         fingerprint,
         born: Uuid::from_u128(1),
-        external_directory: false,
+        has_receiver: &|_| false,
         plain_webhooks: false,
         ids: &ids,
         view: ReadView::new(tables),

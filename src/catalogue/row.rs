@@ -83,6 +83,8 @@ pub enum Purpose {
     Service,
     /// Webhooks are managed by it, of which their dispatcher has to hear.
     Webhooks,
+    /// Messages to other systems are managed by it.
+    Messages,
 }
 
 /// One operation.
@@ -109,6 +111,8 @@ pub struct Row {
     pub problem: ProblemShape,
     /// What it is for.
     pub purpose: Purpose,
+    /// Whether its answer waits a little until the messages that it sends are taken.
+    pub awaits_receivers: bool,
     /// How it reads and decides.
     pub operation: &'static dyn AnyOperation,
 }
@@ -147,6 +151,7 @@ impl Row {
             invalid: Invalid::BadRequest,
             problem: ProblemShape::Full,
             purpose: Purpose::Service,
+            awaits_receivers: false,
             operation,
         }
     }
@@ -181,6 +186,22 @@ impl Row {
     pub(super) const fn of_webhooks(self) -> Self {
         Self {
             purpose: Purpose::Webhooks,
+            ..self
+        }
+    }
+
+    /// By which messages to other systems are managed.
+    pub(super) const fn of_messages(self) -> Self {
+        Self {
+            purpose: Purpose::Messages,
+            ..self
+        }
+    }
+
+    /// With an answer that waits a little until the messages that it sends are taken.
+    pub(super) const fn awaits_receivers(self) -> Self {
+        Self {
+            awaits_receivers: true,
             ..self
         }
     }

@@ -50,6 +50,12 @@ pub(super) struct KeySetAge {
 }
 
 impl KeySetAge {
+    /// The age of this verifier's keys, which may be at most `max`.
+    pub(super) fn of(verifier: &Arc<TokenVerifier>, max: Duration) -> Self {
+        let verifier = Arc::clone(verifier);
+        Self { verifier, max }
+    }
+
     /// How often [`KeySetAge::look`] is due.
     pub(super) fn interval(&self) -> Duration {
         interval(self.max)
@@ -76,10 +82,7 @@ pub(super) fn keep_fresh(
     file: PathBuf,
     max_age: Duration,
 ) -> std::io::Result<KeySetAge> {
-    let age = KeySetAge {
-        verifier: Arc::clone(&verifier),
-        max: max_age,
-    };
+    let age = KeySetAge::of(&verifier, max_age);
     reread("key-set", interval(max_age), move || {
         reload(&verifier, &file)
     })?;
@@ -105,11 +108,14 @@ fn reload(verifier: &TokenVerifier, file: &Path) {
             file = %file.display(),
             "the key set is empty now: every token is rejected"
         ),
-        Err(error) => tracing::warn!(
-            file = %file.display(), %error,
-            age = verifier.key_set_age(now).as_secs(),
-            "the key set cannot be read: the last good one stays in use for now"
-        ),
+        Err(error) => {
+            verifier.count_failed_reading();
+            tracing::warn!(
+                file = %file.display(), %error,
+                age = verifier.key_set_age(now).as_secs(),
+                "the key set cannot be read: the last good one stays in use for now"
+            );
+        }
     }
 }
 

@@ -11,9 +11,13 @@ mod export;
 pub mod facts;
 pub mod inspect;
 mod key_set;
+pub mod keys;
 pub mod nats;
 pub mod open;
+pub mod outbox;
 pub mod output;
+pub mod provider;
+mod receivers;
 pub mod recover;
 mod reread;
 pub mod restore;
@@ -53,6 +57,7 @@ Examples:
   carebook inspect records --data /srv/carebook --follow
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
   carebook compact --data /srv/carebook
+  carebook outbox list --url http://127.0.0.1:8080 --token-file token
 
 Exit codes:
   0  done
@@ -90,6 +95,8 @@ enum Command {
     Recover(recover::RecoverArgs),
     /// Makes a new data directory from a backup, at a position or a time.
     Restore(restore::RestoreArgs),
+    /// Shows which messages to other systems wait or are dead, and mends them.
+    Outbox(outbox::OutboxArgs),
     /// Shortens the log of a stopped server: snapshots take over its content.
     Compact(compact::CompactArgs),
 }
@@ -109,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Backup(arguments) => arguments.run(),
         Command::Recover(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
+        Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
     };
     match ended {

@@ -64,16 +64,22 @@ pub fn refusal(error: DecodeError) -> BoxError {
     }
 }
 
+/// The log that has this identity, and those that it continues.
+#[must_use]
+pub fn lineage(identity: &Identity) -> Lineage {
+    let ancestors = identity.ancestors.iter().map(|ancestor| Ancestor {
+        log_id: ancestor.log_id,
+        upto: ancestor.upto,
+    });
+    Lineage {
+        log_id: identity.log_id,
+        ancestors: ancestors.collect(),
+    }
+}
+
 impl Visitor for Replaying {
     fn identity(&mut self, identity: &Identity) {
-        let ancestors = identity.ancestors.iter().map(|ancestor| Ancestor {
-            log_id: ancestor.log_id,
-            upto: ancestor.upto,
-        });
-        self.replay().lineage(Lineage {
-            log_id: identity.log_id,
-            ancestors: ancestors.collect(),
-        });
+        self.replay().lineage(lineage(identity));
     }
 
     fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {

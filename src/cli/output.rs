@@ -113,7 +113,8 @@ pub fn unfinished(error: &wal::Error, target: &dyn Storage, path: &Path) -> Fail
 /// The name of the operation with this tag; without one it is the loading of facts.
 #[must_use]
 pub fn operation_name(tag: u16) -> &'static str {
-    catalogue::row(tag).map_or("reference_facts", |row| row.name)
+    let known = catalogue::recorded_operations().find(|(known, _)| *known == tag);
+    known.map_or("reference_facts", |(_, name)| name)
 }
 
 /// The name of the kind of resource with this tag.

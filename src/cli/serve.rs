@@ -11,20 +11,19 @@ use clap::Args;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
-use super::key_set;
+use super::keys::{KeyArgs, KeysFrom};
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
+use super::receivers::ReceiverArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
-use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
-use crate::http::directory_client::HttpDirectory;
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -41,7 +40,9 @@ Examples:
   carebook serve --demo
   carebook serve --demo --data ./demo --listen 127.0.0.1:0
   carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
-      --jwks jwks.json --issuer https://id.example.com --audience carebook
+      --issuer https://id.example.com --audience carebook
+  carebook serve --data /srv/carebook --jwks https://id.example.com/keys \
+      --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
 
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
@@ -70,30 +71,12 @@ pub struct ServeArgs {
     /// loopback: they can finalize charges. --demo-public implies it.
     #[arg(long, conflicts_with = "internal_listen")]
     internal_public: bool,
-    /// An external directory, which is told of each new branch: http://HOST:PORT/PATH. Without it
-    /// the embedded one completes everything at once.
-    #[arg(long, value_name = "URL", value_parser = HttpDirectory::new)]
-    directory_url: Option<HttpDirectory>,
-    /// The first pause before a message to the directory is sent again; it doubles up to 60 times
-    /// as much.
-    #[arg(long, value_name = "MILLIS", default_value_t = 1_000, hide = true,
-        value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    relay_pause_millis: u64,
+    #[command(flatten)]
+    receivers: ReceiverArgs,
     #[command(flatten)]
     nats: NatsArgs,
-    /// The issuer that tokens must have: their `iss`.
-    #[arg(long, default_value = DEFAULT_ISSUER)]
-    issuer: String,
-    /// The audience that tokens must have: their `aud`.
-    #[arg(long, default_value = DEFAULT_AUDIENCE)]
-    audience: String,
-    /// The identity provider's keys, a JWKS file.
-    #[arg(long, value_name = "FILE", required_unless_present = "demo")]
-    jwks: Option<PathBuf>,
-    /// How long the last good key set stays in use when the file can no longer be read; after that
-    /// every token is rejected.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
-    jwks_max_age: Duration,
+    #[command(flatten)]
+    keys: KeyArgs,
     /// A demonstration with everything embedded: a directory of its own, its own signing key,
     /// sample facts of every kind, a token of each kind of actor.
     #[arg(long, conflicts_with = "jwks")]
@@ -167,15 +150,6 @@ pub struct ServeArgs {
 }
 
 /// A duration of a second or more.
-fn key_set_age(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
-}
-
-/// A duration of a second or more.
 fn retention(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(1) {
@@ -193,6 +167,11 @@ impl ServeArgs {
         log_to_stderr();
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
+        let receivers = self.receivers.named(&trusted)?;
+        let keys_from = match self.demo {
+            true => KeysFrom::Demo,
+            false => self.keys.place(&trusted)?,
+        };
         let starting = Starting::watched().map_err(Failure::from_error)?;
         let room = room_for_connections(self.lanes());
         let demo = match self.demo {
@@ -207,17 +186,15 @@ impl ServeArgs {
             (None, Some(data)) => data.clone(),
             (None, None) => return Err(Failure::other("--data is required")),
         };
-        let verifier = Arc::new(self.verifier(demo.as_ref())?);
         let tls = self.tls()?;
         let nats = self.nats.target()?;
+        // A provider may let this wait: what can fail at once has failed before.
+        let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
         }
-        if let Some(directory) = &self.directory_url {
-            let pause = Duration::from_millis(self.relay_pause_millis);
-            engine.deliver_to(Arc::new(directory.clone()), pause);
-        }
+        engine.deliver_to(receivers, self.receivers.bounds());
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
@@ -239,13 +216,6 @@ impl ServeArgs {
                 connections_per_address_max: self.connections_per_address_max,
                 ..FrontLimits::default()
             },
-        };
-        let age = match &self.jwks {
-            Some(file) => Some(
-                key_set::keep_fresh(verifier, file.clone(), self.jwks_max_age)
-                    .map_err(Failure::from_error)?,
-            ),
-            None => None,
         };
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
@@ -360,25 +330,6 @@ impl ServeArgs {
             reserve_bytes: self.reserve_bytes,
             create: true,
         }
-    }
-
-    fn verifier(&self, demo: Option<&Demo>) -> Result<TokenVerifier, Failure> {
-        let jwks = match (demo, &self.jwks) {
-            (Some(demo), _) => demo.jwks().into_bytes(),
-            (None, Some(file)) => key_set::read(file).map_err(|error| {
-                Failure::other(format!("{} cannot be read: {error}", file.display()))
-            })?,
-            (None, None) => return Err(Failure::other("--jwks is required")),
-        };
-        let (issuer, audience) = match demo {
-            Some(_) => (DEFAULT_ISSUER, DEFAULT_AUDIENCE),
-            None => (self.issuer.as_str(), self.audience.as_str()),
-        };
-        let verifier = TokenVerifier::new(&jwks, issuer, audience).map_err(Failure::from_error)?;
-        for skipped in verifier.skipped_keys() {
-            tracing::warn!("a key of the key set is not used: {skipped}");
-        }
-        Ok(verifier)
     }
 
     /// The service, the internal service, and its address.

@@ -374,8 +374,8 @@ impl Step {
     pub fn status(&self) -> u16 {
         match self.row().map(|row| row.success) {
             Some(Success::Created | Success::CreatedOnce) => 201,
-            Some(Success::Ok) | None => 200,
             Some(Success::Accepted) => 202,
+            Some(Success::Ok) | None => 200,
             Some(Success::NoContent) => 204,
         }
     }

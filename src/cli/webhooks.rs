@@ -10,12 +10,13 @@ use tokio_rustls::rustls::ClientConfig;
 use super::exit::Failure;
 use super::webhook_key;
 use crate::engine::Engine;
-use crate::engine::delivery::channel::Bounds;
+use crate::engine::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
 use crate::http::dial::system_resolve;
 use crate::http::webhooks::address::{Allowed, Cidr};
-use crate::http::webhooks::client::{Client, Judge, WebhookSender};
+use crate::http::webhooks::client::{Client, Judge};
 use crate::http::webhooks::managing::WebhookFront;
+use crate::http::webhooks::sender::WebhookSender;
 
 /// The flags of webhooks.
 #[derive(Args)]

@@ -61,6 +61,7 @@ fn member_of_cast(kind: ActorKind) -> Actor {
                 "facts:write",
                 "events:read",
                 "webhooks:manage",
+                "outbox:manage",
             ]),
             ..of("workflow-1")
         },

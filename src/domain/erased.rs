@@ -75,6 +75,10 @@ pub trait AnyOperation: Send + Sync {
     ) -> Option<Box<dyn AnyCommand>>;
     /// See [`Operation::replayed`].
     fn replayed(&self, body: Vec<u8>) -> Vec<u8>;
+    /// See [`Operation::settled`].
+    fn settled(&self, _first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        None
+    }
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [(Class, &'static str)];
     /// What the body of a request may be.
@@ -124,6 +128,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {
         O::replayed(body)
+    }
+
+    fn settled(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        O::settled(first, view)
     }
 
     fn rejections(&self) -> &'static [(Class, &'static str)] {

@@ -111,16 +111,15 @@ impl Example {
 /// A text of an example: `$member` is that member of the answer before.
 ///
 /// # Panics
-/// When that has no such text.
+/// When that has no such text or number.
 #[must_use]
 pub fn filled(text: &str, before: &Value) -> String {
     match text.strip_prefix('$') {
-        Some(member) => {
-            let value = before[member].as_str();
-            value
-                .unwrap_or_else(|| panic!("the answer before has no text {member}"))
-                .to_owned()
-        }
+        Some(member) => match &before[member] {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => panic!("the answer before has no text {member}"),
+        },
         None => text.to_owned(),
     }
 }

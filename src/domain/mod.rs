@@ -17,6 +17,7 @@ pub mod family;
 pub mod ladder;
 pub mod mother;
 pub mod operation;
+pub mod outbox;
 pub mod payment;
 pub mod payment_words;
 pub mod payout;

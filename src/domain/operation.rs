@@ -128,9 +128,8 @@ pub struct Context<'a> {
     /// A fresh identifier for the resource that the command brings into being: the same one in
     /// [`Operation::target`] and [`Operation::decide`].
     pub born: Uuid,
-    /// Whether what is to happen in other systems waits for an external directory; otherwise the
-    /// embedded one does it in the commit.
-    pub external_directory: bool,
+    /// Whether a receiver is named for messages of a topic.
+    pub has_receiver: &'a dyn Fn(&str) -> bool,
     /// Whether webhooks may go over plain HTTP to other machines.
     pub plain_webhooks: bool,
     /// Further identifiers.
@@ -188,6 +187,13 @@ pub trait Operation: Send + Sync + 'static {
     /// The first answer's body as a replay shows it.
     fn replayed(body: Vec<u8>) -> Vec<u8> {
         body
+    }
+
+    /// The answer in the place of the first one, once messages that the commit sent were taken;
+    /// `None` where that is the same. Asked of operations whose row says that they wait for that,
+    /// after a commit that was accepted ([`Disposition::Accepted`]).
+    fn settled(_first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        None
     }
 
     /// The body that refuses a command whose key was used before with other facts, where the
@@ -287,7 +293,9 @@ impl<R: Resource> Commit<R> {
         state
     }
 
-    /// Adds a message to the outbox.
+    /// Adds a message to the outbox, which is born with the commit ([`born`]).
+    ///
+    /// [`born`]: super::outbox::message::born
     pub fn send(&mut self, number: i64, topic: &str, body: &impl Serialize) {
         self.outbox.push(OutboxMessage {
             number,

@@ -137,8 +137,10 @@ crate::wire_enum! {
         RegionalBenefitPolicies = "regional benefit policies",
         /// A list with ranks: the payment-change adjustments of one booking.
         BookingAdjustments = "payment-change adjustments of a booking",
-        /// A list: the branches whose creation is not completed in other systems.
-        BranchInRepair = "branch in repair",
+        /// A list: the messages with numbers near each other that are not settled.
+        UnsettledMessages = "unsettled messages",
+        /// What the sender of a message knows it by.
+        MessageReference = "message reference",
         /// A list: the webhook subscriptions that there are.
         WebhookSubscriptions = "webhook subscriptions",
         /// A list: the consent versions that there ever were.

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use super::operation::{
     AnyDecision, AnyOperation, Context, Disposition, IdSource, OutboxMessage, Parts, RankChange,
 };
+use super::outbox::message::{Message, born};
+use super::outbox::report::{Attempt, RecordAttempt};
 use super::read::{ReadRequest, Representation};
 use super::reference::put::read_fact;
 use super::reference::samples;
@@ -23,6 +25,7 @@ use super::stored::Versioned;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Json, Reader};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::catalogue::{self, KeySource, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, READS, Row};
 
@@ -187,6 +190,9 @@ pub fn assert_conflict(then: Then, code: &str, members: &[&str]) {
     assert_eq!(refusal.conflicting, members);
 }
 
+/// The log of a scenario.
+const LOG_ID: [u8; 16] = [0x5c; 16];
+
 /// A service in memory.
 #[derive(Clone)]
 pub struct Scenario {
@@ -197,6 +203,8 @@ pub struct Scenario {
     key: u64,
     /// The messages sent so far.
     pub outbox: Vec<OutboxMessage>,
+    /// Whether a receiver is named for a topic.
+    pub has_receiver: &'static dyn Fn(&str) -> bool,
     /// How far the last commit went.
     pub disposition: Disposition,
     /// What the last commit cost.
@@ -228,6 +236,7 @@ impl Scenario {
             now: Instant::parse("2026-11-20T12:00:00Z").unwrap(),
             key: 0,
             outbox: Vec::new(),
+            has_receiver: &|_| false,
             disposition: Disposition::Done,
             cost: Cost::default(),
         }
@@ -355,6 +364,18 @@ impl Scenario {
         self.carry_out(&*command, &key)
     }
 
+    /// The receiver of the message of this number has done this with it.
+    pub fn attempted(&mut self, number: i64, attempt: Attempt) -> &mut Self {
+        let message = Message::of_number(&ReadView::new(&self.memory), number);
+        let report = RecordAttempt {
+            number,
+            revision: message.map_or(Revision::FIRST, |message| message.revision),
+            attempt,
+        };
+        self.carry_out(&report, "");
+        self
+    }
+
     fn carry_out(&mut self, command: &dyn super::operation::AnyCommand, key: &str) -> Then {
         let context = Context {
             actor: &self.actor,
@@ -363,7 +384,7 @@ impl Scenario {
             key,
             fingerprint: command.fingerprint(),
             born: self.ids.id(),
-            external_directory: false,
+            has_receiver: self.has_receiver,
             plain_webhooks: false,
             ids: &self.ids,
             view: ReadView::new(&self.memory),
@@ -388,7 +409,12 @@ impl Scenario {
             record: events + decided.answer.len(),
             states: changes.map(|change| change.state.len()).sum(),
         };
-        for change in decided.changes {
+        let born = decided
+            .outbox
+            .iter()
+            .map(|message| born(message, LOG_ID, self.now).1);
+        let changes = decided.changes.into_iter().chain(born.collect::<Vec<_>>());
+        for change in changes {
             let resource = catalogue::resource(change.kind).expect("the kind is registered");
             let before = self
                 .memory

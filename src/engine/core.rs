@@ -18,8 +18,8 @@ use super::feed::Feed;
 use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
+use super::outbox::Outbox;
 use super::publisher_counts::PublisherCounts;
-use super::relay::Relay;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -131,7 +131,8 @@ pub(crate) struct Shared {
     pub(super) running_time: RunningTime,
     pub(super) alarm: Mutex<Alarm>,
     pub(super) ids: EngineIdSource,
-    pub(super) relay: Relay,
+    pub(super) log_id: [u8; 16],
+    pub(super) outbox: Outbox,
     pub(super) feed: Arc<Feed>,
     pub(super) published: PublisherCounts,
     pub(super) checkpointer: Checkpointer,
@@ -176,6 +177,8 @@ pub(crate) struct PendingCommand {
     /// Whether it is a dry run: decided as any command, and not committed.
     pub(super) is_dry_run: bool,
     pub(super) request: CommandRequest,
+    /// The tag of its operation, as it is recorded; 0 for a reference fact.
+    pub(super) operation: u16,
     /// The idempotency key, its scope and its digest; empty if there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
@@ -187,9 +190,6 @@ pub(crate) struct PendingCommand {
     pub(super) key_lock: Option<KeyLock>,
     /// Its place among the commands in flight.
     pub(super) permit: Option<Permit>,
-    /// The position of the commit that has its idempotency key already, and whose stored response,
-    /// which was never sent, this command's response replaces.
-    pub(super) instead_of: Option<u64>,
     /// That the actor may act; `None` for operations without a token.
     pub(super) may_act: Option<MayAct>,
 }
@@ -220,11 +220,11 @@ pub(crate) enum ActorResult {
     Committed {
         position: u64,
         stored: Stored,
-        /// The deliveries of a branch that was created, when an external directory has to be told.
-        to_deliver: Option<Digest>,
+        /// The numbers of the messages whose receivers the response waits for.
+        awaited: Vec<i64>,
     },
-    /// The directory is being told: the response comes from there.
-    Delivering(oneshot::Receiver<CommandResult>),
+    /// Its messages are being delivered: the response comes from there.
+    Settling(oneshot::Receiver<CommandResult>),
     ReplayOf {
         first: u64,
         position: u64,

@@ -41,6 +41,11 @@ impl EngineIdSource {
         uuid::Builder::from_unix_timestamp_millis(millis, &chance).into_uuid()
     }
 
+    /// The highest number that a message may have by now.
+    pub(crate) fn last_outbox_number(&self) -> i64 {
+        self.outbox_number.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn at(&self, now: Instant) -> IdSourceAt<'_> {
         IdSourceAt {
             ids: self,

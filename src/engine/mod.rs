@@ -17,10 +17,10 @@
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
 pub mod admission;
+pub mod channel;
 pub mod checkpointer;
 pub mod clock;
 mod core;
-mod deliveries;
 pub mod delivery;
 pub mod directory;
 pub mod feed;
@@ -32,6 +32,8 @@ pub mod key_locks;
 pub mod lane;
 mod lifecycle;
 mod log_upkeep;
+mod messages;
+pub mod outbox;
 pub mod past;
 mod pipeline;
 pub mod processors;
@@ -39,13 +41,15 @@ pub mod publisher;
 pub mod publisher_counts;
 mod read_set;
 mod reads;
-pub mod relay;
 mod repeats;
 mod resource;
 pub mod retention;
 mod room;
+pub mod schedule;
+mod settling;
 mod snapshots;
 mod turns;
+mod whole;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,9 +80,9 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
+use outbox::{Outbox, OutboxFigures};
 use past::{NoPast, PastFound, PastQuery};
 use publisher_counts::PublisherCounts;
-use relay::{ExternalDirectory, Relay};
 use room::RoomWatch;
 
 /// The engine.
@@ -131,7 +135,7 @@ impl Engine {
     ) -> Result<Self, wal::Error> {
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
-        let feed = Arc::new(Feed::new(recovered.births.log_id()));
+        let feed = Arc::new(Feed::new(recovered.lineage.log_id));
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::clone(&admission),
@@ -169,7 +173,8 @@ impl Engine {
             ),
             room: RoomWatch::default(),
             looks: Semaphore::new(past::LOOKS_MAX),
-            relay: Relay::new(&recovered.tables, recovered.births),
+            log_id: recovered.lineage.log_id,
+            outbox: Outbox::default(),
             tables: recovered.tables,
             journal,
             directory: Directory::new(lanes.count()),
@@ -252,9 +257,7 @@ impl Engine {
             queued_bytes: shared.journal.queued_bytes(),
             log_batches: batches.count,
             log_batch_time: batches.time,
-            branches_in_repair: shared.branches_in_repair().len(),
-            relay_deliveries: shared.relay.deliveries(),
-            relay_failures: shared.relay.failures(),
+            outbox: shared.outbox.figures(shared.clock.now()),
             checkpoints: shared.checkpointer.figures(),
             has_room: shared.journal.has_room(),
             commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
@@ -318,18 +321,6 @@ impl Engine {
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.shared.tables.digest()
-    }
-
-    /// From here on, side effects in other systems wait for this directory; a message that it does
-    /// not accept is sent again after growing pauses, the first one of about `first_pause`. To be
-    /// called once, before the first command.
-    pub fn deliver_to(&self, directory: Arc<dyn ExternalDirectory>, first_pause: Duration) {
-        self.shared.relay.deliver_to(directory, first_pause);
-    }
-
-    /// Continues what was not delivered when the log was last closed. To be called once, on a lane.
-    pub fn resume_deliveries(&self) {
-        self.shared.resume_deliveries();
     }
 
     /// Carries a command out. The permit is held until there is a response.
@@ -487,7 +478,7 @@ pub struct FactPermit {
 }
 
 /// The engine's figures.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Figures {
     /// Resources.
     pub resources: usize,
@@ -505,12 +496,8 @@ pub struct Figures {
     pub log_batches: u64,
     /// How long that took in total.
     pub log_batch_time: Duration,
-    /// Branches with pending messages to the directory.
-    pub branches_in_repair: usize,
-    /// Messages that the external directory has accepted.
-    pub relay_deliveries: u64,
-    /// Attempts at which it has not.
-    pub relay_failures: u64,
+    /// Messages and their receivers.
+    pub outbox: OutboxFigures,
     /// The checkpointer's figures.
     pub checkpoints: CheckpointFigures,
     /// Whether the log has room for commands.

@@ -252,7 +252,7 @@ impl Look {
     fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
         let shared = Arc::clone(&self.shared);
         let records = LogRecords(&shared.journal);
-        let past = Past::new(&records, &shared.tables, catalogue::resource);
+        let past = Past::new(&records, &shared.tables, catalogue::resource, shared.log_id);
         match query {
             PastQuery::History { from, limit } => {
                 let mut from = from;
@@ -326,7 +326,7 @@ impl Look {
     /// The body that had this position for its tag.
     fn at_position(&self, past: &Past<'_>, number: i64) -> Result<Representation, Stop> {
         let position = u64::try_from(number).unwrap_or(0);
-        let present: u64 = self.present.parse().unwrap_or(0);
+        let present = u64::try_from(number_in(&self.present)).unwrap_or(0);
         if position == 0 || position > present {
             return Err(Stop::NotFound);
         }
@@ -344,7 +344,7 @@ impl Look {
             return Err(Lost::Gone.into());
         }
         let body = self.body(past, position, at)?;
-        let body = body.filter(|body| body.tag == number.to_string());
+        let body = body.filter(|body| number_in(&body.tag) == number);
         body.ok_or(Stop::NotFound)
     }
 
@@ -354,8 +354,7 @@ impl Look {
         past: &Past<'_>,
         number: i64,
     ) -> Result<Option<Representation>, Stop> {
-        let digits = self.present.split('-').next().unwrap_or_default();
-        let present: i64 = digits.parse().unwrap_or(0);
+        let present = number_in(&self.present);
         let &[key] = &*self.keys else {
             return Err(Stop::NotFound);
         };
@@ -452,7 +451,8 @@ impl Look {
                 Err(lost) => return Err(lost.into()),
             };
             if let Some(body) = &body
-                && (numbered == Numbered::ByRevision || body.tag == one.position.to_string())
+                && (numbered == Numbered::ByRevision
+                    || number_of(one.position) == number_in(&body.tag))
             {
                 let told = told(one, numbered, was.as_ref(), body);
                 bytes += told.len();
@@ -517,6 +517,16 @@ fn making(
             }
         }
     }
+}
+
+/// The revision or position in an entity tag, which may have more behind it.
+fn number_in(tag: &str) -> i64 {
+    let digits = tag.split('-').next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}
+
+fn number_of(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(0)
 }
 
 fn told(

@@ -46,6 +46,7 @@ impl Shared {
             None
         };
         let mut pending = PendingCommand {
+            operation: request.row.map_or(0, |row| row.tag),
             is_dry_run,
             key: Box::default(),
             scope: request.actor.subject.clone(),
@@ -54,13 +55,12 @@ impl Shared {
             born: self.ids.id(self.clock.now()),
             key_lock: None,
             permit,
-            instead_of: None,
             may_act,
             request,
         };
         if let Some((key, scope, reused)) = key_of(&pending.request) {
             let row = pending.request.row;
-            let digest = key_digest(row.map_or(0, |row| row.tag), &scope, &key);
+            let digest = key_digest(pending.operation, &scope, &key);
             // While this is held, nobody else carries out a command with this key.
             let held = self.keys.hold(digest).await;
             if let Some(first) = self.tables.key(digest) {
@@ -98,7 +98,7 @@ impl Shared {
             born: self.ids.id(self.clock.now()),
             key_lock: None,
             permit: None,
-            instead_of: None,
+            operation,
             may_act: None,
             request: CommandRequest {
                 row: catalogue::row(operation),
@@ -185,7 +185,10 @@ impl Shared {
             fingerprint: pending.fingerprint,
             born: pending.born,
             // A dry run is answered as if everything were done.
-            external_directory: self.relay.is_external() && !pending.is_dry_run,
+            has_receiver: match pending.is_dry_run {
+                true => &|_| false,
+                false => self.outbox.has_receiver(),
+            },
             plain_webhooks: self.plain_webhooks.load(Ordering::Relaxed),
             ids,
             view: ReadView::new(&self.tables),
@@ -214,9 +217,7 @@ impl Shared {
                 }
             }
             // The task that has it is dropped when the process ends.
-            ActorResult::Delivering(answer) => {
-                answer.await.unwrap_or(CommandResult::OutcomeUnknown)
-            }
+            ActorResult::Settling(answer) => answer.await.unwrap_or(CommandResult::OutcomeUnknown),
             ActorResult::ReplayOf { first, position } => {
                 if self.lanes.wait(position).await.is_err() {
                     return CommandResult::OutcomeUnknown;

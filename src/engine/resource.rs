@@ -8,19 +8,19 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::core::{ActorMessage, ActorResult, CachedState, Sequenced, Shared, Stored};
-use super::deliveries::{self, Created};
 use super::directory::{Directory, Work};
 use super::read_set::ReadSet;
 use super::repeats::Repeats;
+use super::settling::{self, Unsettled};
+use super::whole::EndUnlessWhole;
 use crate::base::codec::Blob;
 use crate::base::codec::TooLarge;
 use crate::base::digest::Digest;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
-use crate::domain::branch::deliveries::BranchDeliveries;
-use crate::domain::operation::{AnyDecision, Change, Decided, Disposition};
+use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::{ReadView, Resource as _, Source as _};
+use crate::domain::resource::{ReadView, Source as _};
 use crate::journal::bases::{Recording, is_due};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordActor, RecordKey, RecordOutcome, SCHEMA, key_digest,
@@ -105,18 +105,18 @@ impl ActorMessage {
             Some(ActorResult::Committed {
                 position,
                 stored,
-                to_deliver: Some(deliveries),
-            }) => {
+                awaited,
+            }) if !awaited.is_empty() => {
                 let (answer, receiver) = oneshot::channel();
-                let created = Created {
-                    deliveries,
+                let unsettled = Unsettled {
                     pending,
                     position,
                     stored,
+                    messages: awaited,
                     answer,
                 };
-                deliveries::start(shared, created);
-                (ActorResult::Delivering(receiver), None)
+                settling::start(shared, unsettled);
+                (ActorResult::Settling(receiver), None)
             }
             Some(result) => {
                 pending.key_lock = None;
@@ -230,7 +230,7 @@ impl ActorMessage {
         let record = NewRecord {
             schema: SCHEMA,
             at,
-            operation: self.pending.request.row.map_or(0, |row| row.tag),
+            operation: self.pending.operation,
             subject: &self.pending.scope,
             actor: self.pending.may_act.map(|_| RecordActor {
                 kind: self.pending.request.actor.kind,
@@ -257,17 +257,12 @@ impl ActorMessage {
                 })
                 .collect(),
             outbox: &decided.outbox,
-            outcome: match (self.pending.key_digest, self.pending.instead_of) {
-                (Some(_), None) => RecordOutcome::Answer {
+            outcome: match self.pending.key_digest {
+                Some(_) => RecordOutcome::Answer {
                     accepted: decided.disposition.is_accepted(),
                     body: Blob(decided.answer.as_slice()),
                 },
-                (Some(_), Some(of)) => RecordOutcome::Instead {
-                    of,
-                    accepted: decided.disposition.is_accepted(),
-                    body: Blob(decided.answer.as_slice()),
-                },
-                (None, _) => RecordOutcome::None,
+                None => RecordOutcome::None,
             },
         };
         let most = self.shared.limits.record_bytes_max;
@@ -325,18 +320,6 @@ impl ActorMessage {
         }
     }
 
-    /// The deliveries of the branch that the commit creates, when an external directory has to be
-    /// told. A commit of the relay is not one: it has no key, or a response that replaces another.
-    fn to_deliver(&self, decided: &Decided) -> Option<Digest> {
-        let is_first = self.pending.key_digest.is_some() && self.pending.instead_of.is_none();
-        if !is_first || decided.disposition == Disposition::Done {
-            return None;
-        }
-        let mut changes = decided.changes.iter();
-        let deliveries = changes.find(|change| change.kind == BranchDeliveries::KIND.tag)?;
-        Some(deliveries.key)
-    }
-
     /// Gives the commit its place in the log and makes it visible, both in one step.
     fn commit(
         &self,
@@ -350,19 +333,20 @@ impl ActorMessage {
         if !shared.has_room() {
             return Attempted::Final(ActorResult::Unavailable);
         }
-        let to_deliver = self.to_deliver(&decided);
+        let awaited = settling::awaited(self.pending.request.row, &decided);
         let Decided {
-            changes,
+            mut changes,
+            outbox,
             answer,
             disposition,
             next,
-            ..
         } = decided;
         let stored = Stored {
             fingerprint: self.pending.fingerprint,
             body: Bytes::from(answer),
             disposition,
         };
+        let messages = shared.born(&outbox, at, &mut changes);
         let Some(mut changes) = self.made_ready(changes, read_set, record.len()) else {
             return Attempted::Again;
         };
@@ -374,7 +358,7 @@ impl ActorMessage {
         if self
             .pending
             .key_digest
-            .is_some_and(|key| shared.tables.key(key) != self.pending.instead_of)
+            .is_some_and(|key| shared.tables.key(key).is_some())
         {
             tracing::error!("an idempotency key was used while it was locked");
             return Attempted::Final(ActorResult::Fault);
@@ -404,6 +388,7 @@ impl ActorMessage {
         drop(published);
         let given_back = || shared.report_sequenced(Sequenced::GivenBack);
         shared.lanes.end(sequence, given_back);
+        shared.touch(position, &messages, &*next);
         cached.state = Some(next);
         cached.position = position;
         if self.pending.key_digest.is_some() {
@@ -413,7 +398,7 @@ impl ActorMessage {
         Attempted::Final(ActorResult::Committed {
             position,
             stored,
-            to_deliver,
+            awaited,
         })
     }
 
@@ -532,16 +517,5 @@ impl ActorMessage {
         let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
         let key = record.key.ok_or("it has no key")?;
         Ok(key.fingerprint == self.pending.fingerprint)
-    }
-}
-
-/// Ends the process when it is dropped: by a panic between the moment at which a record has its
-/// place in the log and the publishing of all that it changes.
-struct EndUnlessWhole;
-
-impl Drop for EndUnlessWhole {
-    fn drop(&mut self) {
-        tracing::error!("a commit was not published as a whole: the process ends");
-        std::process::abort();
     }
 }

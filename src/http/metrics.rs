@@ -166,6 +166,8 @@ impl Metrics {
 pub struct FrontFigures {
     /// The time since the key set was last read successfully.
     pub key_set_age: Duration,
+    /// Attempts to read it again that failed.
+    pub key_set_failures: u64,
     /// Keys that can verify a token.
     pub keys: usize,
     /// Tokens that were rejected after their signature was checked.
@@ -179,6 +181,7 @@ pub struct FrontFigures {
 fn front(page: &mut Page, figures: &FrontFigures) {
     let FrontFigures {
         key_set_age,
+        key_set_failures,
         keys,
         bad_signatures,
         tokens_waited,
@@ -189,6 +192,12 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         "gauge",
         "The time since the key set was last read successfully.",
         key_set_age.as_secs_f64(),
+    );
+    page.one(
+        "carebook_key_set_failures_total",
+        "counter",
+        "Attempts to read the key set again that failed.",
+        key_set_failures,
     );
     page.one(
         "carebook_key_set_keys",
@@ -227,9 +236,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         queued_bytes,
         log_batches,
         log_batch_time,
-        branches_in_repair: _,
-        relay_deliveries: _,
-        relay_failures: _,
+        outbox: _,
         checkpoints,
         has_room,
         commits_ahead,
@@ -274,7 +281,6 @@ fn engine(page: &mut Page, figures: &Figures) {
     );
     page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
     page.sample(&format!("{batch}_count"), "", log_batches);
-    relay(page, figures);
     page.one(
         "carebook_log_has_room",
         gauge,
@@ -288,30 +294,6 @@ fn engine(page: &mut Page, figures: &Figures) {
         commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
-}
-
-/// What the external directory was told.
-fn relay(page: &mut Page, figures: &Figures) {
-    let gauge = "gauge";
-    let counter = "counter";
-    page.one(
-        "carebook_relay_pending_branches",
-        gauge,
-        "Branches with pending messages to the directory.",
-        figures.branches_in_repair,
-    );
-    page.one(
-        "carebook_relay_deliveries_total",
-        counter,
-        "Messages that the external directory has accepted.",
-        figures.relay_deliveries,
-    );
-    page.one(
-        "carebook_relay_failures_total",
-        counter,
-        "Attempts at which the external directory has not accepted a message.",
-        figures.relay_failures,
-    );
 }
 
 /// What is published to NATS.

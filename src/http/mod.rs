@@ -1,12 +1,12 @@
 //! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
 mod answer_body;
+mod authenticate;
 pub mod authority;
 mod body;
 mod conditional;
 pub mod connections;
 pub mod dial;
-pub mod directory_client;
 pub mod events;
 pub mod facts;
 pub mod forgeries;
@@ -16,8 +16,11 @@ mod history;
 pub mod list_query;
 pub mod metrics;
 pub mod metrics_page;
+pub mod outbox;
 pub mod portions;
+pub mod provider;
 pub mod query;
+pub mod receiver;
 pub mod request;
 pub mod response;
 pub mod route;

@@ -372,9 +372,9 @@ pub fn allowing(mut answer: Answer, methods: &str) -> Answer {
 }
 
 /// What is answered while commands are taken. What goes out of the service is told beside that, and
-/// never makes it unready; `webhooks` is a further field, with a comma before it, or nothing.
+/// never makes it unready; `others` are further fields, each with a comma before it, or nothing.
 #[must_use]
-pub fn ready(publisher: Option<&PublisherFigures>, webhooks: &str) -> Answer {
+pub fn ready(publisher: Option<&PublisherFigures>, others: &str) -> Answer {
     let mut ready = b"{\"status\":\"ready\"".to_vec();
     if let Some(figures) = publisher {
         let state = match figures.is_failing {
@@ -385,7 +385,7 @@ pub fn ready(publisher: Option<&PublisherFigures>, webhooks: &str) -> Answer {
         let nats = format!(",\"nats\":{{\"state\":\"{state}\",\"waiting\":{waiting}}}");
         ready.extend_from_slice(nats.as_bytes());
     }
-    ready.extend_from_slice(webhooks.as_bytes());
+    ready.extend_from_slice(others.as_bytes());
     ready.push(b'}');
     json(StatusCode::OK, ready)
 }

@@ -54,6 +54,8 @@ pub enum Special {
     Ready,
     /// `GET /metrics`
     Metrics,
+    /// `GET /outbox`
+    Outbox,
     /// `GET /webhook-subscriptions`
     ListWebhooks,
     /// `GET /webhook-subscriptions/{subscriptionId}/deliveries`
@@ -61,7 +63,16 @@ pub enum Special {
 }
 
 impl Special {
-    const ALL: [(&'static str, Method, Self, &'static str); 7] = [
+    /// Whether it lists what the service is managed by.
+    #[must_use]
+    pub fn is_management_list(self) -> bool {
+        matches!(
+            self,
+            Self::Outbox | Self::ListWebhooks | Self::ListWebhookDeliveries
+        )
+    }
+
+    const ALL: [(&'static str, Method, Self, &'static str); 8] = [
         (
             "/reference-facts",
             Method::POST,
@@ -72,6 +83,7 @@ impl Special {
         ("/healthz", Method::GET, Self::Health, "healthz"),
         ("/readyz", Method::GET, Self::Ready, "readyz"),
         ("/metrics", Method::GET, Self::Metrics, "metrics"),
+        ("/outbox", Method::GET, Self::Outbox, "list_outbox"),
         (
             "/webhook-subscriptions",
             Method::GET,

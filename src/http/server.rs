@@ -207,7 +207,7 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) -> Instant {
         if lane == 0 {
-            self.service.engine().resume_deliveries();
+            self.service.engine().start_deliveries();
         }
         let graceful = Arc::new(GracefulShutdown::new());
         let told = Stop::default();

@@ -23,8 +23,8 @@ use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
-use super::token::{Bearer, Recalled, TokenRefusal, TokenVerifier, bearer, challenge};
-use super::webhooks::managing::{Managed, WebhookFront, list, manage};
+use super::token::TokenVerifier;
+use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
@@ -52,7 +52,7 @@ pub struct Service {
 
 /// The client of a connection.
 pub struct Caller {
-    peer: Peer,
+    pub(super) peer: Peer,
     /// Whether the connection is over TLS.
     is_secure: bool,
 }
@@ -287,11 +287,9 @@ impl Service {
                     .await
             }
             Asked::History(row) => self.history(caller, row, &parameters, headers, uri).await,
-            Asked::Special(special @ (Special::ListWebhooks | Special::ListWebhookDeliveries)) => {
-                match self.actor(caller, headers, Problems::PLAIN).await {
-                    Ok(actor) => list(&self.engine, &actor, special, &parameters, uri).await,
-                    Err(answer) => *answer,
-                }
+            Asked::Special(special) if special.is_management_list() => {
+                self.management_list(caller, special, (&parameters, uri), headers)
+                    .await
             }
             Asked::Special(Special::Events) => self.events(caller, uri.query(), headers).await,
             Asked::Special(Special::PutFacts) if DryRun::of(uri.query()) != DryRun::No => {
@@ -302,43 +300,6 @@ impl Service {
             }
             Asked::Special(special) => self.special(caller, special, headers, body).await,
         }
-    }
-
-    /// The actor whose token the request carries, or the 401.
-    pub(super) async fn actor(
-        &self,
-        caller: &Caller,
-        headers: &HeaderMap,
-        problems: Problems,
-    ) -> Result<Arc<Actor>, Box<Answer>> {
-        let refused = |refusal: TokenRefusal| {
-            tracing::debug!(code = refusal.code(), "a token was rejected");
-            Box::new(problems.unauthenticated(challenge(true)))
-        };
-        let token = match token(headers) {
-            Bearer::Token(token) => token,
-            Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
-            Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
-        };
-        let units = match self.verifier.recall(token, self.engine.now().millis()) {
-            Recalled::Good(actor) => return Ok(actor),
-            Recalled::Refused(refusal) => return Err(refused(refusal)),
-            Recalled::GoodBefore => {
-                let now = self.engine.now().millis();
-                return self.verifier.verify(token, now).map_err(refused);
-            }
-            Recalled::Unknown { units } => units,
-        };
-        let Some(turn) = caller.peer.turn(units).await else {
-            return Err(Box::new(shed(problems).await));
-        };
-        // Time has passed while it waited.
-        let verified = self.verifier.verify(token, self.engine.now().millis());
-        match &verified {
-            Ok(_) => turn.was_good(),
-            Err(refusal) => turn.was_bad(*refusal == TokenRefusal::SignatureInvalid),
-        }
-        verified.map_err(refused)
     }
 
     pub(super) async fn events(
@@ -386,7 +347,7 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
-        if row.purpose == Purpose::Webhooks && dry_run != DryRun::No {
+        if row.purpose != Purpose::Service && dry_run != DryRun::No {
             return problems.rejected(&no_dry_run());
         }
         if self.engine.is_full() {
@@ -535,10 +496,4 @@ impl Shared {
             forgeries: Forgeries::new(),
         }
     }
-}
-
-/// What the request's headers hold of a token.
-fn token(headers: &HeaderMap) -> Bearer<'_> {
-    let values = headers.get_all(AUTHORIZATION).iter();
-    bearer(values.map(HeaderValue::as_bytes))
 }

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::{StatusCode, Uri};
 
 use super::facts;
 use super::metrics::FrontFigures;
+use super::outbox;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
 use super::service::{Caller, Service};
 use super::webhooks::figures;
-use super::webhooks::managing::ready;
+use super::webhooks::managing::{list, ready};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
 use crate::engine::CommandResult;
@@ -37,11 +38,16 @@ impl Service {
             Special::Health => json(StatusCode::OK, &b"{\"status\":\"ok\"}"[..]),
             Special::Ready if self.engine.is_ready() => {
                 let publisher = self.engine.publisher_figures();
-                response::ready(publisher.as_ref(), &ready(&self.webhook_figures()))
+                let outbox = outbox::health(&self.engine.figures_of_outbox());
+                let others = ready(&self.webhook_figures()) + &outbox;
+                response::ready(publisher.as_ref(), &others)
             }
             Special::Ready => Problems::PLAIN.unavailable(),
             // They have a query.
-            Special::Events | Special::ListWebhooks | Special::ListWebhookDeliveries => {
+            Special::Events
+            | Special::Outbox
+            | Special::ListWebhooks
+            | Special::ListWebhookDeliveries => {
                 Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
             }
             Special::Metrics => {
@@ -51,6 +57,7 @@ impl Service {
                 let front = self.figures();
                 let mut page = self.metrics.page(&engine, &front, publisher.as_ref());
                 page.push_str(&figures::page(&webhooks, now));
+                page.push_str(&outbox::metrics(&engine.outbox));
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
@@ -81,6 +88,23 @@ impl Service {
         }
     }
 
+    /// The list of what the service is managed by that is asked for at this path.
+    pub(super) async fn management_list(
+        &self,
+        caller: &Caller,
+        special: Special,
+        (parameters, uri): (&[(&str, &str)], &Uri),
+        headers: &HeaderMap,
+    ) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(actor) if special == Special::Outbox => {
+                outbox::list(&self.engine, &actor, uri.query()).await
+            }
+            Ok(actor) => list(&self.engine, &actor, special, parameters, uri).await,
+            Err(answer) => *answer,
+        }
+    }
+
     fn webhook_figures(&self) -> Arc<Vec<SubscriptionFigures>> {
         let webhooks = self.webhooks.as_ref();
         webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
@@ -89,6 +113,7 @@ impl Service {
     fn figures(&self) -> FrontFigures {
         FrontFigures {
             key_set_age: self.verifier.key_set_age(Instant::now()),
+            key_set_failures: self.verifier.failed_readings(),
             keys: self.verifier.key_count(),
             bad_signatures: self.forgeries.bad(),
             tokens_waited: self.forgeries.waited(),

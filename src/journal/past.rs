@@ -8,11 +8,13 @@
 //! [`Past`] is such a look at one position after the other; as of a position it is a
 //! [`Source`] as the tables are, in which reads find everything as it stood.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::record::{Record, RecordChange, SCHEMA_OF_EVENTS};
+use super::messages;
+use super::record::{Record, SCHEMA_OF_EVENTS};
 use super::tables::Tables;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -21,6 +23,7 @@ use crate::base::time::Instant;
 use crate::domain::read::Numbered;
 use crate::domain::registered::{Entries, Kinds, Retracing, known};
 use crate::domain::resource::{IndexKey, Source};
+use crate::domain::stored::Versioned;
 
 /// Changes that are looked back at, at most, for a base: beyond it the states count as given up.
 /// Bases lie much closer; records that were written before there were any may have none.
@@ -140,19 +143,26 @@ pub struct Past<'a> {
     records: &'a dyn Records,
     tables: &'a Tables,
     kinds: Kinds,
+    log_id: [u8; 16],
     stretches: RefCell<HashMap<Digest, Stretch>>,
     /// Changes from which the way back may begin, each with the position of the change after it.
     known: RefCell<HashMap<Digest, (u64, u64)>>,
 }
 
 impl<'a> Past<'a> {
-    /// On these tables, as they stand, and the log that they come from.
+    /// On these tables, as they stand, and the log that they come from, which has this identity.
     #[must_use]
-    pub fn new(records: &'a dyn Records, tables: &'a Tables, kinds: Kinds) -> Self {
+    pub fn new(
+        records: &'a dyn Records,
+        tables: &'a Tables,
+        kinds: Kinds,
+        log_id: [u8; 16],
+    ) -> Self {
         Self {
             records,
             tables,
             kinds,
+            log_id,
             stretches: RefCell::default(),
             known: RefCell::default(),
         }
@@ -178,7 +188,9 @@ impl<'a> Past<'a> {
     pub fn commit(&self, position: u64, key: Digest) -> Result<Option<CommitSaid>, Lost> {
         let payload = self.records.read(position)?;
         let record = decode(position, &payload)?;
-        Ok(change_of(&record, key).is_some().then(|| said(&record)))
+        Ok(change_of(&record, key, self.log_id)
+            .is_some()
+            .then(|| said(&record)))
     }
 
     /// When the commit at this position was decided.
@@ -255,13 +267,33 @@ impl<'a> Past<'a> {
         }
     }
 
+    fn own_change<'r>(
+        &self,
+        position: u64,
+        record: &'r Record<'_>,
+        key: Digest,
+    ) -> Result<Own<'r>, Lost> {
+        let change = change_of(record, key, self.log_id);
+        change
+            .filter(|change| change.before < position)
+            .ok_or_else(|| {
+                // What became of messages that were no resources yet is not told of them.
+                if record.changes.iter().any(messages::completes_old) {
+                    return Lost::Gone;
+                }
+                let what =
+                    "a change names it as the one before, and it does not change the resource";
+                Lost::Damaged(format!("position {position}: {what}"))
+            })
+    }
+
     fn passed(&self, key: Digest, position: u64) -> Result<Passed, Lost> {
         let payload = self.records.read(position)?;
         let record = decode(position, &payload)?;
-        let change = own_change(position, &record, key)?;
+        let change = self.own_change(position, &record, key)?;
         Ok(Passed {
             before: change.before,
-            revision: (record.schema >= SCHEMA_OF_EVENTS).then_some(change.revision),
+            revision: change.revision,
         })
     }
 
@@ -333,11 +365,11 @@ impl<'a> Past<'a> {
                 Err(lost) => return Err(lost),
             };
             let record = decode(position, &payload)?;
-            let change = own_change(position, &record, key)?;
+            let change = self.own_change(position, &record, key)?;
             let (before, has_base) = (change.before, change.base.is_some());
             let makes_revision = match numbered {
                 Numbered::ByPosition => true,
-                Numbered::ByRevision => change.advances || record.schema < SCHEMA_OF_EVENTS,
+                Numbered::ByRevision => change.advances,
             };
             counted += usize::from(makes_revision);
             back.push(position, payload);
@@ -386,14 +418,14 @@ impl<'a> Past<'a> {
                 }
             };
             let record = decode(position, payload)?;
-            let change = own_change(position, &record, key)?;
+            let change = self.own_change(position, &record, key)?;
             let misfit = |error: &dyn std::fmt::Display| {
                 Lost::Damaged(format!("position {position}: {error}"))
             };
             if states.is_none() {
                 let resource = known(self.kinds, change.kind, change.version);
                 let resource = resource.map_err(|error| misfit(&error))?;
-                let base = change.stored_base();
+                let base = change.base;
                 let begun = resource.retrace(base).map_err(|error| misfit(&error))?;
                 match begun.state() {
                     Some(state) if steps.len() < shown => {
@@ -512,10 +544,10 @@ impl<'a> Past<'a> {
     fn before_first(&self, key: Digest, last: u64, upto: u64) -> Result<Moment, Lost> {
         let payload = self.records.read(last)?;
         let record = decode(last, &payload)?;
-        let change = own_change(last, &record, key)?;
+        let change = self.own_change(last, &record, key)?;
         let resource = known(self.kinds, change.kind, change.version);
         let resource = resource.map_err(|error| Lost::Damaged(error.to_string()))?;
-        match change.stored_base() {
+        match change.base {
             Some(base) if change.before <= upto => {
                 let state = resource.present(base);
                 let state = state.map_err(|error| Lost::Damaged(error.to_string()))?;
@@ -618,19 +650,50 @@ fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
     Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
 }
 
-fn change_of<'r, 'a>(record: &'r Record<'a>, key: Digest) -> Option<&'r RecordChange<'a>> {
-    record.changes.iter().find(|change| change.key == key)
+/// One resource's change, as a record has it among its changes, or as the birth of a message.
+struct Own<'r> {
+    kind: u16,
+    version: u16,
+    before: u64,
+    revision: Option<Revision>,
+    advances: bool,
+    event: Cow<'r, [u8]>,
+    base: Option<Versioned<'r>>,
 }
 
-fn own_change<'r, 'a>(
-    position: u64,
-    record: &'r Record<'a>,
-    key: Digest,
-) -> Result<&'r RecordChange<'a>, Lost> {
-    let change = change_of(record, key).filter(|change| change.before < position);
-    change.ok_or_else(|| {
-        let what = "a change names it as the one before, and it does not change the resource";
-        Lost::Damaged(format!("position {position}: {what}"))
+impl Own<'_> {
+    fn stored(&self) -> Versioned<'_> {
+        Versioned {
+            version: self.version,
+            bytes: &self.event,
+        }
+    }
+}
+
+/// What the record changes of the resource with this key.
+fn change_of<'r>(record: &'r Record<'_>, key: Digest, log_id: [u8; 16]) -> Option<Own<'r>> {
+    if let Some(change) = record.changes.iter().find(|change| change.key == key) {
+        let is_told = record.schema >= SCHEMA_OF_EVENTS;
+        return Some(Own {
+            kind: change.kind,
+            version: change.version,
+            before: change.before,
+            revision: is_told.then_some(change.revision),
+            advances: change.advances || !is_told,
+            event: Cow::Borrowed(change.event.0),
+            base: change.stored_base(),
+        });
+    }
+    let event = messages::born_as(record, key, log_id)?;
+    let (kind, version) = messages::KIND_AND_VERSION;
+    Some(Own {
+        kind,
+        version,
+        before: 0,
+        revision: None,
+        advances: true,
+        event: Cow::Owned(event),
+        base: None,
     })
 }
 

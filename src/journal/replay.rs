@@ -10,16 +10,20 @@
 
 use std::sync::Arc;
 
-use super::births::{Births, Lineage};
+use super::births::Lineage;
 use super::counters::Counters;
+use super::messages::{MessagesOfOld, Sent};
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
 use super::snapshot::{StateEntry, Summary};
 use super::tables::Tables;
 use super::workers::{self, Workers};
-use crate::base::codec::DecodeError;
+use super::{messages, record::RecordChange};
+use crate::base::codec::{Blob, DecodeError};
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
 use crate::catalogue;
-use crate::domain::registered::{Kinds, known};
+use crate::domain::registered::{AnyResource, Kinds, known};
 
 /// What was recovered from a log and its snapshot.
 #[derive(Default)]
@@ -30,8 +34,8 @@ pub struct Recovered {
     pub counters: Counters,
     /// Counters over those that the snapshot covers.
     pub covered: Counters,
-    /// The log in which each message was created.
-    pub births: Births,
+    /// Which log it is.
+    pub lineage: Lineage,
 }
 
 /// Replays records, in order, into tables.
@@ -41,7 +45,8 @@ pub struct Replay {
     workers: Workers,
     counters: Counters,
     covered: Counters,
-    births: Births,
+    lineage: Lineage,
+    old: MessagesOfOld,
     snapshot: Option<Loading>,
     failed: Option<ReplayError>,
 }
@@ -82,7 +87,8 @@ impl Replay {
             tables,
             counters: Counters::default(),
             covered: Counters::default(),
-            births: Births::default(),
+            lineage: Lineage::default(),
+            old: MessagesOfOld::default(),
             snapshot,
             failed: None,
         }
@@ -90,13 +96,13 @@ impl Replay {
 
     /// Which log it is. Comes before everything else.
     pub fn lineage(&mut self, lineage: Lineage) {
-        self.births = Births::new(lineage);
+        self.lineage = lineage;
     }
 
     /// Begins again, for the same log.
     pub fn reset(&mut self) {
         *self = Self {
-            births: self.births.anew(),
+            lineage: std::mem::take(&mut self.lineage),
             ..Self::of(self.kinds)
         };
     }
@@ -111,7 +117,7 @@ impl Replay {
             kept: 0,
         };
         *self = Self {
-            births: self.births.anew(),
+            lineage: std::mem::take(&mut self.lineage),
             ..Self::with(self.kinds, Some(loading))
         };
     }
@@ -157,6 +163,8 @@ impl Replay {
             _ => Ok(()),
         };
         self.unless_failed(complete)?;
+        let put = self.put_messages_of_old();
+        self.unless_failed(put)?;
         self.workers.finish()?;
         workers::index(&self.tables, self.kinds)?;
         let Ok(_) = self.tables.sweep(|| Ok::<_, std::convert::Infallible>(()));
@@ -165,7 +173,7 @@ impl Replay {
             tables,
             counters: self.counters,
             covered: self.covered,
-            births: self.births,
+            lineage: self.lineage,
         })
     }
 
@@ -209,14 +217,39 @@ impl Replay {
             (Some(taken), _) => Err(format!("its key was used at position {taken}")),
         });
         taking.map_err(at)?;
-        self.note_births(position, &record);
+        let log_id = self.lineage.log_at(position);
+        for message in &record.outbox {
+            self.old.kept(position, record.at, message, log_id);
+        }
         Ok(())
     }
 
-    fn note_births(&mut self, position: u64, record: &Record<'_>) {
-        for message in &record.outbox {
-            self.births.note(position, message.number);
+    /// Puts the messages in place that only kept records tell of.
+    fn put_messages_of_old(&mut self) -> Result<(), Stop> {
+        for (position, state) in self.old.take_kept() {
+            let (resource, entry) = self.message(&state, position)?;
+            self.workers.state(resource, &entry)?;
         }
+        Ok(())
+    }
+
+    /// A message of an older record, as a snapshot would have it.
+    fn message<'s>(
+        &self,
+        state: &'s (Digest, Vec<u8>),
+        position: u64,
+    ) -> Result<(&'static dyn AnyResource, StateEntry<'s>), ReplayError> {
+        let (kind, version) = messages::KIND_AND_VERSION;
+        let resource = known(self.kinds, kind, version)
+            .map_err(|error| ReplayError::unread(Some(position), "", &error))?;
+        let entry = StateEntry {
+            kind,
+            version,
+            key: state.0,
+            position,
+            state: Blob(&state.1),
+        };
+        Ok((resource, entry))
     }
 
     fn try_entry(&mut self, entry: &[u8]) -> Result<(), Stop> {
@@ -239,6 +272,7 @@ impl Replay {
             return Ok(());
         }
         let entry = StateEntry::decode(entry).map_err(unread)?;
+        self.old.entry(&entry).map_err(unread)?;
         let resource = known(self.kinds, entry.kind, entry.version).map_err(|error| {
             ReplayError::unread(Some(entry.position), "the state of a snapshot: ", &error)
         })?;
@@ -256,6 +290,7 @@ impl Replay {
             return Err(at("the snapshot has it already".to_owned()).into());
         }
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
+        self.put_messages_of_old()?;
         let record = Record::decode(payload).map_err(unread)?;
         if let RecordOutcome::Forgotten { through } = record.outcome {
             let is_control =
@@ -285,8 +320,28 @@ impl Replay {
             }
             self.workers.change(position, record.at, resource, change)?;
         }
+        if !record.outbox.is_empty() || record.changes.iter().any(messages::completes_old) {
+            let log_id = self.lineage.log_at(position);
+            let sent = self.old.record(position, &record, log_id).map_err(unread)?;
+            for Sent { key, before, event } in &sent {
+                let (kind, version) = messages::KIND_AND_VERSION;
+                let resource = known(self.kinds, kind, version).map_err(unread)?;
+                let change = RecordChange {
+                    kind,
+                    version,
+                    key: *key,
+                    before: *before,
+                    revision: Revision::NONE,
+                    advances: true,
+                    path: Vec::new(),
+                    event: Blob(event),
+                    base: None,
+                };
+                self.workers
+                    .change(position, record.at, resource, &change)?;
+            }
+        }
         self.counters.note(position, &record);
-        self.note_births(position, &record);
         Ok(())
     }
 
@@ -342,9 +397,8 @@ mod tests {
     use serde_json::Value;
     use uuid::Uuid;
 
-    use crate::base::codec::{self, Blob};
-    use crate::base::digest::{Digest, Fingerprint};
-    use crate::base::revision::Revision;
+    use crate::base::codec;
+    use crate::base::digest::Fingerprint;
     use crate::base::time::Instant;
     use crate::domain::mother::state::MotherProfile;
     use crate::domain::reference::actor::{ActorFact, ActorLifecycle};

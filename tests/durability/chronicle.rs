@@ -25,6 +25,7 @@ use carebook::cli::open::Replaying;
 use carebook::domain::operation::{
     AnyCommand, AnyDecision, Change, Context, Disposition, IdSource, Parts, RankChange,
 };
+use carebook::domain::outbox::message::born;
 use carebook::domain::read::ReadRequest;
 use carebook::domain::reference::actor::{ActorFact, ActorLifecycle};
 use carebook::domain::reference::intake::Incoming;
@@ -32,6 +33,7 @@ use carebook::domain::rejection::{Class, Rejection};
 use carebook::domain::resource::{IndexKey, ReadView, Source as _};
 use carebook::engine::CommandResult;
 use carebook::http::response::{self, Problems, tagged};
+use carebook::journal::births::Lineage;
 use carebook::journal::record::{Record, RecordOutcome, key_digest};
 use carebook::journal::tables::Tables;
 use http_body_util::BodyExt as _;
@@ -66,6 +68,7 @@ pub struct Chronicle {
     pub records: Vec<Vec<u8>>,
     /// The first position that is shown at present, and how often it had moved on.
     first: u64,
+    lineage: Lineage,
     compactions: u64,
     /// How often there was a snapshot, and one that was not finished.
     with_snapshot: u64,
@@ -148,6 +151,7 @@ impl Chronicle {
         let storage = wal::storage::FileStorage::existing(data).unwrap();
         let first = std::mem::take(&mut self.first);
         wal::records(&storage, self).unwrap();
+        self.lineage = support::lineage_of(Arc::new(storage));
         self.compactions += u64::from(self.first > first.max(1));
         let there = |end: &str| {
             let files = support::files(data);
@@ -173,6 +177,7 @@ impl Chronicle {
         };
         let mut checking = Checking {
             records: &self.records,
+            lineage: &self.lineage,
             tables: Tables::default(),
             told_at: BTreeMap::new(),
             asked: HashMap::new(),
@@ -426,6 +431,7 @@ fn json(bytes: &[u8]) -> Value {
 
 struct Checking<'a> {
     records: &'a [Vec<u8>],
+    lineage: &'a Lineage,
     tables: Tables,
     /// By position the answers that rest on it.
     told_at: BTreeMap<u64, Vec<&'a Told>>,
@@ -579,7 +585,7 @@ impl<'a> Checking<'a> {
                     key: "",
                     fingerprint: command.fingerprint(),
                     born: Uuid::nil(),
-                    external_directory: false,
+                    has_receiver: &|_| false,
                     plain_webhooks: false,
                     ids: &given,
                     view: ReadView::new(&self.tables),
@@ -613,7 +619,7 @@ impl<'a> Checking<'a> {
             key: asked.key.as_ref().map_or("", |key| &key.text),
             fingerprint: asked.command.fingerprint(),
             born,
-            external_directory: false,
+            has_receiver: &|_| false,
             plain_webhooks: false,
             ids: given,
             view: ReadView::new(&self.tables),
@@ -732,6 +738,11 @@ impl<'a> Checking<'a> {
                     ranks: RankChange::all(held.2, holds.ranks),
                 },
             );
+        }
+        for message in &record.outbox {
+            let log_id = self.lineage.log_at(position);
+            let (_, birth) = born(message, log_id, record.at);
+            self.tables.publish(position, birth);
         }
         if let Some(key) = record.key_digest() {
             let taken = self.tables.key(key);

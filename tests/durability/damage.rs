@@ -112,9 +112,10 @@ fn frames(segment: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// What a start finds of these records, the first of a log.
-fn after(payloads: &[Vec<u8>]) -> Found {
+/// What a start finds of these records, the first of the log on this disk.
+fn after(disk: &SimDisk, payloads: &[Vec<u8>]) -> Found {
     let mut replay = Replay::new();
+    replay.lineage(crate::support::lineage_of(disk.after_kill().storage()));
     for (position, payload) in (1..).zip(payloads) {
         replay.record(position, payload).unwrap();
     }
@@ -184,7 +185,10 @@ fn tear(disk: &SimDisk, payloads: &[Vec<u8>], random: &mut StdRng) -> String {
             Some((name.clone(), bytes, batch, count))
         })
         .unwrap();
-    let (whole, before) = (after(payloads), after(&payloads[..all - records]));
+    let (whole, before) = (
+        after(disk, payloads),
+        after(disk, &payloads[..all - records]),
+    );
     assert_eq!(recovered(disk).unwrap(), whole);
     let (mut kept, mut shorter, mut refused) = (0, 0, 0);
     let mut attempt = |torn: &[u8], case: &str| {
@@ -273,7 +277,7 @@ fn a_flipped_bit_never_makes_another_state() {
     log.seal().unwrap();
     drop(log);
     let records = payloads.len() - left.len();
-    let whole = after(&payloads[..records]);
+    let whole = after(&disk, &payloads[..records]);
     assert_eq!(verified(&disk).unwrap(), whole);
     assert_eq!(recovered(&disk).unwrap(), whole);
 
@@ -290,7 +294,6 @@ fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
     let source = killed_directory(seed);
     let mut payloads = records_of(&source);
     payloads.truncate(240);
-    let (digest, ..) = after(&payloads);
     let disk = SimDisk::new();
     let parts = payloads.chunks(payloads.len() / 4 + 1);
     let last = parts.len() - 1;
@@ -312,6 +315,7 @@ fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
     let snapshots = names.iter().filter(|name| name.ends_with(".snap")).count();
     assert_eq!(snapshots, 2, "{names:?}");
     let whole = verified(&disk).unwrap();
+    let (digest, ..) = after(&disk, &payloads);
     assert_eq!(
         whole.0, digest,
         "the tables of snapshot and log, and those of all records"

@@ -14,12 +14,11 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::{Reader, Shape};
 use carebook::catalogue::{OPERATIONS, READS, Row};
 use carebook::cli::runtime::on_lane;
-use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::example::Example;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::{Class, Rejection};
-use carebook::engine::relay::{Delivery, ExternalDirectory};
+use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
 use carebook::engine::{CommandResult, Engine};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
@@ -28,7 +27,7 @@ use hyper::body::{Body, Frame};
 use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, carry_out, engine};
-use crate::operations::branch::external_directory::creation;
+use crate::operations::branch::external_directory::{creation, receiving};
 use crate::support::command::{Around, Asked, Wrapped};
 use crate::support::{AUDIENCE, ISSUER, World, actor};
 
@@ -182,8 +181,8 @@ struct PanicsAtFirst {
     done: AtomicBool,
 }
 
-impl ExternalDirectory for PanicsAtFirst {
-    fn deliver<'a>(&'a self, _: String, _: &'a DirectoryMessage) -> Delivery<'a> {
+impl Receiver for PanicsAtFirst {
+    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
         if !self.done.swap(true, Ordering::SeqCst) {
             panic!("in a directory, as it was told to");
         }
@@ -194,12 +193,14 @@ impl ExternalDirectory for PanicsAtFirst {
 #[test]
 fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
     let (engine, _) = engine(&SimDisk::new()).unwrap();
-    engine.deliver_to(Arc::new(PanicsAtFirst::default()), Duration::from_millis(1));
+    let (receivers, schedule) = receiving(Arc::new(PanicsAtFirst::default()));
+    engine.deliver_to(receivers, schedule);
     let administrator = Actor {
         permissions: vec!["branch:create".into()],
         ..headquarters()
     };
     on_lane(&engine, async {
+        engine.start_deliveries();
         let call = call_of(
             &engine,
             "create_branch",
@@ -217,7 +218,7 @@ fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
         );
         assert!(accepted, "{created:?}");
         let delivered = async {
-            while engine.figures().branches_in_repair > 0 {
+            while engine.figures_of_outbox().receivers[0].taken < 3 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -225,8 +226,9 @@ fn a_panic_in_a_delivery_leaves_the_message_pending_and_it_is_tried_again() {
         assert!(in_the_end.is_ok(), "the message was not tried again");
     })
     .unwrap();
-    let figures = engine.figures();
-    assert_eq!((figures.relay_deliveries, figures.relay_failures), (3, 1));
+    let figures = engine.figures_of_outbox();
+    let receiver = &figures.receivers[0];
+    assert_eq!((receiver.attempts, receiver.taken), (4, 3));
     engine.shut_down().unwrap();
 }
 

@@ -522,6 +522,7 @@ impl<'a> Life<'a> {
         let report = report.unwrap_or_else(|error| panic!("{}: {error}", data.display()));
         assert_eq!(report.last_position, self.records.len() as u64);
         let mut replay = Replay::new();
+        replay.lineage(crate::support::lineage_of(storage(data)));
         for (position, payload) in (1..).zip(&self.records) {
             replay.record(position, payload).unwrap();
         }

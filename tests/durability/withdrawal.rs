@@ -2,17 +2,15 @@
 //! more is committed, replayed or read for it.
 
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::Duration;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::cli::open::Replaying;
 use carebook::cli::runtime::on_lane;
-use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::read::{ReadRequest, Representation};
 use carebook::domain::rejection::Rejection;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
-use carebook::engine::relay::{Delivery, ExternalDirectory};
+use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
 use carebook::engine::{CommandResult, Engine, Limits};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -206,8 +204,8 @@ struct Directory {
     goes_on: Notify,
 }
 
-impl ExternalDirectory for Directory {
-    fn deliver<'a>(&'a self, _: String, _: &'a DirectoryMessage) -> Delivery<'a> {
+impl Receiver for Directory {
+    fn deliver<'a>(&'a self, _: &'a Outgoing) -> Delivery<'a> {
         Box::pin(async {
             self.asked.notify_one();
             self.goes_on.notified().await;
@@ -220,7 +218,9 @@ impl ExternalDirectory for Directory {
 fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer() {
     let engine = engine(SimDisk::new().storage(), Limits::default());
     let directory = Arc::new(Directory::default());
-    engine.deliver_to(Arc::clone(&directory) as _, Duration::from_millis(20));
+    let receiver = Arc::clone(&directory) as _;
+    let (receivers, schedule) = crate::operations::branch::external_directory::receiving(receiver);
+    engine.deliver_to(receivers, schedule);
     let body = crate::operations::branch::external_directory::creation();
     let creator = || Actor {
         permissions: vec!["branch:create".into()],
@@ -228,6 +228,7 @@ fn whoever_waits_for_an_identical_command_and_withdraws_is_not_given_its_answer(
     };
     let call = || call_of(&engine, "create_branch", creator(), Some("key-1"), &body);
     on_lane(&engine, async {
+        engine.start_deliveries();
         let first = engine.execute(call(), engine.admit().unwrap());
         let again = async {
             directory.asked.notified().await;

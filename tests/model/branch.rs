@@ -214,6 +214,11 @@ impl Model {
         branch.body["managerInvitation"]["managerInvitationStatus"] = json!("accepted");
         branch.body["managerMembership"]["managerMembershipId"] = membership;
         branch.body["managerMembership"]["managerMembershipStatus"] = json!("active");
+        branch.body["managerMembership"]["sideEffects"] = json!([{
+            "kind": "authorization_relationship",
+            "status": "pending",
+            "outboxMessageId": view["relationshipOutboxMessageId"],
+        }]);
         branch.body["allowedNextActions"] = json!(["update_branch_profile"]);
         if let Some(actions) = branch.body["managerInvitation"].get_mut("allowedNextActions") {
             *actions = json!([]);

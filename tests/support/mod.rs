@@ -541,3 +541,38 @@ pub fn files(directory: &Path) -> Vec<PathBuf> {
     files.sort();
     files
 }
+
+/// Learns which log it is that is shown.
+#[derive(Default)]
+pub struct WhichLog(pub carebook::journal::births::Lineage);
+
+impl wal::Visitor for WhichLog {
+    fn identity(&mut self, identity: &wal::Identity) {
+        self.0 = carebook::cli::open::lineage(identity);
+    }
+
+    fn record(&mut self, _: wal::Record<'_>) -> Result<(), wal::BoxError> {
+        Ok(())
+    }
+
+    fn snapshot(&mut self, _: &wal::SnapshotInfo) -> Result<(), wal::BoxError> {
+        Ok(())
+    }
+
+    fn kept(&mut self, _: wal::Record<'_>) -> Result<(), wal::BoxError> {
+        Ok(())
+    }
+
+    fn entry(&mut self, _: &[u8]) -> Result<(), wal::BoxError> {
+        Ok(())
+    }
+}
+
+/// Which log a storage has.
+pub fn lineage_of(
+    storage: std::sync::Arc<dyn wal::storage::Storage>,
+) -> carebook::journal::births::Lineage {
+    let mut which = WhichLog::default();
+    wal::verify(storage, &mut which).unwrap();
+    which.0
+}

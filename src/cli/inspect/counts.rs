@@ -14,7 +14,7 @@ use super::history::{SnapshotVisitor, States, show};
 use super::looking::{Looking, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
-use crate::catalogue::{self, OPERATIONS, REPORTS};
+use crate::catalogue::recorded_operations;
 use crate::cli::exit::Failure;
 use crate::cli::output::{Output, kind_name};
 use crate::cli::table::{Column, Growing, left, right};
@@ -151,7 +151,8 @@ impl Counting {
     fn finish(&mut self) {
         // Operations of which the log no longer has any commit are listed, too.
         for tag in self.before.operations.keys() {
-            let name = catalogue::row(*tag).map_or(super::looking::REFERENCE_FACTS, |row| row.name);
+            let known = recorded_operations().find(|(known, _)| known == tag);
+            let name = known.map_or(super::looking::REFERENCE_FACTS, |(_, name)| name);
             self.operations.entry(name).or_default();
         }
         for standing in self.states.all.values() {
@@ -255,11 +256,9 @@ fn files(data: &Path) -> io::Result<BTreeMap<String, u64>> {
 fn ever(counting: &Counting, name: &str) -> u64 {
     let tag = match name {
         super::looking::REFERENCE_FACTS => Some(0),
-        _ => OPERATIONS
-            .iter()
-            .chain(REPORTS)
-            .find(|row| row.name == name)
-            .map(|row| row.tag),
+        _ => recorded_operations()
+            .find(|(_, known)| *known == name)
+            .map(|(tag, _)| tag),
     };
     let counted = tag.and_then(|tag| counting.before.operations.get(&tag));
     counted.copied().unwrap_or_default()

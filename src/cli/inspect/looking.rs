@@ -8,7 +8,7 @@ use wal::live::{LiveEnd, LiveReader};
 use super::mask::Mask;
 use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
-use crate::catalogue::{self, MANAGEMENT, OPERATIONS, REPORTS, RESOURCES};
+use crate::catalogue::{self, RESOURCES, recorded_operations};
 use crate::cli::exit::Failure;
 use crate::cli::output::existing;
 use crate::cli::tell::tell;
@@ -76,7 +76,9 @@ pub(super) fn operation_name(record: &Record<'_>) -> &'static str {
         (0, _) => return REFERENCE_FACTS,
         _ => {}
     }
-    catalogue::row(record.operation).map_or("unknown", |row| row.name)
+    let mut known = recorded_operations();
+    let known = known.find(|(tag, _)| *tag == record.operation);
+    known.map_or("unknown", |(_, name)| name)
 }
 
 /// The name for the loading of facts.
@@ -88,8 +90,8 @@ pub(super) const FORGET_KEYS: &str = "forget_keys";
 /// The operation with this name.
 pub(super) fn parse_operation(name: &str) -> Result<&'static str, String> {
     let names = || {
-        let rows = OPERATIONS.iter().chain(MANAGEMENT).chain(REPORTS);
-        rows.map(|row| row.name)
+        recorded_operations()
+            .map(|(_, name)| name)
             .chain([REFERENCE_FACTS, FORGET_KEYS])
     };
     names().find(|known| *known == name).ok_or_else(|| {

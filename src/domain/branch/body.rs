@@ -138,9 +138,14 @@ struct MembershipFeePolicyBody {
 }
 
 impl<'a> BranchBody<'a> {
-    /// The branch as it stands, with its deliveries.
+    /// The branch as it stands, with its deliveries as they are joined, and how far the message is
+    /// by which its manager's relationship is asked for.
     #[must_use]
-    pub fn new(branch: &'a Branch, deliveries: &'a BranchDeliveries) -> Self {
+    pub fn new(
+        branch: &'a Branch,
+        deliveries: &'a BranchDeliveries,
+        membership: Option<SideEffect>,
+    ) -> Self {
         let founding = &branch.founding;
         let outcome = outcome(&deliveries.side_effects);
         let of_kind = |kind: SideEffectKind| -> Vec<SideEffect> {
@@ -151,7 +156,7 @@ impl<'a> BranchBody<'a> {
                 .collect()
         };
         let manager = branch.manager.as_ref();
-        let membership = manager.map(|manager| manager.activation.branch_membership_id);
+        let membership_id = manager.map(|manager| manager.activation.branch_membership_id);
         let (invitation_status, invitation_actions, next_actions) = match manager {
             None => (
                 InvitationStatus::Pending,
@@ -194,9 +199,9 @@ impl<'a> BranchBody<'a> {
                 side_effects: of_kind(SideEffectKind::OperatorIdentity),
             },
             manager_membership: ManagerMembershipBody {
-                manager_membership_id: membership,
-                manager_membership_status: membership.map(|_| MembershipStatus::Active),
-                side_effects: Vec::new(),
+                manager_membership_id: membership_id,
+                manager_membership_status: membership_id.map(|_| MembershipStatus::Active),
+                side_effects: membership.into_iter().collect(),
             },
             manager_invitation: ManagerInvitationBody {
                 manager_invitation_status: invitation_status,

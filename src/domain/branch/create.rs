@@ -34,7 +34,7 @@ use crate::domain::operation::{
 };
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Class, Rejection};
-use crate::domain::resource::IndexKey;
+use crate::domain::resource::{IndexKey, ReadView};
 use crate::{json_object, rejections};
 
 json_object! {
@@ -193,16 +193,31 @@ impl Operation for CreateBranch {
         command: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Organization>, Rejection> {
-        let answers = if context.external_directory {
-            DirectoryAnswers::NONE_YET
-        } else {
-            DirectoryAnswers::EMBEDDED
-        };
-        create(state, command, context, answers)
+        create(
+            state,
+            command,
+            context,
+            DirectoryAnswers::of_receivers(context.has_receiver),
+        )
     }
 
     fn replayed(body: Vec<u8>) -> Vec<u8> {
         mark_replayed(body)
+    }
+
+    /// With what other systems have done since. What else has happened to the branch is no part of
+    /// its creation.
+    fn settled(first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
+        let first_body: serde_json::Value = serde_json::from_slice(first).ok()?;
+        let id = first_body["branchId"].as_str()?;
+        let branch = Branch {
+            revision: Revision::FIRST,
+            manager: None,
+            ..view.get(&[id])?
+        };
+        let deliveries = view.get::<BranchDeliveries>(&[id])?.joined(view);
+        let body = to_json(&BranchBody::new(&branch, &deliveries, None));
+        (body != first).then(|| (body, outcome(&deliveries.side_effects).disposition()))
     }
 }
 
@@ -283,7 +298,7 @@ pub fn create(
     if disposition == Disposition::Accepted {
         commit.accepted();
     }
-    commit.answer(to_json(&BranchBody::new(&branch, &deliveries)))
+    commit.answer(to_json(&BranchBody::new(&branch, &deliveries, None)))
 }
 
 fn founding(command: &Command, context: &Context<'_>, organization: Revision) -> Founding {

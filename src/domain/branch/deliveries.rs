@@ -1,18 +1,17 @@
-//! How far the side effects of a branch's creation are in other systems.
+//! What a branch's creation brings about in other systems.
 //!
-//! They are a resource beside the branch: that a message was taken is no change of the branch, whose
-//! revision stands still meanwhile. What is shown of a branch is joined from both.
+//! That is a resource beside the branch, with the number of the message for each side effect. A side
+//! effect is completed when its message is taken, which is no change of the branch: its revision
+//! stands still meanwhile. What is shown of a branch is joined from all of them.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::directory_message::DirectoryMessage;
 use super::onboarding::{Repair, SideEffect, SideEffectStatus};
-use super::state::Branch;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
-use crate::domain::operation::Commit;
-use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
+use crate::domain::outbox::message::Message;
+use crate::domain::resource::{Kind, ReadView, Resource, event_name};
 use crate::public_events;
 
 /// The deliveries of a branch.
@@ -44,7 +43,8 @@ pub struct DeliveriesDue {
 pub enum BranchDeliveriesEvent {
     /// The branch is created.
     Due(Box<DeliveriesDue>),
-    /// Side effects that were pending are done.
+    /// Side effects that were pending are done. No longer made: messages are resources of their own
+    /// by now, and what was completed so is taken ([`Self::taken`]).
     Completed {
         /// The numbers of their messages.
         outbox_message_ids: Vec<i64>,
@@ -86,13 +86,6 @@ impl Resource for BranchDeliveries {
         self.revision
     }
 
-    fn secondary_keys(&self) -> Vec<IndexKey> {
-        self.repair
-            .map(|_| branches_in_repair())
-            .into_iter()
-            .collect()
-    }
-
     fn validate(&self) -> Result<(), String> {
         let pending = self.side_effects.iter().any(SideEffect::is_pending);
         if pending != self.repair.is_some() {
@@ -114,39 +107,28 @@ public_events! {
 }
 
 impl BranchDeliveries {
-    /// The branch whose they are.
+    /// As they are by now: a side effect whose message is taken is completed.
     #[must_use]
-    pub fn branch(&self, view: &ReadView<'_>) -> Option<Branch> {
-        view.get(&[&self.branch_id.to_string()])
+    pub fn joined(mut self, view: &ReadView<'_>) -> Self {
+        for effect in &mut self.side_effects {
+            if effect.is_pending() {
+                effect.status = status_of(view, effect.outbox_message_id);
+            }
+        }
+        if !self.side_effects.iter().any(SideEffect::is_pending) {
+            self.repair = None;
+        }
+        self
     }
 
-    /// The messages to the directory whose side effects are pending, in the order in which they
-    /// are delivered.
+    /// The numbers of the messages whose side effects were completed when this was stored.
     #[must_use]
-    pub fn pending_messages(&self, branch: &Branch) -> Vec<DirectoryMessage> {
-        self.pending()
-            .map(|effect| DirectoryMessage::new(&branch.founding, effect))
-            .collect()
-    }
-
-    /// The commit that completes the side effects of these messages, as far as they are pending;
-    /// `None` when none is.
-    #[must_use]
-    pub fn complete(&self, outbox_message_ids: &[i64], now: Instant) -> Option<Commit<Self>> {
-        let outbox_message_ids: Vec<_> = self
-            .pending()
-            .map(|effect| effect.outbox_message_id)
-            .filter(|number| outbox_message_ids.contains(number))
-            .collect();
-        let is_any = !outbox_message_ids.is_empty();
-        let event = BranchDeliveriesEvent::Completed { outbox_message_ids };
-        is_any.then(|| Commit::new(Some(self), event, now))
-    }
-
-    fn pending(&self) -> impl Iterator<Item = &SideEffect> {
-        self.side_effects
+    pub fn completed(&self) -> Vec<i64> {
+        let completed = self
+            .side_effects
             .iter()
-            .filter(|effect| effect.is_pending())
+            .filter(|effect| !effect.is_pending());
+        completed.map(|effect| effect.outbox_message_id).collect()
     }
 
     fn take(&mut self, outbox_message_ids: &[i64]) {
@@ -158,17 +140,31 @@ impl BranchDeliveries {
                 .expect("only a side effect that is pending is completed");
             effect.status = SideEffectStatus::Completed;
         }
-        if self.pending().next().is_none() {
+        if !self.side_effects.iter().any(SideEffect::is_pending) {
             self.repair = None;
         }
         self.revision = self.revision.next();
     }
 }
 
-/// The list of the deliveries of which a side effect is pending: what is to be delivered.
+impl BranchDeliveriesEvent {
+    /// The numbers of the messages that the directory had taken, as this event told it.
+    #[must_use]
+    pub fn taken(&self) -> &[i64] {
+        match self {
+            Self::Due(_) => &[],
+            Self::Completed { outbox_message_ids } => outbox_message_ids,
+        }
+    }
+}
+
+/// How far the side effect of the message of this number is.
 #[must_use]
-pub fn branches_in_repair() -> IndexKey {
-    IndexKey::new(Index::BranchInRepair, &[])
+pub fn status_of(view: &ReadView<'_>, outbox_message_id: i64) -> SideEffectStatus {
+    match Message::of_number(view, outbox_message_id) {
+        Some(message) if message.is_taken() => SideEffectStatus::Completed,
+        _ => SideEffectStatus::Pending,
+    }
 }
 
 #[cfg(test)]
@@ -179,8 +175,10 @@ mod tests {
     use super::super::samples::{
         SILENT, administrator, branch_of, created, created_with, deliveries_of, invitee,
     };
+    use super::super::state::Branch;
     use super::*;
     use crate::base::codec;
+    use crate::domain::outbox::report::Attempt;
     use crate::domain::scenario::{Scenario, revision_of};
 
     /// A service with one branch, of which nothing in other systems is done yet.
@@ -191,26 +189,24 @@ mod tests {
         (scenario, branch, deliveries)
     }
 
+    fn numbers(deliveries: &BranchDeliveries) -> Vec<i64> {
+        let effects = deliveries.side_effects.iter();
+        effects.map(|effect| effect.outbox_message_id).collect()
+    }
+
     #[test]
     fn side_effects_are_completed_one_by_one_while_the_branch_stands_at_its_revision() {
-        let (mut scenario, branch, mut deliveries) = nothing_done();
+        let (mut scenario, branch, deliveries) = nothing_done();
         let id = branch.founding.branch_id.to_string();
         let path = [("branchId", id.as_str())];
-        let numbers: Vec<_> = deliveries
-            .side_effects
-            .iter()
-            .map(|effect| effect.outbox_message_id)
-            .collect();
         let repair_id = deliveries.repair.unwrap().repair_id;
-        let later = Instant::parse("2026-11-21T00:00:00Z").unwrap();
         scenario.acting(administrator());
         let mut tags = vec![scenario.read("read_branch", &path).unwrap().0];
         // The invitation first, the identity last.
-        for (done, number) in numbers.iter().rev().enumerate() {
-            deliveries = deliveries.complete(&[*number], later).unwrap().next;
-            assert_eq!(deliveries.validate(), Ok(()));
-            assert!(deliveries.complete(&[*number], later).is_none());
-            scenario.given(&deliveries);
+        for (done, number) in numbers(&deliveries).into_iter().rev().enumerate() {
+            for _ in 0..2 {
+                scenario.attempted(number, Attempt::Taken);
+            }
             let (tag, read) = scenario.read("read_branch", &path).unwrap();
             assert_eq!(revision_of(&tag), "1");
             assert!(!tags.contains(&tag), "{tag} was the tag of another body");
@@ -235,38 +231,32 @@ mod tests {
                 assert_eq!(pending.len(), 2 - done);
             }
         }
-        assert!(deliveries.complete(&[numbers[0] + 99], later).is_none());
     }
 
     #[test]
-    fn several_side_effects_are_completed_in_one_commit_and_leave_the_list_together() {
-        let (_, branch, deliveries) = nothing_done();
-        assert_eq!(deliveries.secondary_keys(), [branches_in_repair()]);
-        let numbers: Vec<_> = deliveries
-            .pending_messages(&branch)
-            .iter()
-            .map(|message| message.number)
-            .collect();
-        assert_eq!(numbers, [6, 7, 8]);
-        let later = Instant::default();
-        let some = deliveries.complete(&[8, 6, 99], later).unwrap().next;
-        assert_eq!(some.revision.number(), 2);
-        assert_eq!(some.pending_messages(&branch).len(), 1);
-        assert_eq!(some.secondary_keys(), [branches_in_repair()]);
-        let all = some.complete(&numbers, later).unwrap().next;
-        assert_eq!(all.revision.number(), 3);
-        assert_eq!(all.secondary_keys(), []);
-        assert!(all.complete(&numbers, later).is_none());
+    fn what_older_programs_completed_stays_completed() {
+        let (_, _, deliveries) = nothing_done();
+        let [first, second, third] = numbers(&deliveries).try_into().unwrap();
+        let event = BranchDeliveriesEvent::Completed {
+            outbox_message_ids: vec![first, third],
+        };
+        assert_eq!(event.taken(), [first, third]);
+        let some = BranchDeliveries::apply(Some(deliveries), &event, Instant::default());
+        assert_eq!(some.completed(), [first, third]);
+        assert_eq!((some.revision.number(), some.validate()), (2, Ok(())));
+        let event = BranchDeliveriesEvent::Completed {
+            outbox_message_ids: vec![second],
+        };
+        let all = BranchDeliveries::apply(Some(some), &event, Instant::default());
+        assert_eq!((all.repair, all.validate()), (None, Ok(())));
     }
 
     #[test]
     fn an_invitation_is_accepted_at_revision_1_whatever_was_delivered_before() {
         for delivered in 0..=3 {
             let (mut scenario, branch, deliveries) = nothing_done();
-            let due = deliveries.pending_messages(&branch);
-            let taken: Vec<_> = due.iter().map(|message| message.number).collect();
-            if let Some(commit) = deliveries.complete(&taken[..delivered], Instant::default()) {
-                scenario.given(&commit.next);
+            for number in &numbers(&deliveries)[..delivered] {
+                scenario.attempted(*number, Attempt::Taken);
             }
             scenario.acting(invitee());
             let body = json!({"expectedOnboardingRevision": 1});
@@ -276,7 +266,7 @@ mod tests {
             let id = branch.founding.branch_id.to_string();
             let accepted: Branch = scenario.state(&[&id]).unwrap();
             assert_eq!(accepted.revision.number(), 2);
-            let left: BranchDeliveries = scenario.state(&[&id]).unwrap();
+            let left = scenario.view(|view| deliveries.clone().joined(view));
             assert_eq!(left.repair.is_none(), delivered == 3);
         }
     }

@@ -1,5 +1,4 @@
-//! What the directory is told of the side effects of a branch's creation: as it stands in the
-//! outbox of the commit, and as it is delivered.
+//! What the messages say by which the side effects of a branch's creation are asked for.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -7,46 +6,9 @@ use uuid::Uuid;
 use super::onboarding::{SideEffect, SideEffectKind, SideEffectStatus};
 use super::state::{BusinessIdentity, Founding, RelationshipTuple};
 use crate::base::text::{BranchCode, Sentence};
-use crate::domain::operation::to_json;
 
-/// A message as it is delivered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectoryMessage {
-    /// Its number, the same whenever it is delivered.
-    pub number: i64,
-    /// The body of the request, JSON.
-    pub body: Vec<u8>,
-}
-
-impl DirectoryMessage {
-    /// The message of this side effect.
-    #[must_use]
-    pub fn new(founding: &Founding, side_effect: &SideEffect) -> Self {
-        let number = side_effect.outbox_message_id;
-        Self {
-            number,
-            body: to_json(&Delivered {
-                message_number: number,
-                kind: side_effect.kind,
-                branch_id: founding.branch_id,
-                content: content(founding, side_effect.kind),
-            }),
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Delivered<'a> {
-    message_number: i64,
-    kind: SideEffectKind,
-    branch_id: Uuid,
-    #[serde(flatten)]
-    content: Content<'a>,
-}
-
-/// A message as it is recorded: with how far its side effect was in the commit. What is completed
-/// there needs no delivery.
+/// The content of a message, with how far its side effect was in the commit: what is completed
+/// there is not sent. The receiver of the message is not told that.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Recorded<'a> {
@@ -113,23 +75,26 @@ fn content(founding: &Founding, kind: SideEffectKind) -> Content<'_> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::samples::{SILENT, branch_of, created_with, deliveries_of, minted};
+    use super::super::samples::{SILENT, created_with, minted};
+    use crate::domain::outbox::message::Message;
 
     #[test]
-    fn the_directory_is_told_all_that_it_needs_in_their_order() {
+    fn receivers_are_told_all_that_they_need_and_no_status() {
         let (scenario, answer) = created_with(SILENT);
-        let branch = branch_of(&scenario, &answer);
-        let told: Vec<Value> = deliveries_of(&scenario, &answer)
-            .pending_messages(&branch)
-            .iter()
-            .map(|message| serde_json::from_slice(&message.body).unwrap())
-            .collect();
+        let told: Vec<Value> = [6, 7, 8]
+            .map(|number| {
+                let message = scenario
+                    .view(|view| Message::of_number(view, number))
+                    .unwrap();
+                let path = format!("admin/branches/{}", minted(1));
+                assert_eq!(*message.resource, path);
+                serde_json::from_slice(&message.unsettled.unwrap().body.0).unwrap()
+            })
+            .into();
         assert_eq!(
             told,
             [
                 json!({
-                    "messageNumber": 6,
-                    "kind": "operator_identity",
                     "branchId": minted(1),
                     "operatorIdentityId": minted(4),
                     "branchCode": "SEOUL-1",
@@ -139,14 +104,10 @@ mod tests {
                         {"jurisdiction": "KR", "registrationNumber": "1248100998"},
                 }),
                 json!({
-                    "messageNumber": 7,
-                    "kind": "authorization_relationship",
                     "branchId": minted(1),
                     "authorizationRelationships": answer["authorizationRelationships"],
                 }),
                 json!({
-                    "messageNumber": 8,
-                    "kind": "manager_invitation",
                     "branchId": minted(1),
                     "invitationId": minted(3),
                     "email": "Mina.Kim@Example.org",
@@ -154,5 +115,16 @@ mod tests {
                 }),
             ]
         );
+    }
+
+    #[test]
+    fn what_the_embedded_directory_has_done_is_taken_from_its_birth() {
+        let (scenario, _) = super::super::samples::created();
+        for number in [6, 7, 8] {
+            let message = scenario
+                .view(|view| Message::of_number(view, number))
+                .unwrap();
+            assert!(message.is_taken() && message.unsettled.is_none());
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! ```text
 //!  organization  revision n ──create──▶ n + 1
 //!  branch        (none) ──create──▶ invitation pending ──accept_invitation──▶ manager active
-//!  deliveries    (none) ──create──▶ pending ──taken by other systems──▶ completed
+//!  deliveries    (none) ──create──▶ never change; joined with the messages they name
 //!  profile       (none) ──first fact, or create──▶ revision ──update_profile, later fact──▶ …
 //!  snapshot      (none) ──snapshot_settlement_account──▶ never changes
 //! ```
@@ -13,7 +13,6 @@ pub mod accept_invitation;
 pub mod account_snapshot;
 pub mod body;
 pub mod business_registration;
-pub mod complete_side_effects;
 pub mod create;
 pub mod deliveries;
 pub mod directory_message;

@@ -1,8 +1,8 @@
 //! The side effects of a branch's creation in other systems, and what they make of its outcome.
 //!
 //! Each side effect is a message in the outbox of the commit that creates the branch. One that
-//! the directory has carried out in that commit is completed from the start; one that it has not
-//! answered in time is pending, and an event on the branch completes it later.
+//! the embedded directory carries out in that commit is completed from the start; one that waits
+//! for a receiver is completed when its message is taken.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -108,19 +108,27 @@ pub struct DirectoryAnswers {
 }
 
 impl DirectoryAnswers {
-    /// An external directory, which is told once the commit is durable: nothing is done yet.
-    pub const NONE_YET: Self = Self {
-        operator_identity: SideEffectStatus::Pending,
-        authorization_relationship: SideEffectStatus::Pending,
-        manager_invitation: SideEffectStatus::Pending,
-    };
-
     /// The embedded directory: all is done in the commit itself.
     pub const EMBEDDED: Self = Self {
         operator_identity: SideEffectStatus::Completed,
         authorization_relationship: SideEffectStatus::Completed,
         manager_invitation: SideEffectStatus::Completed,
     };
+
+    /// The embedded directory, where no receiver is named for a topic; a receiver is told once the
+    /// commit is durable, and has done nothing yet.
+    #[must_use]
+    pub fn of_receivers(has_receiver: &dyn Fn(&str) -> bool) -> Self {
+        let of = |kind: SideEffectKind| match has_receiver(kind.topic()) {
+            true => SideEffectStatus::Pending,
+            false => SideEffectStatus::Completed,
+        };
+        Self {
+            operator_identity: of(SideEffectKind::OperatorIdentity),
+            authorization_relationship: of(SideEffectKind::AuthorizationRelationship),
+            manager_invitation: of(SideEffectKind::ManagerInvitation),
+        }
+    }
 
     /// What it has made of the side effect of this kind.
     #[must_use]
@@ -237,8 +245,15 @@ mod tests {
         for kind in SideEffectKind::ALL {
             let status = DirectoryAnswers::EMBEDDED.of(kind);
             assert_eq!(status, SideEffectStatus::Completed, "{kind:?}");
-            let status = DirectoryAnswers::NONE_YET.of(kind);
+            let status = DirectoryAnswers::of_receivers(&|_| true).of(kind);
             assert_eq!(status, SideEffectStatus::Pending, "{kind:?}");
+            let answers = DirectoryAnswers::of_receivers(&|topic| topic == kind.topic());
+            for other in SideEffectKind::ALL {
+                assert_eq!(
+                    answers.of(other) == SideEffectStatus::Pending,
+                    other == kind
+                );
+            }
         }
     }
 }

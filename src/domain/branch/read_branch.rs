@@ -22,7 +22,10 @@ pub fn read_branch(request: &ReadRequest<'_>) -> Result<Representation, Rejectio
     let Some(deliveries) = request.view.get::<BranchDeliveries>(&[id]) else {
         return Err(Rejection::not_found());
     };
-    Representation::at_revision_and_digest(&branch, &BranchBody::new(&branch, &deliveries))
+    let deliveries = deliveries.joined(request.view);
+    let membership = branch.membership_effect(request.view);
+    let body = BranchBody::new(&branch, &deliveries, membership);
+    Representation::at_revision_and_digest(&branch, &body)
 }
 
 fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {
@@ -41,6 +44,7 @@ mod tests {
     use super::super::samples::{administrator, created, headquarters, invitee, with, with_email};
     use super::*;
     use crate::base::actor::ActorKind;
+    use crate::domain::outbox::report::Attempt;
     use crate::domain::scenario::{Scenario, actor, manager, revision_of};
 
     fn read(
@@ -98,6 +102,14 @@ mod tests {
                 ),
                 ("managerMembership.managerMembershipStatus", json!("active")),
                 (
+                    "managerMembership.sideEffects",
+                    json!([{
+                        "kind": "authorization_relationship",
+                        "status": "pending",
+                        "outboxMessageId": activation["relationshipOutboxMessageId"],
+                    }]),
+                ),
+                (
                     "managerInvitation.managerInvitationStatus",
                     json!("accepted"),
                 ),
@@ -108,6 +120,19 @@ mod tests {
         for reader in [headquarters(), manager("manager-1", id), invitee()] {
             assert_eq!(read(&mut scenario, reader, id).unwrap(), found);
         }
+        // Once the message is taken, that shows; the revision stands.
+        let before = scenario
+            .acting(headquarters())
+            .read("read_branch", &[("branchId", id)]);
+        let number = activation["relationshipOutboxMessageId"].as_i64().unwrap();
+        scenario.attempted(number, Attempt::Taken);
+        let after = scenario.read("read_branch", &[("branchId", id)]).unwrap();
+        assert_eq!(
+            after.1["managerMembership"]["sideEffects"][0]["status"],
+            "completed"
+        );
+        assert_eq!(after.1["revision"], 2);
+        assert_ne!(after.0, before.unwrap().0, "its tag changes with it");
     }
 
     #[test]

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::business_registration::BusinessRegistrationNumber;
+use super::deliveries::status_of;
+use super::onboarding::{SideEffect, SideEffectKind};
 use crate::base::address::Address;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
-use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
 
 /// The permission to create branches.
@@ -325,6 +327,18 @@ impl Branch {
     pub fn was_accepted_by(&self, email: &str, subject: &str) -> bool {
         let accepted = |manager: &Manager| *manager.activation.subject == *subject;
         self.manager.as_ref().is_some_and(accepted) && self.is_of_invitee(email)
+    }
+
+    /// How far the relationship of the manager is, once there is one.
+    #[must_use]
+    pub fn membership_effect(&self, view: &ReadView<'_>) -> Option<SideEffect> {
+        let activation = &self.manager.as_ref()?.activation;
+        let outbox_message_id = activation.relationship_outbox_message_id;
+        Some(SideEffect {
+            kind: SideEffectKind::AuthorizationRelationship,
+            status: status_of(view, outbox_message_id),
+            outbox_message_id,
+        })
     }
 
     fn is_of_invitee(&self, email: &str) -> bool {

@@ -8,6 +8,7 @@ use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::outbox::message::{Message, by_reference};
 use crate::domain::reference::payment_change_adjustment::{
     AdjustmentPreRegistration, PaymentChangeAdjustmentFact, RequestedAdjustmentStatus,
     adjustments_of,
@@ -35,6 +36,8 @@ wire_enum! {
     pub enum ContinuationStatus {
         /// It waits for its workflow.
         Queued = "queued",
+        /// Its workflow has taken the message that asks for it.
+        Delivered = "delivered",
     }
 }
 
@@ -222,6 +225,19 @@ impl PaymentChangeAdjustment {
             && self.fact.mother_payable_adjustment_krw > 0
     }
 
+    /// How far the settlement's continuation is, where it was asked for: it is delivered once the
+    /// message was taken by which it was.
+    #[must_use]
+    pub fn continuation(&self, view: &ReadView<'_>) -> ContinuationStatus {
+        let payment = self.payment.as_ref();
+        let name = payment.map(|payment| by_reference(payment.workflow_request_id));
+        let message = name.and_then(|name| view.named::<Message>(name));
+        match message {
+            Some(message) if message.is_taken() => ContinuationStatus::Delivered,
+            _ => ContinuationStatus::Queued,
+        }
+    }
+
     /// The booking's latest adjustment by the time of its request; of several at one time, the
     /// one with the largest identifier.
     #[must_use]
@@ -291,9 +307,9 @@ struct ReceiptBody<'a> {
 }
 
 impl<'a> PaymentChangeAdjustmentBody<'a> {
-    /// The view of this adjustment.
+    /// The adjustment, when the settlement's continuation is so far, if it was asked for.
     #[must_use]
-    pub fn new(adjustment: &'a PaymentChangeAdjustment) -> Self {
+    pub fn new(adjustment: &'a PaymentChangeAdjustment, continuation: ContinuationStatus) -> Self {
         let fact = &adjustment.fact;
         let payment = adjustment.payment.as_ref();
         let captured_at = payment.map(|payment| payment.captured_at);
@@ -313,7 +329,7 @@ impl<'a> PaymentChangeAdjustmentBody<'a> {
                 provider_context: &payment.provider_context,
                 deposited_at: payment.captured_at,
             }),
-            settlement_continuation_status: payment.map(|_| ContinuationStatus::Queued),
+            settlement_continuation_status: payment.map(|_| continuation),
             settlement_continuation_workflow_request_id: payment
                 .map(|payment| payment.workflow_request_id),
             settlement_continuation_reason: None,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::adjustment::{
-    PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentBody,
+    ContinuationStatus, PaymentCaptured, PaymentChangeAdjustment, PaymentChangeAdjustmentBody,
     PaymentChangeAdjustmentEvent,
 };
 use crate::base::actor::ActorKind;
@@ -204,7 +204,10 @@ impl Operation for CaptureAdjustmentPayment {
             deposited_at: context.at,
         };
         commit.send(context.ids.outbox_number(), TOPIC, &message);
-        let answer = to_json(&PaymentChangeAdjustmentBody::new(&commit.next));
+        let answer = to_json(&PaymentChangeAdjustmentBody::new(
+            &commit.next,
+            ContinuationStatus::Queued,
+        ));
         commit.answer(answer)
     }
 }
@@ -444,7 +447,7 @@ mod tests {
                 key: "payment-1",
                 fingerprint: Fingerprint::NONE,
                 born: Uuid::nil(),
-                external_directory: false,
+                has_receiver: &|_| false,
                 plain_webhooks: false,
                 ids: &Nothing,
                 view: service.own_view(),

@@ -2,7 +2,7 @@
 //! the payer to whom she has given authority for the booking, headquarters, and a manager of the
 //! booking's branch.
 
-use super::adjustment::{PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
+use super::adjustment::{ContinuationStatus, PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
 use crate::base::actor::ActorKind;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
@@ -27,11 +27,14 @@ pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Reje
     let latest = PaymentChangeAdjustment::latest_of(request.view, id);
     match latest {
         Some(latest) if request.admits(|| may_read(request, &latest)) => {
-            Representation::at_position(
-                request.view,
-                latest.key(),
-                &PaymentChangeAdjustmentBody::new(&latest),
-            )
+            let continuation = latest.continuation(request.view);
+            let body = PaymentChangeAdjustmentBody::new(&latest, continuation);
+            let mut read = Representation::at_position(request.view, latest.key(), &body)?;
+            if continuation == ContinuationStatus::Delivered {
+                // That is no change of the adjustment, and yet the body is another one.
+                read.tag.push_str("-delivered");
+            }
+            Ok(read)
         }
         _ => Err(Rejection::not_found()),
     }
@@ -67,6 +70,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::Actor;
+    use crate::domain::outbox::report::Attempt;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, actor, manager, member};
 
@@ -211,5 +215,30 @@ mod tests {
             let kind = reader.kind;
             assert_eq!(read(service.acting(reader)).unwrap_err(), nothing, "{kind}");
         }
+    }
+
+    #[test]
+    fn the_continuation_is_delivered_once_its_message_is_taken_and_nothing_else_moves() {
+        let mut scenario = service();
+        pay(&mut scenario, &payment()).committed();
+        let read = |scenario: &mut Scenario| {
+            let read = scenario
+                .acting(mother())
+                .read("read_payment_change_adjustment", &PATH);
+            read.unwrap()
+        };
+        let (tag, queued) = read(&mut scenario);
+        assert_eq!(queued["settlementContinuationStatus"], "queued");
+        let number = scenario.outbox[0].number;
+        scenario
+            .at("2026-11-22T00:00:00Z")
+            .attempted(number, Attempt::Taken);
+        let (after, delivered) = read(&mut scenario);
+        let expected = with(
+            &queued,
+            &[("settlementContinuationStatus", json!("delivered"))],
+        );
+        assert_eq!(delivered, expected);
+        assert_ne!(after, tag);
     }
 }

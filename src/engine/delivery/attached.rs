@@ -7,8 +7,6 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
-use super::schedule::Failure;
 use super::webhooks::{Message, Outcome, Outgoing, Sender, SubscriptionFigures, Webhooks};
 use crate::base::text::EventTypePattern;
 use crate::base::time::Instant;
@@ -16,8 +14,10 @@ use crate::domain::event::{PublicEvents as _, subject};
 use crate::domain::resource::Resource as _;
 use crate::domain::webhook::deliveries::{Delivery, LastFailure};
 use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscription};
+use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, NoPage};
+use crate::engine::schedule::Failure;
 use crate::journal::events::{Event, EventId};
 
 /// How often progress is written, at least.

@@ -26,8 +26,6 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
 use super::attached::{Attached, RECORD_INTERVAL};
-use super::channel::{Bounds, Channel, Now, Settled};
-use super::schedule::Failure;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, SubscriptionFigures, Webhooks,
@@ -36,7 +34,9 @@ use crate::base::panics::unless_its_future_panics;
 use crate::domain::event::Name;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
+use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
+use crate::engine::schedule::Failure;
 use crate::journal::events::EventId;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.

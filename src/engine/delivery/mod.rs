@@ -1,17 +1,15 @@
 //! Delivering: how what is committed is brought to somebody outside, attempt by attempt, until it
 //! is taken or given up.
 //!
-//! [`channel`] is the whole of the rules, without a clock and without a network: order by subject,
-//! pauses, how many are on their way at once, and what of it stands in the log. What it is fed from
-//! and what carries an attempt out are its owner's: the dispatcher feeds the events of the log to
-//! webhooks, and [`webhooks`] is what passes between it and others.
+//! [`channel`](super::channel) is the whole of the rules, without a clock and without a network:
+//! order by subject, pauses, how many are on their way at once, and what of it stands in the log.
+//! What it is fed from and what carries an attempt out are its owner's: the dispatcher feeds the
+//! events of the log to webhooks, and [`webhooks`] is what passes between it and others.
 
 mod attached;
-pub mod channel;
 mod dispatcher;
 mod feeding;
 mod recording;
-pub mod schedule;
 mod stored;
 mod tail;
 pub mod webhooks;
@@ -19,10 +17,10 @@ pub mod webhooks;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use self::channel::Bounds;
 use self::dispatcher::Dispatcher;
 use self::webhooks::{Sender, Webhooks};
 use super::Engine;
+use super::channel::Bounds;
 use crate::base::digest::hex;
 use crate::domain::resource::Source as _;
 use crate::domain::webhook::subscription::subscriptions;
@@ -35,7 +33,7 @@ impl Engine {
         sender: Arc<dyn Sender>,
         bounds: Bounds,
     ) -> (Webhooks, impl Future<Output = ()> + Send + use<>) {
-        let log = hex(&self.shared.relay.births.log_id());
+        let log = hex(&self.shared.log_id);
         let shared = Arc::clone(&self.shared);
         let (webhooks, dispatcher) = Dispatcher::new(shared, sender, bounds, &log);
         (webhooks, dispatcher.run())

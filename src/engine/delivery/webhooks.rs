@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::schedule::Failure;
 use crate::base::time::Instant;
 use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::engine::feed::{NoPage, Page};
+use crate::engine::schedule::Failure;
 use crate::journal::events::EventId;
 
 /// How long a stop waits for progress to be written.

@@ -11,15 +11,15 @@ use serde_json::value::RawValue;
 use super::refusal::TokenRefusal;
 
 /// The fields of a JSON object by name; an object with a duplicate name is rejected.
-pub(super) struct Fields<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+pub(in crate::http) struct Fields<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> Fields<'a> {
-    pub(super) fn read(json: &'a [u8]) -> Option<Self> {
+    pub(in crate::http) fn read(json: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
     /// The JSON text of a field.
-    pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
+    pub(in crate::http) fn raw(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).map(|value| value.get())
     }
 
@@ -81,4 +81,4 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 /// A JSON string, borrowed where it has no escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(in crate::http) struct Text<'a>(#[serde(borrow)] pub(in crate::http) Cow<'a, str>);

@@ -129,14 +129,15 @@ impl KeySet {
                 "has more than {KEY_SET_BYTES_MAX} bytes, the most that are read"
             )));
         }
-        // The parser's own message may quote the input, which could be a private key by mistake.
-        let set: Jwks = serde_json::from_slice(jwks).map_err(|error| {
+        let no_set = |error: serde_json::Error| {
             VerifierError::KeySet(format!(
                 "is not a JSON object with an array `keys` (line {}, column {}); give the provider's JWKS document as it is published",
                 error.line(),
                 error.column()
             ))
-        })?;
+        };
+        // The parser's own message may quote the input, which could be a private key by mistake.
+        let set: Jwks = object(jwks).map_err(no_set)?;
         if set.keys.len() > KEY_SET_KEYS_MAX {
             return Err(VerifierError::KeySet(format!(
                 "has {} keys; at most {KEY_SET_KEYS_MAX} are taken, so remove those that are no longer in use",
@@ -189,6 +190,15 @@ impl KeySet {
         }
     }
 
+    /// The set, unless it holds keys of which none can verify a token. One without any is its
+    /// provider's word that nobody is trusted any more.
+    pub(super) fn of_somebody_or_empty(self) -> Result<Self, VerifierError> {
+        match self.skipped.is_empty() {
+            true => Ok(self),
+            false => self.of_somebody(),
+        }
+    }
+
     pub(super) fn same_keys(&self, other: &Self) -> bool {
         self.keys.len() == other.keys.len()
             && self.keys.iter().all(|(kid, key)| {
@@ -201,7 +211,7 @@ impl KeySet {
 
 /// Validates one key: used, skipped with a reason, or a fault that rejects the whole set.
 pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
-    let jwk: Jwk = serde_json::from_str(json).map_err(|error| {
+    let jwk: Jwk = object(json.as_bytes()).map_err(|error| {
         format!(
             "is not a JWK: a field is repeated, has a wrong type, or kty is missing (column {} of it)",
             error.column()
@@ -266,6 +276,14 @@ pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
         KeyKind::Rsa => rsa_key(&jwk)?,
     };
     Ok(Judged::Used(kid.into(), key))
+}
+
+/// Reads a JSON object: the fields of a struct alone could stand in an array as well.
+fn object<'de, T: Deserialize<'de>>(json: &'de [u8]) -> serde_json::Result<T> {
+    match json.trim_ascii_start().first() {
+        None | Some(b'{') => serde_json::from_slice(json),
+        Some(_) => Err(serde::de::Error::custom("not an object")),
+    }
 }
 
 /// Decodes a base64url field.

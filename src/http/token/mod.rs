@@ -23,7 +23,8 @@
 mod bearer;
 mod cache;
 mod claims;
-mod fields;
+pub(in crate::http) mod fields;
+mod key_requests;
 mod key_set;
 mod refusal;
 #[cfg(test)]
@@ -34,6 +35,7 @@ mod verifier;
 pub use bearer::{Bearer, bearer, challenge};
 pub use cache::REMEMBERED_MS;
 pub use claims::{IDENTIFIER_CHARS_MAX, LEEWAY_MS};
+pub use key_requests::{ASKED_INTERVAL, KEYS_WAIT_MAX, KEYS_WAITING_MAX, KeyRequests, Newer};
 pub use key_set::{KEY_SET_BYTES_MAX, KEY_SET_KEYS_MAX};
 pub use refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 pub use verifier::{Recalled, Reload, TokenVerifier};

@@ -20,6 +20,7 @@ use super::cache::{
 };
 use super::claims::{Expected, judge};
 use super::fields::{Fields, Text};
+use super::key_requests::{KeyRequests, Newer};
 use super::key_set::{Key, KeySet};
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
 use crate::base::actor::Actor;
@@ -59,6 +60,10 @@ pub struct TokenVerifier {
     next_generation: AtomicU64,
     /// When the key set was last read successfully.
     read_well_at: Mutex<Instant>,
+    /// How often it could not be read.
+    failed_readings: AtomicU64,
+    /// Where newer keys can be asked for.
+    requests: Option<Arc<KeyRequests>>,
     pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
 }
 
@@ -66,6 +71,22 @@ impl TokenVerifier {
     /// A verifier for tokens of `issuer` that name `audience`, by the keys of a JWKS (RFC 7517).
     pub fn new(jwks: &[u8], issuer: &str, audience: &str) -> Result<Self, VerifierError> {
         Self::with_cache_bytes(jwks, issuer, audience, CACHE_BYTES_MAX)
+    }
+
+    /// The same, with somebody who can be asked for newer keys.
+    #[must_use]
+    pub fn asking(mut self, requests: Arc<KeyRequests>) -> Self {
+        self.requests = Some(requests);
+        self
+    }
+
+    /// Has the keys read again for a token that names one that is not known, if they are read on
+    /// demand and that is due; whatever comes of it, the token is to be looked at again.
+    pub async fn newer_keys(&self) -> Newer {
+        match &self.requests {
+            Some(requests) => requests.newer().await,
+            None => Newer::Looked,
+        }
     }
 
     /// What is known of the token without checking its signature.
@@ -114,6 +135,8 @@ impl TokenVerifier {
             keys: ArcSwap::from_pointee(KeySet::parse(jwks, 0)?.of_somebody()?),
             next_generation: AtomicU64::new(1),
             read_well_at: Mutex::new(Instant::now()),
+            failed_readings: AtomicU64::new(0),
+            requests: None,
             verified: Cache::with_weighter(entries, cache_bytes_max, ByTokenBytes),
         })
     }
@@ -163,10 +186,21 @@ impl TokenVerifier {
     /// any usable key is valid: its provider trusts nobody any more.
     pub fn reload(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
         let next = KeySet::parse(jwks, self.next_generation())?;
+        Ok(self.replace(next, now))
+    }
+
+    /// As [`TokenVerifier::reload`], by keys that came from the identity provider itself: a set of
+    /// keys of which none is usable is a fault. One that is empty is valid.
+    pub fn reload_of_provider(&self, jwks: &[u8], now: Instant) -> Result<Reload, VerifierError> {
+        let next = KeySet::parse(jwks, self.next_generation())?;
+        Ok(self.replace(next.of_somebody_or_empty()?, now))
+    }
+
+    fn replace(&self, next: KeySet, now: Instant) -> Reload {
         let mut read_well_at = self.read_well_at.lock();
         *read_well_at = now;
         if self.keys.load().same_keys(&next) {
-            return Ok(Reload::Unchanged);
+            return Reload::Unchanged;
         }
         let reload = if next.keys.is_empty() {
             Reload::Nobody
@@ -174,7 +208,23 @@ impl TokenVerifier {
             Reload::Replaced
         };
         self.keys.store(Arc::new(next));
-        Ok(reload)
+        reload
+    }
+
+    /// The keys in use were read at `now`, not when this was made.
+    pub fn was_read_at(&self, now: Instant) {
+        *self.read_well_at.lock() = now;
+    }
+
+    /// Counts an attempt to read the key set that failed.
+    pub fn count_failed_reading(&self) {
+        self.failed_readings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many attempts to read the key set have failed.
+    #[must_use]
+    pub fn failed_readings(&self) -> u64 {
+        self.failed_readings.load(Ordering::Relaxed)
     }
 
     /// Drops a key set that was last read successfully longer than `max_age` ago: from here on

@@ -20,9 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::address::Allowed;
-use super::secret::{MasterKey, signatures};
-use crate::engine::delivery::schedule::Failure;
-use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use crate::engine::schedule::Failure;
 use crate::http::dial::{Connection, Dialer, Resolve, Target};
 
 /// From connecting to the end of the answer's head.
@@ -122,6 +120,35 @@ impl Client {
         match timeout(ANSWER_TIMEOUT, asked).await {
             Ok(answered) => answered,
             Err(_) => Err("it did not answer in time"),
+        }
+    }
+
+    /// The same; any answer of the class 2xx says that it was taken.
+    ///
+    /// # Errors
+    /// When it was not, or nobody knows.
+    pub async fn deliver(
+        &self,
+        url: &str,
+        judge: &Judge,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<(), Failure> {
+        match self.post(url, judge, headers, body).await {
+            Ok(Answered { status, .. }) if (200..300).contains(&status) => Ok(()),
+            Ok(Answered {
+                status,
+                retry_after,
+            }) => Err(Failure {
+                status: Some(status),
+                error: format!("it answered {status}").into(),
+                retry_after,
+            }),
+            Err(error) => Err(Failure {
+                status: None,
+                error: error.into(),
+                retry_after: None,
+            }),
         }
     }
 
@@ -264,70 +291,6 @@ fn retry_after(value: &HeaderValue, date: Option<&HeaderValue>) -> Option<Durati
     let until = timestamp(text)?.timestamp();
     let now = timestamp(date?.to_str().ok()?)?.timestamp();
     u64::try_from(until - now).ok().map(Duration::from_secs)
-}
-
-/// Sends webhooks: signed, and only to where they may go.
-pub struct WebhookSender {
-    client: Client,
-    judge: Judge,
-    key: Arc<MasterKey>,
-}
-
-impl WebhookSender {
-    /// A sender with this client, which goes where `judge` says, and signs with secrets of `key`.
-    #[must_use]
-    pub fn new(client: Client, judge: Judge, key: Arc<MasterKey>) -> Self {
-        Self { client, judge, key }
-    }
-
-    async fn deliver(&self, outgoing: Outgoing) -> Delivered {
-        let timestamp = outgoing.now.millis().div_euclid(1_000);
-        let numbers = outgoing.secret_numbers.iter();
-        let secrets: Vec<_> = numbers
-            .map(|number| self.key.secret(outgoing.subscription, *number))
-            .collect();
-        let signature = signatures(&secrets, &outgoing.id, timestamp, &outgoing.body);
-        let mut headers = HeaderMap::new();
-        let fields = [
-            ("content-type", "application/cloudevents+json".to_owned()),
-            ("webhook-id", outgoing.id),
-            ("webhook-timestamp", timestamp.to_string()),
-            ("webhook-signature", signature),
-        ];
-        for (name, value) in fields {
-            headers.extend(
-                HeaderValue::try_from(value)
-                    .map(|value| (Some(hyper::header::HeaderName::from_static(name)), value)),
-            );
-        }
-        let answered = self
-            .client
-            .post(&outgoing.url, &self.judge, &headers, outgoing.body)
-            .await;
-        match answered {
-            Ok(Answered { status, .. }) if (200..300).contains(&status) => Delivered::Taken,
-            Ok(Answered { status: 410, .. }) => Delivered::Gone,
-            Ok(Answered {
-                status,
-                retry_after,
-            }) => Delivered::Failed(Failure {
-                status: Some(status),
-                error: format!("it answered {status}").into(),
-                retry_after,
-            }),
-            Err(error) => Delivered::Failed(Failure {
-                status: None,
-                error: error.into(),
-                retry_after: None,
-            }),
-        }
-    }
-}
-
-impl Sender for WebhookSender {
-    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
-        Box::pin(async move { self.deliver(outgoing).await })
-    }
 }
 
 #[cfg(test)]

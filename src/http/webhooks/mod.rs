@@ -6,3 +6,4 @@ pub mod client;
 pub mod figures;
 pub mod managing;
 pub mod secret;
+pub mod sender;

@@ -6,6 +6,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
 /// Bytes of a secret, and of the master key.
@@ -14,9 +15,12 @@ pub const SECRET_BYTES: usize = 32;
 /// The master key that all secrets are derived from.
 pub struct MasterKey(hmac::Key);
 
+/// Bytes of a secret that somebody else has made, as Standard Webhooks say.
+const GIVEN_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
 /// A secret that signs.
 #[derive(Clone)]
-pub struct Secret([u8; SECRET_BYTES]);
+pub struct Secret(Box<[u8]>);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,25 +42,24 @@ impl MasterKey {
         context.update(b"carebook webhook secret 1\0");
         context.update(subscription.as_bytes());
         context.update(&number.to_be_bytes());
-        let mut secret = [0; SECRET_BYTES];
-        secret.copy_from_slice(context.sign().as_ref());
-        Secret(secret)
+        Secret(context.sign().as_ref().into())
     }
 }
 
 impl Secret {
-    /// The secret of a text `whsec_…`, of 24 to 64 bytes as Standard Webhooks say, of which this
-    /// service uses 32; `None` for another text.
+    /// The secret of a text `whsec_…`, of 24 to 64 bytes in base64 as Standard Webhooks say; `None`
+    /// for another text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_STANDARD.decode(text.strip_prefix("whsec_")?).ok()?;
-        bytes.try_into().ok().map(Self)
+        let secret = Self(bytes.into());
+        GIVEN_BYTES.contains(&secret.0.len()).then_some(secret)
     }
 
     /// The secret as its receiver is told.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("whsec_{}", BASE64_STANDARD.encode(self.0))
+        format!("whsec_{}", BASE64_STANDARD.encode(&self.0))
     }
 
     /// The signature of a body that is sent under this identifier at this time, in seconds since
@@ -81,6 +84,37 @@ pub fn signatures(secrets: &[Secret], id: &str, timestamp: i64, body: &[u8]) -> 
         .iter()
         .map(|secret| secret.sign(id, timestamp, body));
     each.collect::<Vec<_>>().join(" ")
+}
+
+/// The headers of what Standard Webhooks call a message, of this content and identifier, sent at this
+/// time, in seconds since 1970; without secrets it is not signed.
+#[must_use]
+pub fn signed_headers(
+    content_type: HeaderValue,
+    id: &str,
+    timestamp: i64,
+    secrets: &[Secret],
+    body: &[u8],
+) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, content_type);
+    let signature = signatures(secrets, id, timestamp, body);
+    let fields = [
+        ("webhook-id", id),
+        ("webhook-timestamp", &timestamp.to_string()),
+        ("webhook-signature", &signature),
+    ];
+    for (name, value) in fields {
+        let name = HeaderName::from_static(name);
+        let value = HeaderValue::try_from(value);
+        headers.extend(
+            value
+                .ok()
+                .filter(|value| !value.is_empty())
+                .map(|value| (Some(name), value)),
+        );
+    }
+    headers
 }
 
 /// The answer as it is told: in the place of a secret's number, which is its last member, the
@@ -112,6 +146,29 @@ mod tests {
         );
         let signature = secret.sign("log-1-0", 1_700_000_000, b"{}");
         assert_eq!(signature, "v1,5XvK+G+BcqPqDeVjoXLMgnmsaCh01MAfeiWcJtvxXZ4=");
+    }
+
+    #[test]
+    fn a_secret_of_somebody_else_has_24_to_64_bytes_of_base64_after_its_prefix() {
+        // The example of the specification's reference implementations.
+        let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signature = secret.sign(
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            b"{\"test\": 2432232314}",
+        );
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let of = |bytes| format!("whsec_{}", BASE64_STANDARD.encode(vec![7; bytes]));
+        for bad in [
+            "",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_!!",
+            &of(23),
+            &of(65),
+        ] {
+            assert!(Secret::parse(bad).is_none(), "{bad}");
+        }
+        assert!(Secret::parse(&of(64)).is_some());
     }
 
     #[test]

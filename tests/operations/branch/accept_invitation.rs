@@ -82,6 +82,14 @@ fn an_invitation_is_accepted_whole_and_the_branch_shows_it() {
             json!("active"),
         ),
         (
+            "/managerMembership/sideEffects",
+            json!([{
+                "kind": "authorization_relationship",
+                "status": "pending",
+                "outboxMessageId": message,
+            }]),
+        ),
+        (
             "/managerInvitation/managerInvitationStatus",
             json!("accepted"),
         ),

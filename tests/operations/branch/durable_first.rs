@@ -8,16 +8,15 @@ use carebook::base::actor::{Actor, ActorKind};
 use carebook::base::json::{Json, Reader};
 use carebook::catalogue::OPERATIONS;
 use carebook::cli::runtime::on_lane;
-use carebook::domain::branch::directory_message::DirectoryMessage;
 use carebook::domain::operation::{Disposition, Parts};
 use carebook::engine::clock::SystemClock;
-use carebook::engine::relay::{Delivery, ExternalDirectory};
+use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use carebook::journal::replay::Recovered;
 use serde_json::Value;
 use wal::{BoxError, Log, Options, Record, Visitor};
 
-use super::external_directory::creation;
+use super::external_directory::{creation, receiving};
 use crate::support::gated::{Gate, OpenInTheEnd, syncing_through};
 use crate::support::{World, actor};
 
@@ -36,8 +35,8 @@ impl Directory {
     }
 }
 
-impl ExternalDirectory for Directory {
-    fn deliver<'a>(&'a self, _: String, message: &'a DirectoryMessage) -> Delivery<'a> {
+impl Receiver for Directory {
+    fn deliver<'a>(&'a self, message: &'a Outgoing) -> Delivery<'a> {
         Box::pin(async move {
             let mut taken = self.taken.lock().unwrap();
             taken.push(message.number);
@@ -103,9 +102,11 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         gate: Arc::clone(&gate),
         taken: Mutex::default(),
     });
-    engine.deliver_to(Arc::clone(&directory) as _, Duration::from_millis(20));
+    let (receivers, schedule) = receiving(Arc::clone(&directory) as _);
+    engine.deliver_to(receivers, schedule);
     let _open = OpenInTheEnd(Arc::clone(&gate));
     on_lane(&engine, async {
+        engine.start_deliveries();
         gate.set(true);
         let asked = tokio::spawn({
             let engine = Arc::clone(&engine);
@@ -121,7 +122,8 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         while directory.taken() < 3 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(engine.durable(), 1);
+        // The first two are known to be taken before the third one leaves.
+        assert_eq!(engine.durable(), 3);
         tokio::time::sleep(QUIET).await;
         assert!(!asked.is_finished(), "the completion is not durable yet");
         gate.set(false);
@@ -137,7 +139,7 @@ fn a_message_waits_for_the_first_commit_and_the_answer_for_the_second() {
         };
         assert_eq!(
             (disposition, replay, position),
-            (Disposition::Done, false, 2)
+            (Disposition::Done, false, 5)
         );
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["outcomeStatus"], "completed");

@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use carebook::base::actor::{Actor, ActorKind};
+use carebook::engine::channel::Bounds;
+use carebook::engine::outbox::{NamedReceiver, Receiver};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Client, Server, World, actor, run};
@@ -46,7 +48,8 @@ struct Delivered {
 
 impl Delivered {
     fn kind(&self) -> &str {
-        self.body["kind"].as_str().unwrap()
+        let topic = self.body["topic"].as_str().unwrap();
+        topic.strip_prefix("branch_onboarding.").unwrap()
     }
 }
 
@@ -105,7 +108,7 @@ impl Directory {
 
     /// A server that uses this directory.
     fn server(&self, world: &World) -> Server {
-        let arguments = ["--directory-url", &self.url, "--relay-pause-millis", "20"];
+        let arguments = ["--directory-url", &self.url, "--receivers-hurry", "1000"];
         Server::start_with(world, &arguments)
     }
 }
@@ -131,7 +134,7 @@ impl Shared {
         let mut body = vec![0; header("content-length").parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();
-        let is_invitation = body["kind"] == "manager_invitation";
+        let is_invitation = body["topic"] == "branch_onboarding.manager_invitation";
         let mut state = self.state.lock().unwrap();
         let status = match state.0 {
             Mode::Takes => Some("204 No Content"),
@@ -164,6 +167,16 @@ fn administrator(world: &World) -> String {
         permissions: vec!["branch:create".into()],
         ..actor(ActorKind::HeadquartersAdministrator, "admin-1")
     })
+}
+
+/// A receiver of what the creation of a branch asks for, which is soon tried again.
+pub fn receiving(receiver: Arc<dyn Receiver>) -> (Vec<NamedReceiver>, Bounds) {
+    let topics = "branch_onboarding.*".parse().unwrap();
+    let bounds = Bounds {
+        hurry: 1_000,
+        ..Bounds::default()
+    };
+    (vec![NamedReceiver { topics, receiver }], bounds)
 }
 
 pub fn creation() -> Value {
@@ -272,8 +285,10 @@ fn assert_in_order(delivered: &[Delivered], branch: &Value) {
             "{message:?}"
         );
         assert_eq!(number, numbers[which]);
-        assert_eq!(message.body["messageNumber"].to_string(), number);
-        assert_eq!(message.body["branchId"], branch["branchId"]);
+        assert_eq!(message.body["number"].to_string(), number);
+        assert_eq!(message.body["body"]["branchId"], branch["branchId"]);
+        let path = format!("admin/branches/{}", branch["branchId"].as_str().unwrap());
+        assert_eq!(message.body["resource"], path);
         let first = firsts[which].get_or_insert_with(|| message.body.clone());
         assert_eq!(*first, message.body);
         if message.taken && which == next {
@@ -339,12 +354,12 @@ fn no_message_of_a_restored_log_has_a_key_that_another_had_and_what_was_born_bef
     let (of_first, of_second): (Vec<_>, Vec<_>) = after
         .iter()
         .cloned()
-        .partition(|message| message.body["branchId"] == first.json()["branchId"]);
+        .partition(|message| message.body["body"]["branchId"] == first.json()["branchId"]);
     assert_in_order(&of_first, &first.json());
     assert!(logs(&of_first).iter().all(|log| *log == old));
     assert_eq!(of_second.len(), 3);
     for (new, lost) in of_second.iter().zip(&before[before.len() - 3..]) {
-        assert_eq!(new.body["messageNumber"], lost.body["messageNumber"]);
+        assert_eq!(new.body["number"], lost.body["number"]);
         assert!(all[..before.len()].iter().all(|told| told.key != new.key));
     }
     let verified = run(&["verify", "--data", data, "--json"]).1;
@@ -383,12 +398,12 @@ fn a_directory_that_answers_in_time_makes_the_branch_complete_at_once() {
         assert_eq!(message.path, "POST /messages?from=tests HTTP/1.1");
         assert_eq!(message.content_type, "application/json");
     }
-    assert_eq!(delivered[0].body["branchCode"], "SEOUL-1");
+    assert_eq!(delivered[0].body["body"]["branchCode"], "SEOUL-1");
     assert_eq!(
-        delivered[1].body["authorizationRelationships"],
+        delivered[1].body["body"]["authorizationRelationships"],
         first["authorizationRelationships"]
     );
-    assert_eq!(delivered[2].body["email"], "mina@example.org");
+    assert_eq!(delivered[2].body["body"]["email"], "mina@example.org");
     server.kill();
     let server = directory.server(&world);
     let mut client = server.client();
@@ -568,7 +583,8 @@ fn a_crash_before_the_answer_leaves_one_answer_and_the_relay_goes_on() {
     let first = again.json();
     assert_eq!(first["outcomeStatus"], "repair_pending");
     assert_eq!(statuses(&first), ["pending"; 3]);
-    assert_eq!(first["branchId"], directory.delivered()[0].body["branchId"]);
+    let told = &directory.delivered()[0].body["body"];
+    assert_eq!(first["branchId"], told["branchId"]);
     assert_replayed(&mut client, &world, &first);
     directory.set(Mode::Takes);
     let branch = wait_until_completed(&mut client, &world, &first["branchId"]);
@@ -706,11 +722,14 @@ fn what_is_pending_stays_so_until_a_directory_has_taken_it() {
         assert_eq!(stale.json()["code"], "organization_revision_stale");
         assert_eq!(read(&mut client, &world, &first["branchId"]), first);
         assert_replayed(&mut client, &world, &first);
-        let metrics = client.get("/metrics", "").text().to_owned();
-        assert!(
-            metrics.contains("carebook_relay_pending_branches 1"),
-            "{metrics}"
-        );
+        let asked = Instant::now();
+        while !client
+            .get("/metrics", "")
+            .text()
+            .contains("carebook_outbox_unclaimed 3")
+        {
+            assert!(asked.elapsed() < SOON, "they wait for a receiver");
+        }
         assert_eq!(server.stop(), Some(0));
         let data = world.data();
         let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
@@ -741,7 +760,7 @@ fn the_embedded_directory_completes_in_the_commit_itself() {
 
 #[test]
 fn an_address_that_is_none_is_refused_at_the_start() {
-    for url in ["https://directory/", "directory:80", "http://"] {
+    for url in ["ftp://directory/", "directory:80", "http://"] {
         let (code, _, error) = run(&["serve", "--demo", "--directory-url", url]);
         assert_eq!(code, Some(2), "{url}: {error}");
         assert!(error.contains("--directory-url"), "{error}");

@@ -1,0 +1,124 @@
+//! Which tokens a server accepts, and where their keys come from.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::demo::Demo;
+use super::exit::Failure;
+use super::key_set::{self, KeySetAge};
+use super::provider::{self, KeysPlace, keys_place};
+use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
+use crate::http::dial::{Dialer, system_resolve};
+use crate::http::provider::Provider;
+use crate::http::token::TokenVerifier;
+
+/// The flags of tokens and their keys.
+#[derive(Args)]
+pub struct KeyArgs {
+    /// The issuer that tokens must have: their `iss`. Without --jwks it is the https URL of an
+    /// identity provider, whose keys are where /.well-known/openid-configuration below it says.
+    #[arg(long, value_name = "ISS", default_value = DEFAULT_ISSUER)]
+    issuer: String,
+    /// The audience that tokens must have: their `aud`.
+    #[arg(long, value_name = "AUD", default_value = DEFAULT_AUDIENCE)]
+    audience: String,
+    /// The identity provider's keys: a JWKS file, or its https URL. Required unless --issuer names
+    /// the provider.
+    #[arg(long, value_name = "FILE|URL", value_parser = keys_place(),
+        required_unless_present_any = ["demo", "issuer"])]
+    jwks: Option<KeysPlace>,
+    /// How long the last good key set stays in use when no other can be read; after that every
+    /// token is rejected. At least 20m where it comes from a URL.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
+    jwks_max_age: Duration,
+}
+
+/// Where the keys come from.
+pub(super) enum KeysFrom {
+    /// The demonstration has its own.
+    Demo,
+    /// A file.
+    File(PathBuf),
+    /// A provider.
+    Provider(Box<Provider>),
+}
+
+/// A duration of a second or more.
+fn key_set_age(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_secs(1) {
+        return Err("at least a second".to_owned());
+    }
+    Ok(duration)
+}
+
+impl KeyArgs {
+    /// Where the keys come from; a provider is one that `trusted` vouches for.
+    ///
+    /// # Errors
+    /// Exit code 2, when the flags say nothing that could be asked.
+    pub(super) fn place(&self, trusted: &ClientConfig) -> Result<KeysFrom, Failure> {
+        let dialer = || Dialer::new(trusted.clone(), system_resolve());
+        let provider = match &self.jwks {
+            Some(KeysPlace::File(file)) => return Ok(KeysFrom::File(file.clone())),
+            Some(KeysPlace::Url(url)) => Provider::with_keys_at(url.clone(), dialer()),
+            None => Provider::of_issuer(&self.issuer, dialer()).map_err(|why| {
+                Failure::Arguments(format!(
+                    "--issuer {} is not the URL of an identity provider: {why}. Give that, or its \
+                     keys with --jwks",
+                    self.issuer
+                ))
+            })?,
+        };
+        if self.jwks_max_age < provider::MAX_AGE_MIN {
+            return Err(Failure::Arguments(format!(
+                "--jwks-max-age has to be at least {} where the keys come from a URL, as they are \
+                 read again every 10 minutes",
+                humantime::format_duration(provider::MAX_AGE_MIN)
+            )));
+        }
+        Ok(KeysFrom::Provider(Box::new(provider)))
+    }
+
+    /// What verifies tokens, and what looks after the age of its keys, which are kept fresh from
+    /// here on.
+    ///
+    /// # Errors
+    /// When there are no keys.
+    pub(super) fn verifier(
+        &self,
+        keys_from: KeysFrom,
+        demo: Option<&Demo>,
+    ) -> Result<(Arc<TokenVerifier>, Option<KeySetAge>), Failure> {
+        let (issuer, audience) = (self.issuer.as_str(), self.audience.as_str());
+        let max_age = self.jwks_max_age;
+        let (verifier, age) = match keys_from {
+            KeysFrom::Demo => {
+                let jwks = demo.map(Demo::jwks).unwrap_or_default();
+                let verifier =
+                    TokenVerifier::new(jwks.as_bytes(), DEFAULT_ISSUER, DEFAULT_AUDIENCE);
+                return Ok((Arc::new(verifier.map_err(Failure::from_error)?), None));
+            }
+            KeysFrom::File(file) => {
+                let jwks = key_set::read(&file).map_err(|error| {
+                    Failure::other(format!("{} cannot be read: {error}", file.display()))
+                })?;
+                let verifier = TokenVerifier::new(&jwks, issuer, audience);
+                let verifier = Arc::new(verifier.map_err(Failure::from_error)?);
+                let age = key_set::keep_fresh(Arc::clone(&verifier), file, max_age);
+                (verifier, age.map_err(Failure::from_error)?)
+            }
+            KeysFrom::Provider(provider) => {
+                provider::keep_fresh(*provider, issuer, audience, max_age)?
+            }
+        };
+        for skipped in verifier.skipped_keys() {
+            tracing::warn!("a key of the key set is not used: {skipped}");
+        }
+        Ok((verifier, Some(age)))
+    }
+}

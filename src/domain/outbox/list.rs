@@ -1,0 +1,190 @@
+//! Messages as they are listed: what each is about and where it stands, without its body.
+
+use serde::Serialize;
+
+use super::may_manage;
+use super::message::{Message, MessageStatus, number_of, numbers_near, unsettled_near};
+use crate::base::time::Instant;
+use crate::domain::operation::to_json;
+use crate::domain::read::{ReadRequest, Representation};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::ReadView;
+
+/// How many messages, or lists of them, a page looks at for each that it may have.
+const LOOKED_AT: usize = 10;
+
+/// A message as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageBody<'a> {
+    number: i64,
+    topic: &'a str,
+    resource: &'a str,
+    state: MessageStatus,
+    attempts: u32,
+    next_attempt_at: Option<Instant>,
+    last_status: Option<u16>,
+    last_error: Option<&'a str>,
+}
+
+impl<'a> MessageBody<'a> {
+    /// The message as it stands.
+    #[must_use]
+    pub fn new(message: &'a Message) -> Self {
+        let unsettled = message.unsettled.as_ref();
+        let failure = unsettled.and_then(|unsettled| unsettled.last_failure.as_ref());
+        Self {
+            number: message.number,
+            topic: &message.topic,
+            resource: &message.resource,
+            state: message.status,
+            attempts: message.attempts,
+            next_attempt_at: unsettled.and_then(|unsettled| unsettled.next_attempt_at),
+            last_status: failure.and_then(|failure| failure.status),
+            last_error: failure.map(|failure| &*failure.error),
+        }
+    }
+}
+
+/// The message as it is answered.
+#[must_use]
+pub fn body_of(message: &Message) -> Vec<u8> {
+    to_json(&MessageBody::new(message))
+}
+
+/// Which messages are listed, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Only those that stand so.
+    pub status: Option<MessageStatus>,
+    /// Only those of this topic.
+    pub topic: Option<String>,
+    /// Only those about this resource.
+    pub resource: Option<String>,
+    /// From the first one on; else from the last one on.
+    pub oldest_first: bool,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A page of messages.
+#[derive(Debug)]
+pub struct MessagePage {
+    /// The messages.
+    pub messages: Vec<Message>,
+    /// The number after which the next page goes on; `None` when nothing lies beyond.
+    pub next: Option<i64>,
+}
+
+/// Reads the message that the path names.
+///
+/// # Errors
+/// `permission_denied` when the actor may not manage messages, `not_found` when there is none.
+pub fn read_message(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
+    if !may_manage(request.actor) {
+        return Err(not_permitted());
+    }
+    let number = number_of(request.param("number"));
+    let message = number.and_then(|number| Message::of_number(request.view, number));
+    match message {
+        Some(message) => Representation::at_revision(&message, &MessageBody::new(&message)),
+        None => Err(Rejection::not_found()),
+    }
+}
+
+/// 403 of an actor who may not manage messages.
+#[must_use]
+pub fn not_permitted() -> Rejection {
+    Rejection::permission_denied(
+        "Only an actor with the permission outbox:manage may manage messages.",
+    )
+}
+
+/// The page of those messages that come after the number `after`; numbers go up to `last`.
+#[must_use]
+pub fn page(view: &ReadView<'_>, asked: &Asked, after: Option<i64>, last: i64) -> MessagePage {
+    let unsettled_only = matches!(
+        asked.status,
+        Some(MessageStatus::Waiting | MessageStatus::Dead)
+    );
+    let step = if asked.oldest_first { 1 } else { -1 };
+    let after = after.unwrap_or(match asked.oldest_first {
+        true => 0,
+        false => last.saturating_add(1),
+    });
+    let mut looking = Looking {
+        asked,
+        left: asked.limit.saturating_mul(LOOKED_AT),
+        messages: Vec::new(),
+        reached: after,
+    };
+    let mut next = after.saturating_add(step);
+    while (1..=last).contains(&next) && looking.has_room() {
+        let near = numbers_near(next);
+        let mut numbers: Vec<i64> = if unsettled_only {
+            looking.left -= 1;
+            let listed = view.all_listed::<Message>(unsettled_near(next));
+            listed.iter().map(|message| message.number).collect()
+        } else {
+            near.clone().collect()
+        };
+        numbers.retain(|number| match asked.oldest_first {
+            true => (next..=last).contains(number),
+            false => (1..=next).contains(number),
+        });
+        numbers.sort_unstable();
+        if !asked.oldest_first {
+            numbers.reverse();
+        }
+        if !numbers.into_iter().all(|number| looking.look(view, number)) {
+            break;
+        }
+        next = match asked.oldest_first {
+            true => near.end,
+            false => near.start - 1,
+        };
+        looking.reached = next - step;
+    }
+    let is_over = !(1..=last).contains(&looking.reached.saturating_add(step));
+    MessagePage {
+        next: (!is_over).then_some(looking.reached),
+        messages: looking.messages,
+    }
+}
+
+/// A page in the making.
+struct Looking<'a> {
+    asked: &'a Asked,
+    left: usize,
+    messages: Vec<Message>,
+    reached: i64,
+}
+
+impl Looking<'_> {
+    fn has_room(&self) -> bool {
+        self.left > 0 && self.messages.len() < self.asked.limit
+    }
+
+    /// Looks at the message of this number, if there is room for it.
+    fn look(&mut self, view: &ReadView<'_>, number: i64) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        self.left -= 1;
+        self.reached = number;
+        let asked = self.asked;
+        let message = Message::of_number(view, number).filter(|message| {
+            asked.status.is_none_or(|status| status == message.status)
+                && asked
+                    .topic
+                    .as_deref()
+                    .is_none_or(|topic| topic == &*message.topic)
+                && asked
+                    .resource
+                    .as_deref()
+                    .is_none_or(|resource| resource == &*message.resource)
+        });
+        self.messages.extend(message);
+        true
+    }
+}

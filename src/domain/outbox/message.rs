@@ -1,0 +1,378 @@
+//! A message to another system: its state, and how events change it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::base::codec::Blob;
+use crate::base::digest::{Digest, hex};
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::event::subject;
+use crate::domain::operation::{Change, OutboxMessage};
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
+use crate::{public_events, wire_enum};
+
+/// How many messages, by their numbers, share one list of those that are not settled.
+const NUMBERS_OF_A_LIST: i64 = 1_024;
+
+wire_enum! {
+    /// Where a message stands.
+    pub enum MessageStatus {
+        /// Its receiver has not taken it yet.
+        Waiting = "waiting",
+        /// Its receiver has not taken it at any attempt: it is sent again on demand only.
+        Dead = "dead",
+        /// Its receiver has taken it.
+        Taken = "taken",
+        /// It was decided that nobody needs it any more.
+        Skipped = "skipped",
+    }
+}
+
+/// What a message has until it is settled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsettled {
+    /// The log that it was born in.
+    pub log_id: [u8; 16],
+    /// When it was born.
+    pub at: Instant,
+    /// Its content, JSON.
+    pub body: Blob,
+    /// How often it was tried since it was born, or since it was last told to be tried again.
+    pub tried: u32,
+    /// When it is tried next; `None` where nothing speaks against trying it now, or it is dead.
+    pub next_attempt_at: Option<Instant>,
+    /// What became of the last attempt.
+    pub last_failure: Option<Failure>,
+}
+
+/// Why a receiver has not taken a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The status that it answered, where it did.
+    pub status: Option<u16>,
+    /// A sentence, without what the message says.
+    pub error: Box<str>,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its number, unique in the service.
+    pub number: i64,
+    /// How many commits it has seen.
+    pub revision: Revision,
+    /// What it is about, a dotted word.
+    pub topic: Box<str>,
+    /// The read path of the resource that it is about, without the first slash.
+    pub resource: Box<str>,
+    /// What its sender knows it by, where that is not its number.
+    pub reference: Option<Uuid>,
+    /// Where it stands.
+    pub status: MessageStatus,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// There until it is settled.
+    pub unsettled: Option<Unsettled>,
+}
+
+/// A message is born.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Born {
+    /// Its number.
+    pub number: i64,
+    /// What it is about, a dotted word.
+    pub topic: Box<str>,
+    /// The read path of the resource that it is about.
+    pub resource: Box<str>,
+    /// What its sender knows it by, where that is not its number.
+    pub reference: Option<Uuid>,
+    /// The log that it is born in.
+    pub log_id: [u8; 16],
+    /// Its content, JSON; none where it was taken in the commit that it was born in.
+    pub body: Option<Blob>,
+}
+
+/// What a message is about: what is told of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// What it is about, a dotted word.
+    pub topic: Box<str>,
+    /// The read path of the resource that it is about.
+    pub resource: Box<str>,
+}
+
+/// What can happen to a message. New events go at the end: their order stands in the log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum MessageEvent {
+    /// It is born.
+    Born(Box<Born>),
+    /// Its receiver has taken it.
+    Taken(About),
+    /// Its receiver has not taken it, and is asked again then.
+    Failed {
+        /// When it is tried next.
+        next_attempt_at: Instant,
+        /// Why it was not taken.
+        failure: Failure,
+    },
+    /// Its receiver has not taken it at the last attempt either.
+    Dead {
+        /// What it is about.
+        about: About,
+        /// Why it was not taken.
+        failure: Failure,
+    },
+    /// It is to be tried again now, as if it had not been tried.
+    Retried {},
+    /// Nobody needs it any more.
+    Skipped {
+        /// What it is about.
+        about: About,
+        /// Why.
+        reason: Box<str>,
+    },
+}
+
+impl Resource for Message {
+    const KIND: Kind = Kind {
+        tag: 121,
+        name: "outbox-message",
+    };
+    type Event = MessageEvent;
+
+    fn apply(state: Option<Self>, event: &MessageEvent, at: Instant) -> Self {
+        let Some(mut message) = state else {
+            return match event {
+                MessageEvent::Born(born) => Self::of_birth(born, at),
+                event => panic!("a message that is not born has no {}", event_name(event)),
+            };
+        };
+        let Some(mut unsettled) = message.unsettled.take() else {
+            panic!("a settled message has no {}", event_name(event));
+        };
+        message.revision = message.revision.next();
+        match event {
+            MessageEvent::Born(_) => panic!("a message is born once"),
+            MessageEvent::Taken(_) => {
+                message.attempts = message.attempts.saturating_add(1);
+                message.status = MessageStatus::Taken;
+                return message;
+            }
+            MessageEvent::Skipped { .. } => {
+                message.status = MessageStatus::Skipped;
+                return message;
+            }
+            MessageEvent::Failed {
+                next_attempt_at,
+                failure,
+            } => {
+                message.attempts = message.attempts.saturating_add(1);
+                unsettled.tried = unsettled.tried.saturating_add(1);
+                unsettled.next_attempt_at = Some(*next_attempt_at);
+                unsettled.last_failure = Some(failure.clone());
+            }
+            MessageEvent::Dead { failure, .. } => {
+                message.attempts = message.attempts.saturating_add(1);
+                message.status = MessageStatus::Dead;
+                unsettled.tried = unsettled.tried.saturating_add(1);
+                unsettled.next_attempt_at = None;
+                unsettled.last_failure = Some(failure.clone());
+            }
+            MessageEvent::Retried {} => {
+                message.status = MessageStatus::Waiting;
+                unsettled.tried = 0;
+                unsettled.next_attempt_at = None;
+            }
+        }
+        message.unsettled = Some(unsettled);
+        message
+    }
+
+    fn id(&self) -> Vec<String> {
+        vec![self.number.to_string()]
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        self.reference.map(by_reference).into_iter().collect()
+    }
+
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        let list = self.unsettled.as_ref().map(|_| unsettled_near(self.number));
+        list.into_iter().collect()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let is_settled = matches!(self.status, MessageStatus::Taken | MessageStatus::Skipped);
+        if is_settled == self.unsettled.is_some() {
+            return Err("a message has a body until it is settled, and no longer".to_owned());
+        }
+        if self.revision < Revision::FIRST {
+            return Err(format!("revision {}", self.revision));
+        }
+        Ok(())
+    }
+}
+
+public_events! {
+    Message by MessageEvent, read at "outbox/{}", revision none;
+
+    // Of its birth the change tells that causes it.
+    Born(_) => nothing,
+    /// The receiver of a message has taken it.
+    Taken(about) => "taken" {
+        "topic": Box<str> = about.topic,
+        "resource": Box<str> = about.resource,
+    },
+    Failed { .. } => nothing,
+    /// The receiver of a message has not taken it at any attempt.
+    Dead { about, .. } => "dead" {
+        "topic": Box<str> = about.topic,
+        "resource": Box<str> = about.resource,
+    },
+    Retried {} => nothing,
+    /// It was decided that nobody needs a message any more.
+    Skipped { about, .. } => "skipped" {
+        "topic": Box<str> = about.topic,
+        "resource": Box<str> = about.resource,
+    },
+}
+
+impl Message {
+    /// The key of the message of this number.
+    #[must_use]
+    pub fn key_of(number: i64) -> Digest {
+        Self::KIND.key(&[number.to_string()])
+    }
+
+    /// The message of this number.
+    #[must_use]
+    pub fn of_number(view: &ReadView<'_>, number: i64) -> Option<Self> {
+        view.at(Self::key_of(number))
+    }
+
+    /// Whether its receiver has taken it.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.status == MessageStatus::Taken
+    }
+
+    /// What is told of it.
+    #[must_use]
+    pub fn about(&self) -> About {
+        About {
+            topic: self.topic.clone(),
+            resource: self.resource.clone(),
+        }
+    }
+
+    fn of_birth(born: &Born, at: Instant) -> Self {
+        Self {
+            number: born.number,
+            revision: Revision::FIRST,
+            topic: born.topic.clone(),
+            resource: born.resource.clone(),
+            reference: born.reference,
+            status: match born.body {
+                Some(_) => MessageStatus::Waiting,
+                None => MessageStatus::Taken,
+            },
+            attempts: 0,
+            unsettled: born.body.as_ref().map(|body| Unsettled {
+                log_id: born.log_id,
+                at,
+                body: body.clone(),
+                tried: 0,
+                next_attempt_at: None,
+                last_failure: None,
+            }),
+        }
+    }
+}
+
+impl Unsettled {
+    /// What the receiver knows the message of this number by, whenever and from wherever it is
+    /// sent: `{log id}-{number}`, with the log that it was born in.
+    #[must_use]
+    pub fn id(&self, number: i64) -> String {
+        format!("{}-{number}", hex(&self.log_id))
+    }
+}
+
+/// A number as it is written in a path: without signs and leading zeros.
+#[must_use]
+pub fn number_of(text: &str) -> Option<i64> {
+    let number: i64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The list of the messages with numbers near this one that are not settled.
+#[must_use]
+pub fn unsettled_near(number: i64) -> IndexKey {
+    let list = number.div_euclid(NUMBERS_OF_A_LIST);
+    IndexKey::new(Index::UnsettledMessages, &[&list.to_string()])
+}
+
+/// The numbers of messages that share a list with this one.
+#[must_use]
+pub fn numbers_near(number: i64) -> std::ops::Range<i64> {
+    let first = number.div_euclid(NUMBERS_OF_A_LIST) * NUMBERS_OF_A_LIST;
+    first..first + NUMBERS_OF_A_LIST
+}
+
+/// The name that the message with this reference has.
+#[must_use]
+pub fn by_reference(reference: Uuid) -> IndexKey {
+    IndexKey::new(Index::MessageReference, &[&reference.to_string()])
+}
+
+/// The birth of the message that a record carries, which is of this log.
+#[must_use]
+pub fn birth(message: &OutboxMessage, log_id: [u8; 16]) -> MessageEvent {
+    let mut content = serde_json::from_slice::<Value>(&message.body.0).unwrap_or_default();
+    let text = |name: &str| content[name].as_str().unwrap_or_default();
+    let resource = match &*message.topic {
+        "authorization.payment_delegation.granted" => subject(
+            "family-payment-delegations/{}",
+            &[text("paymentDelegationId")],
+        ),
+        "settlement.continuation.requested" => subject(
+            "reservation-payment-change-adjustments/{}",
+            &[text("reservationBookingId")],
+        ),
+        _ => subject("admin/branches/{}", &[text("branchId")]),
+    };
+    let reference = content["workflowRequestId"].as_str();
+    let reference = reference.and_then(|text| text.parse().ok());
+    // What the embedded directory has done needs no receiver.
+    let status = content
+        .as_object_mut()
+        .and_then(|body| body.remove("status"));
+    let body = match &status {
+        None => Some(message.body.clone()),
+        Some(status) if status == "completed" => None,
+        Some(_) => Some(Blob(content.to_string().into_bytes())),
+    };
+    MessageEvent::Born(Box::new(Born {
+        number: message.number,
+        topic: message.topic.clone(),
+        resource: resource.into(),
+        reference,
+        log_id,
+        body,
+    }))
+}
+
+/// The message, and what its birth changes, which is committed at `at` in this log.
+#[must_use]
+pub fn born(message: &OutboxMessage, log_id: [u8; 16], at: Instant) -> (Message, Change) {
+    let event = birth(message, log_id);
+    let message = Message::apply(None, &event, at);
+    let change = Change::of(None, &event, &message);
+    (message, change)
+}

@@ -1,0 +1,73 @@
+//! A receiver has taken a message, or has not.
+//!
+//! Resource: the message. Nobody asks for this from outside: it has no path. Of a message that is
+//! settled by now, or dead, nothing is changed.
+
+use super::message::{Failure, Message, MessageEvent, MessageStatus};
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::operation::{Commit, Context, Decision};
+use crate::domain::rejection::Rejection;
+use crate::domain::report::Report;
+
+/// What became of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// The receiver has taken the message.
+    Taken,
+    /// It has not, and is asked again then.
+    Failed(Failure, Instant),
+    /// It has not, and this was the last attempt.
+    Dead(Failure),
+}
+
+/// The report.
+pub struct RecordAttempt {
+    /// The number of the message.
+    pub number: i64,
+    /// At which revision it was sent.
+    pub revision: Revision,
+    /// What became of the attempt.
+    pub attempt: Attempt,
+}
+
+impl Report for RecordAttempt {
+    type Resource = Message;
+
+    fn resource(&self) -> Digest {
+        Message::key_of(self.number)
+    }
+
+    fn decide(
+        &self,
+        message: Option<&Message>,
+        context: &Context<'_>,
+    ) -> Result<Decision<Message>, Rejection> {
+        let waiting = message.filter(|message| message.status == MessageStatus::Waiting);
+        let Some(waiting) = waiting else {
+            return Ok(Decision::Answer(Vec::new()));
+        };
+        let event = match &self.attempt {
+            Attempt::Taken => MessageEvent::Taken(waiting.about()),
+            // It was told meanwhile to be tried again: that attempt was not this one.
+            Attempt::Failed(failure, _) | Attempt::Dead(failure)
+                if waiting.revision != self.revision =>
+            {
+                MessageEvent::Failed {
+                    next_attempt_at: context.at,
+                    failure: failure.clone(),
+                }
+            }
+            Attempt::Failed(failure, next_attempt_at) => MessageEvent::Failed {
+                next_attempt_at: *next_attempt_at,
+                failure: failure.clone(),
+            },
+            Attempt::Dead(failure) => MessageEvent::Dead {
+                about: waiting.about(),
+                failure: failure.clone(),
+            },
+        };
+        Commit::new(message, event, context.at).answer(Vec::new())
+    }
+}

@@ -1,0 +1,53 @@
+//! What is asked of the engine about messages and their receivers.
+
+use crate::domain::outbox::list::{Asked, MessagePage, page};
+use crate::domain::resource::ReadView;
+use crate::engine::Engine;
+use crate::engine::channel::Bounds;
+use crate::engine::core::{CommandResult, Shared};
+use crate::engine::outbox::{NamedReceiver, OutboxFigures};
+
+impl Engine {
+    /// From here on these receivers get the messages of the topics that they are named for. To be
+    /// called once, before the first command.
+    pub fn deliver_to(&self, receivers: Vec<NamedReceiver>, bounds: Bounds) {
+        self.shared.outbox.deliver_to(receivers, bounds);
+    }
+
+    /// Begins to deliver messages, with those that were not settled when the log was last closed.
+    /// To be called once, on a lane.
+    pub fn start_deliveries(&self) {
+        self.shared
+            .start_deliveries(self.shared.ids.last_outbox_number());
+    }
+
+    /// The page of those messages that come after the number `after`, and the position that it
+    /// depends on.
+    ///
+    /// # Errors
+    /// When the log has failed.
+    pub async fn messages(
+        &self,
+        asked: &Asked,
+        after: Option<i64>,
+    ) -> Result<(MessagePage, u64), CommandResult> {
+        let shared = &*self.shared;
+        let (page, position) = {
+            let durable_before = shared.journal.durable();
+            let view = ReadView::new(&shared.tables);
+            let page = page(&view, asked, after, shared.ids.last_outbox_number());
+            let read_set = Shared::read_set(durable_before, &view);
+            (page, shared.position_of(&read_set))
+        };
+        match shared.lanes.wait(position).await {
+            Ok(()) => Ok((page, position)),
+            Err(_) => Err(CommandResult::Unavailable),
+        }
+    }
+
+    /// Figures of messages and their receivers.
+    #[must_use]
+    pub fn figures_of_outbox(&self) -> OutboxFigures {
+        self.shared.outbox.figures(self.shared.clock.now())
+    }
+}

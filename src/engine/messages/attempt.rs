@@ -1,0 +1,152 @@
+//! Attempts at bringing messages to one receiver.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::base::panics::unless_its_future_panics;
+use crate::base::time::Instant;
+use crate::catalogue::RECORD_MESSAGE_ATTEMPT;
+use crate::domain::outbox::message::{Failure, Message, MessageStatus};
+use crate::domain::outbox::report::{Attempt, RecordAttempt};
+use crate::domain::resource::ReadView;
+use crate::engine::core::{CommandResult, Shared};
+use crate::engine::outbox::{Line, Next, Outgoing};
+use crate::engine::schedule;
+
+/// The pause before it is tried again to record what became of an attempt.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Brings messages to a receiver, for as long as the service runs.
+    pub(super) async fn deliver(self: &Arc<Self>, line: &Arc<Line>) {
+        while !self.is_ending() {
+            let mut news = pin!(line.news.notified());
+            news.as_mut().enable();
+            let now = self.both_clocks();
+            let wake = {
+                let mut queue = line.queue.lock();
+                while let Some(next) = queue.next(now) {
+                    tokio::spawn(Arc::clone(self).attempt(Arc::clone(line), next));
+                }
+                queue.wake_at()
+            };
+            match wake {
+                Some(wake) => {
+                    tokio::select! {
+                        () = news => {}
+                        () = sleep(wake.saturating_sub(now.steady)) => {}
+                    }
+                }
+                None => news.await,
+            }
+        }
+    }
+
+    /// One attempt, from when the message is durable until what became of it is.
+    async fn attempt(self: Arc<Self>, line: Arc<Line>, next: Next) {
+        let attempted = pin!(self.attempted(&line, next));
+        let attempted = unless_its_future_panics(attempted).await;
+        if attempted.is_none() {
+            // It is due as it was: not at once, for the panic may come again.
+            sleep(RECORD_AGAIN).await;
+        }
+        let outcome = attempted.flatten();
+        let outcome = outcome.as_ref().map(|outcome| outcome.as_ref().copied());
+        line.queue
+            .lock()
+            .ended(next.number, outcome, self.both_clocks());
+        line.news.notify_one();
+    }
+
+    /// What an attempt has come to, once that is durable; `None` when nothing was sent.
+    async fn attempted(
+        self: &Arc<Self>,
+        line: &Line,
+        next: Next,
+    ) -> Option<Result<(), schedule::Failure>> {
+        self.lanes.wait(next.position).await.ok()?;
+        let (mut message, position) = {
+            let view = ReadView::new(&self.tables);
+            let key = Message::key_of(next.number);
+            (view.at::<Message>(key)?, view.position(key))
+        };
+        let is_waiting = message.status == MessageStatus::Waiting;
+        let Some(unsettled) = message.unsettled.take_if(|_| is_waiting) else {
+            let mut queue = line.queue.lock();
+            queue.put(position, &message, self.both_clocks());
+            return None;
+        };
+        let outgoing = Outgoing {
+            id: unsettled.id(message.number),
+            number: message.number,
+            topic: message.topic,
+            resource: message.resource,
+            at: unsettled.at,
+            body: unsettled.body,
+            sent_at: self.clock.now(),
+        };
+        let began = self.clock.steady();
+        let delivery = pin!(async { line.to.receiver.deliver(&outgoing).await });
+        let result = unless_its_future_panics(delivery).await;
+        let result = result.unwrap_or_else(|| {
+            Err(schedule::Failure {
+                status: None,
+                error: "a fault of the service".into(),
+                retry_after: None,
+            })
+        });
+        let took = self.clock.steady().saturating_sub(began);
+        line.count(took, result.is_ok());
+        let attempt = match &result {
+            Ok(()) => Attempt::Taken,
+            Err(failure) => self.not_taken(line, &outgoing, failure, unsettled.tried + 1),
+        };
+        // Until it is recorded that a message was taken, the next one must not leave.
+        loop {
+            let report = RecordAttempt {
+                number: next.number,
+                revision: message.revision,
+                attempt: attempt.clone(),
+            };
+            match self.report(RECORD_MESSAGE_ATTEMPT, report).await {
+                CommandResult::Done { .. } => return Some(result),
+                _ if self.is_ending() => return Some(result),
+                _ => sleep(RECORD_AGAIN).await,
+            }
+        }
+    }
+
+    /// What becomes of a message that its receiver has not taken at this attempt.
+    fn not_taken(
+        &self,
+        line: &Line,
+        message: &Outgoing,
+        failure: &schedule::Failure,
+        tried: u32,
+    ) -> Attempt {
+        let chance = uuid::Uuid::new_v4().as_bytes()[0];
+        let pause = schedule::pause(tried, chance, failure.retry_after);
+        tracing::warn!(
+            message = message.number,
+            topic = &*message.topic,
+            receiver = %line.to.topics,
+            tried,
+            error = &*failure.error,
+            is_dead = pause.is_none(),
+            "a receiver has not taken a message"
+        );
+        let failure = Failure {
+            status: failure.status,
+            error: failure.error.clone(),
+        };
+        let Some(pause) = pause else {
+            return Attempt::Dead(failure);
+        };
+        let pause = i64::try_from((pause / line.hurry).as_millis()).unwrap_or(i64::MAX);
+        let next = self.clock.now().millis().saturating_add(pause);
+        Attempt::Failed(failure, Instant::from_millis(next))
+    }
+}

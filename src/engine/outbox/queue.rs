@@ -1,0 +1,321 @@
+//! The messages for one receiver: a channel of what waits, and what is dead.
+//!
+//! What stands in the log of a message is the truth; the channel says which one is sent next. While
+//! an attempt is on its way, what its message has become meanwhile is held back until the attempt
+//! is over, so the next one about its resource does not overtake it.
+
+use std::collections::BTreeMap;
+
+use crate::base::time::Instant;
+use crate::domain::outbox::message::{Message, MessageStatus};
+use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing};
+use crate::engine::schedule::Failure;
+
+/// The messages for one receiver.
+pub(in crate::engine) struct Queue {
+    channel: Channel<i64, Waiting>,
+    dead: BTreeMap<i64, Instant>,
+}
+
+/// A message that waits.
+#[derive(Debug)]
+struct Waiting {
+    /// The position of its last commit, before which it must not leave.
+    position: u64,
+    born: Instant,
+    is_on_its_way: bool,
+    /// What it has become since it is on its way.
+    since: Option<(u64, Box<Message>)>,
+}
+
+/// A message that is to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Next {
+    pub(in crate::engine) number: i64,
+    pub(in crate::engine) position: u64,
+}
+
+impl Queue {
+    /// With nothing in it.
+    pub(in crate::engine) fn new(bounds: Bounds) -> Self {
+        Self {
+            channel: Channel::new(bounds),
+            dead: BTreeMap::new(),
+        }
+    }
+
+    /// The commit at `position` has left the message so.
+    pub(in crate::engine) fn put(&mut self, position: u64, message: &Message, now: Now) {
+        let number = message.number;
+        match self.channel.payload_mut(number) {
+            Some(known) if known.position > position => return,
+            Some(known) if known.is_on_its_way => {
+                known.position = position;
+                known.since = Some((position, Box::new(message.clone())));
+                return;
+            }
+            Some(_) => {
+                self.channel.remove(number);
+            }
+            None => {}
+        }
+        self.dead.remove(&number);
+        match (&message.unsettled, message.status) {
+            (Some(unsettled), MessageStatus::Waiting) => {
+                let waiting = Waiting {
+                    position,
+                    born: unsettled.at,
+                    is_on_its_way: false,
+                    since: None,
+                };
+                let standing = Standing {
+                    attempts: unsettled.tried,
+                    due: unsettled.next_attempt_at,
+                };
+                let subject = &message.resource;
+                self.channel
+                    .resume(number, subject, 0, waiting, &standing, now);
+            }
+            (Some(unsettled), _) => {
+                self.dead.insert(number, unsettled.at);
+            }
+            (None, _) => {}
+        }
+        // The log knows all of it.
+        self.channel.take_unrecorded();
+    }
+
+    /// The next message that may be sent, which is on its way from here on.
+    pub(in crate::engine) fn next(&mut self, now: Now) -> Option<Next> {
+        let number = self.channel.next(now)?;
+        let waiting = self.channel.payload_mut(number)?;
+        waiting.is_on_its_way = true;
+        Some(Next {
+            number,
+            position: waiting.position,
+        })
+    }
+
+    /// An attempt is over, and what became of its message was put before. `outcome` is `None` when
+    /// there was nothing to send.
+    pub(in crate::engine) fn ended(
+        &mut self,
+        number: i64,
+        outcome: Option<Result<(), &Failure>>,
+        now: Now,
+    ) {
+        let settled = match outcome {
+            Some(outcome) => self.channel.ended(number, outcome, now, 0),
+            None => {
+                self.channel.called_back(number);
+                None
+            }
+        };
+        let since = match settled {
+            Some(
+                Settled::Taken(waiting)
+                | Settled::Dead {
+                    payload: waiting, ..
+                },
+            ) => waiting.since,
+            Some(Settled::Waits) | None => {
+                let waiting = self.channel.payload_mut(number);
+                waiting.and_then(|waiting| {
+                    waiting.is_on_its_way = false;
+                    waiting.since.take()
+                })
+            }
+        };
+        if let Some((position, message)) = since {
+            self.put(position, &message, now);
+        }
+    }
+
+    /// When the next pause ends.
+    pub(in crate::engine) fn wake_at(&self) -> Option<std::time::Duration> {
+        self.channel.wake_at()
+    }
+
+    /// How many messages wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.channel.waiting_count()
+    }
+
+    /// How many are dead.
+    pub(super) fn dead(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// Whether the newest attempt has failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.channel.is_failing()
+    }
+
+    /// When the oldest of all was born.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let first = self.channel.oldest();
+        let waiting = first.and_then(|number| self.channel.payload(number));
+        let waiting = waiting.map(|waiting| waiting.born);
+        let dead = self.dead.first_key_value().map(|(_, born)| *born);
+        waiting.into_iter().chain(dead).min()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::base::codec::Blob;
+    use crate::base::revision::Revision;
+    use crate::domain::outbox::message::Unsettled;
+
+    fn at(millis: i64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn message(number: i64, resource: &str, due: Option<i64>) -> Message {
+        Message {
+            number,
+            revision: Revision::FIRST,
+            topic: "a.b".into(),
+            resource: resource.into(),
+            reference: None,
+            status: MessageStatus::Waiting,
+            attempts: 0,
+            unsettled: Some(Unsettled {
+                log_id: [0; 16],
+                at: at(number),
+                body: Blob(Vec::new()),
+                tried: u32::from(due.is_some()),
+                next_attempt_at: due.map(at),
+                last_failure: None,
+            }),
+        }
+    }
+
+    fn settled(message: &Message, status: MessageStatus) -> Message {
+        Message {
+            status,
+            unsettled: message
+                .unsettled
+                .clone()
+                .filter(|_| status == MessageStatus::Dead),
+            ..message.clone()
+        }
+    }
+
+    fn now(millis: i64) -> Now {
+        Now {
+            steady: Duration::from_millis(millis.unsigned_abs()),
+            wall: at(millis),
+        }
+    }
+
+    fn queue(messages: &[&Message]) -> Queue {
+        let mut queue = Queue::new(Bounds::default());
+        for message in messages {
+            queue.put(9, message, now(0));
+        }
+        queue
+    }
+
+    fn numbers(queue: &mut Queue, at: i64) -> Vec<i64> {
+        let next = std::iter::from_fn(|| queue.next(now(at)));
+        next.map(|next| next.number).collect()
+    }
+
+    fn failed() -> Failure {
+        Failure {
+            status: Some(500),
+            error: "it answered 500".into(),
+            retry_after: None,
+        }
+    }
+
+    const NONE: [i64; 0] = [];
+
+    #[test]
+    fn a_message_waits_until_the_one_before_it_about_its_resource_is_settled_or_dead() {
+        for status in [
+            MessageStatus::Taken,
+            MessageStatus::Skipped,
+            MessageStatus::Dead,
+        ] {
+            let first = message(1, "a", None);
+            let mut queue = queue(&[&message(2, "a", None), &first, &message(3, "b", None)]);
+            assert_eq!(numbers(&mut queue, 10), [1, 3]);
+            // It was not taken, and is due later: what is behind it waits, too.
+            queue.put(10, &message(1, "a", Some(5_010)), now(10));
+            queue.ended(1, Some(Err(&failed())), now(10));
+            assert_eq!(queue.wake_at(), Some(Duration::from_millis(5_010)));
+            assert_eq!(queue.next(now(5_009)), None);
+            let again = queue.next(now(5_010)).unwrap();
+            assert_eq!((again.number, again.position), (1, 10));
+            queue.put(11, &settled(&first, status), now(5_010));
+            assert_eq!(queue.next(now(5_010)), None, "its attempt is not over");
+            queue.ended(1, Some(Ok(())), now(5_010));
+            assert_eq!(queue.next(now(5_010)).unwrap().number, 2);
+            let is_dead = status == MessageStatus::Dead;
+            assert_eq!((queue.waiting(), queue.dead()), (2, usize::from(is_dead)));
+            assert_eq!(queue.oldest(), Some(at(if is_dead { 1 } else { 2 })));
+        }
+    }
+
+    #[test]
+    fn what_is_retried_goes_before_what_came_after_it() {
+        let dead = message(1, "a", None);
+        let mut queue = queue(&[
+            &settled(&dead, MessageStatus::Dead),
+            &message(2, "a", Some(9)),
+        ]);
+        queue.put(10, &dead, now(0));
+        assert_eq!(queue.dead(), 0);
+        assert_eq!(numbers(&mut queue, 9), [1]);
+    }
+
+    #[test]
+    fn what_is_skipped_during_an_attempt_is_not_sent_again_whatever_that_comes_to() {
+        for outcome in [Some(Ok(())), Some(Err(&failed())), None] {
+            let first = message(1, "a", None);
+            let mut queue = queue(&[&first, &message(2, "a", None)]);
+            assert_eq!(numbers(&mut queue, 0), [1]);
+            queue.put(10, &settled(&first, MessageStatus::Skipped), now(0));
+            assert_eq!(numbers(&mut queue, 0), NONE);
+            queue.ended(1, outcome, now(0));
+            assert_eq!(numbers(&mut queue, 1 << 40), [2]);
+            assert_eq!((queue.waiting(), queue.dead()), (1, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_retried_during_its_pause_is_sent_at_once() {
+        let mut queue = queue(&[&message(1, "a", Some(60_000))]);
+        assert_eq!(numbers(&mut queue, 0), NONE);
+        queue.put(10, &message(1, "a", None), now(0));
+        assert_eq!(numbers(&mut queue, 0), [1]);
+    }
+
+    #[test]
+    fn of_two_commits_the_later_one_counts_in_whatever_order_they_are_told() {
+        let mut queue = queue(&[&message(1, "a", None)]);
+        queue.put(8, &message(1, "a", Some(60_000)), now(0));
+        assert_eq!(numbers(&mut queue, 0), [1]);
+    }
+
+    #[test]
+    fn only_so_many_attempts_are_on_their_way_at_once() {
+        let messages: Vec<_> = (1..=40)
+            .map(|number| message(number, &number.to_string(), None))
+            .collect();
+        let mut queue = queue(&messages.iter().collect::<Vec<_>>());
+        let most = Bounds::default().on_way_max;
+        assert_eq!(numbers(&mut queue, 0).len(), most);
+        for message in &messages[..most] {
+            queue.put(10, &settled(message, MessageStatus::Taken), now(0));
+            queue.ended(message.number, Some(Ok(())), now(0));
+        }
+        assert_eq!(numbers(&mut queue, 0).len(), 40 - most);
+    }
+}

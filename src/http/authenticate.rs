@@ -1,0 +1,66 @@
+//! From a request to the actor whose token it carries.
+
+use std::sync::Arc;
+
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+
+use super::body::shed;
+use super::response::{Answer, Problems};
+use super::service::{Caller, Service};
+use super::token::{Bearer, Newer, Recalled, TokenRefusal, bearer, challenge};
+use crate::base::actor::Actor;
+
+impl Service {
+    /// The actor whose token the request carries, or the 401.
+    pub(super) async fn actor(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        problems: Problems,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let refused = |refusal: TokenRefusal| {
+            tracing::debug!(code = refusal.code(), "a token was rejected");
+            Box::new(problems.unauthenticated(challenge(true)))
+        };
+        let token = match token(headers) {
+            Bearer::Token(token) => token,
+            Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
+            Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
+        };
+        let mut recalled = self.verifier.recall(token, self.engine.now().millis());
+        if let Recalled::Refused(TokenRefusal::KeyUnknown) = recalled {
+            // On the heap, as it is seldom: every request carries the room for what it may await.
+            match Box::pin(self.verifier.newer_keys()).await {
+                Newer::Looked => {
+                    recalled = self.verifier.recall(token, self.engine.now().millis());
+                }
+                Newer::TooMany => return Err(Box::new(shed(problems).await)),
+            }
+        }
+        let units = match recalled {
+            Recalled::Good(actor) => return Ok(actor),
+            Recalled::Refused(refusal) => return Err(refused(refusal)),
+            Recalled::GoodBefore => {
+                let now = self.engine.now().millis();
+                return self.verifier.verify(token, now).map_err(refused);
+            }
+            Recalled::Unknown { units } => units,
+        };
+        let Some(turn) = caller.peer.turn(units).await else {
+            return Err(Box::new(shed(problems).await));
+        };
+        // Time has passed while it waited.
+        let verified = self.verifier.verify(token, self.engine.now().millis());
+        match &verified {
+            Ok(_) => turn.was_good(),
+            Err(refusal) => turn.was_bad(*refusal == TokenRefusal::SignatureInvalid),
+        }
+        verified.map_err(refused)
+    }
+}
+
+/// What the request's headers hold of a token.
+fn token(headers: &HeaderMap) -> Bearer<'_> {
+    let values = headers.get_all(AUTHORIZATION).iter();
+    bearer(values.map(HeaderValue::as_bytes))
+}

@@ -1,0 +1,214 @@
+//! `GET /outbox`: messages to other systems, in pages, without their bodies; and their figures.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::StatusCode;
+use serde::Serialize;
+
+use super::metrics_page::Page;
+use super::query::Query;
+use super::response::{Answer, Problems, at_position, json};
+use crate::base::actor::Actor;
+use crate::base::digest::{Digest, hex};
+use crate::base::json::FaultCode;
+use crate::catalogue::Success;
+use crate::domain::operation::to_json;
+use crate::domain::outbox::list::{Asked, MessageBody, not_permitted};
+use crate::domain::outbox::may_manage;
+use crate::domain::outbox::message::MessageStatus;
+use crate::domain::rejection::Rejection;
+use crate::engine::Engine;
+use crate::engine::outbox::{ATTEMPT_BUCKETS, OutboxFigures, ReceiverFigures};
+
+/// The messages of a page, and when nothing is said of that.
+const LIMIT_MAX: usize = 500;
+const LIMIT: usize = 50;
+/// The parameters that are known.
+const PARAMETERS: [&str; 6] = ["state", "topic", "resource", "order", "limit", "cursor"];
+
+#[derive(Serialize)]
+struct PageBody<'a> {
+    items: Vec<MessageBody<'a>>,
+    next: Option<String>,
+}
+
+/// Answers a request of the actor's.
+pub async fn list(engine: &Engine, actor: &Actor, query: Option<&str>) -> Answer {
+    let problems = Problems::PLAIN;
+    let (asked, after) = match wanted(query, &actor.subject) {
+        Ok(wanted) => wanted,
+        Err(rejection) => return problems.rejected(&rejection),
+    };
+    if let Err(reply) = engine.may_act(actor).await {
+        return problems.reply(reply, Success::Ok);
+    }
+    if !may_manage(actor) {
+        return at_position(problems.rejected(&not_permitted()), engine.durable());
+    }
+    let (page, position) = match engine.messages(&asked, after).await {
+        Ok(found) => found,
+        Err(reply) => return problems.reply(reply, Success::Ok),
+    };
+    // The actor may have been withdrawn while this was read.
+    if let Err(reply) = engine.may_act(actor).await {
+        return problems.reply(reply, Success::Ok);
+    }
+    let body = to_json(&PageBody {
+        items: page.messages.iter().map(MessageBody::new).collect(),
+        next: page.next.map(|next| cursor(next, &asked, &actor.subject)),
+    });
+    at_position(json(StatusCode::OK, body), position)
+}
+
+/// What is asked for, and after which number the page begins.
+fn wanted(query: Option<&str>, subject: &str) -> Result<(Asked, Option<i64>), Rejection> {
+    let mut query = Query::read(query, &PARAMETERS);
+    let status = |text: &str| {
+        let mut all = MessageStatus::ALL.into_iter();
+        all.find(|status| status.as_str() == text)
+            .ok_or(FaultCode::NotAllowed)
+    };
+    let text = |text: &str| Ok(text.to_owned());
+    let asked = Asked {
+        status: query.one::<MessageStatus>("state", status),
+        topic: query.one("topic", text),
+        resource: query.one("resource", text),
+        oldest_first: query
+            .one("order", |order| match order {
+                "newest" => Ok(false),
+                "oldest" => Ok(true),
+                _ => Err(FaultCode::NotAllowed),
+            })
+            .unwrap_or(false),
+        limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT),
+    };
+    let after = query.one("cursor", |text| {
+        let number = number_of(text).ok_or(FaultCode::Pattern)?;
+        match cursor(number, &asked, subject) == text {
+            true => Ok(number),
+            false => Err(FaultCode::NotAllowed),
+        }
+    });
+    query.finish()?;
+    Ok((asked, after))
+}
+
+/// What goes on after this number: for the same filters, order and subject alone.
+fn cursor(number: i64, asked: &Asked, subject: &str) -> String {
+    const CURSORS: u16 = 0x7002;
+    let parts = [
+        subject,
+        asked.status.map_or("", MessageStatus::as_str),
+        asked.topic.as_deref().unwrap_or("*"),
+        asked.resource.as_deref().unwrap_or("*"),
+        if asked.oldest_first {
+            "oldest"
+        } else {
+            "newest"
+        },
+        &number.to_string(),
+    ];
+    let bound = Digest::of(CURSORS, &parts);
+    URL_SAFE_NO_PAD.encode(format!("{number}.{}", hex(&bound.0)))
+}
+
+fn number_of(cursor: &str) -> Option<i64> {
+    let text = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    text.split_once('.')?.0.parse().ok()
+}
+
+/// How messages and their receivers are, for whoever asks whether the service is ready: a further
+/// field with a comma before it, or nothing where there is nothing to say.
+pub(super) fn health(figures: &OutboxFigures) -> String {
+    if figures.receivers.is_empty() && figures.unclaimed == 0 {
+        return String::new();
+    }
+    let sum = |of: fn(&ReceiverFigures) -> usize| figures.receivers.iter().map(of).sum::<usize>();
+    format!(
+        ",\"outbox\":{{\"waiting\":{},\"dead\":{},\"withoutReceiver\":{}}}",
+        sum(|receiver| receiver.waiting),
+        sum(|receiver| receiver.dead),
+        figures.unclaimed
+    )
+}
+
+/// What Prometheus is told of messages and their receivers.
+pub(super) fn metrics(figures: &OutboxFigures) -> String {
+    let mut page = Page::default();
+    type Of = fn(&ReceiverFigures) -> String;
+    let each: [(&str, &str, &str, Of); 5] = [
+        (
+            "carebook_receiver_waiting",
+            "gauge",
+            "Messages that wait for the receiver.",
+            |receiver| receiver.waiting.to_string(),
+        ),
+        (
+            "carebook_receiver_dead",
+            "gauge",
+            "Messages that the receiver has not taken at any attempt.",
+            |receiver| receiver.dead.to_string(),
+        ),
+        (
+            "carebook_receiver_oldest_seconds",
+            "gauge",
+            "The age of the oldest message that is waiting or dead; 0 when there is none.",
+            |receiver| receiver.oldest_age.as_secs_f64().to_string(),
+        ),
+        (
+            "carebook_receiver_attempts_total",
+            "counter",
+            "Attempts at bringing a message to the receiver.",
+            |receiver| receiver.attempts.to_string(),
+        ),
+        (
+            "carebook_receiver_taken_total",
+            "counter",
+            "Attempts at which the receiver has taken the message.",
+            |receiver| receiver.taken.to_string(),
+        ),
+    ];
+    for (name, kind, help, of) in each {
+        page.head(name, kind, help);
+        for receiver in &figures.receivers {
+            page.sample(
+                name,
+                &format!("receiver=\"{}\"", receiver.name),
+                of(receiver),
+            );
+        }
+    }
+    let name = "carebook_receiver_attempt_duration_seconds";
+    page.head(name, "histogram", "How long an attempt took.");
+    for receiver in &figures.receivers {
+        let label = format!("receiver=\"{}\"", receiver.name);
+        let bounds = ATTEMPT_BUCKETS.map(|millis| Duration::from_millis(millis).as_secs_f64());
+        let bounds = bounds.map(|seconds| seconds.to_string());
+        let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+        let mut count = 0;
+        for (bound, attempts) in bounds.zip(receiver.durations) {
+            count += attempts;
+            page.sample(
+                &format!("{name}_bucket"),
+                &format!("{label},le=\"{bound}\""),
+                count,
+            );
+        }
+        page.sample(
+            &format!("{name}_sum"),
+            &label,
+            receiver.duration.as_secs_f64(),
+        );
+        page.sample(&format!("{name}_count"), &label, count);
+    }
+    page.one(
+        "carebook_outbox_unclaimed",
+        "gauge",
+        "Messages that wait although no receiver is named for their topics.",
+        figures.unclaimed,
+    );
+    page.0
+}

@@ -1,0 +1,116 @@
+//! Requests for newer keys: a token may name a key that its provider has published only just now.
+//!
+//! Whoever keeps the key set numbers its readings. A request that meets an unknown `kid` asks for
+//! the next reading and waits for it, with all that come meanwhile; one reading is for all of them.
+//! There is at most one that was asked for in [`ASKED_INTERVAL`], whatever is sent: what comes in
+//! between is not made to wait. Nothing is held by who waits but the head of its request, and only
+//! so many may wait.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, timeout};
+
+/// The least time between two readings that unknown keys ask for.
+pub const ASKED_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a request waits for them.
+pub const KEYS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How many requests may wait at once.
+pub const KEYS_WAITING_MAX: usize = 1_024;
+
+/// What came of asking for newer keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Newer {
+    /// The keys were read again since, or are not going to be now: what is known now is known.
+    Looked,
+    /// Too many wait already.
+    TooMany,
+}
+
+/// Where those who meet an unknown key and the one who reads the keys meet.
+pub struct KeyRequests {
+    state: Mutex<Asked>,
+    asked: Notify,
+    /// How many readings have ended.
+    ended: watch::Sender<u64>,
+    waiting: Semaphore,
+}
+
+#[derive(Default)]
+struct Asked {
+    /// How many readings have begun.
+    begun: u64,
+    /// The number of the reading that was last asked for.
+    wanted: u64,
+    /// When that one began.
+    at: Option<Instant>,
+}
+
+impl Default for KeyRequests {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            asked: Notify::new(),
+            ended: watch::Sender::new(0),
+            waiting: Semaphore::new(KEYS_WAITING_MAX),
+        }
+    }
+}
+
+impl KeyRequests {
+    /// Asks for another reading, and waits for it as long as that makes sense.
+    pub async fn newer(&self) -> Newer {
+        let Some(wanted) = self.ask() else {
+            return Newer::Looked;
+        };
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return Newer::TooMany;
+        };
+        let mut ended = self.ended.subscribe();
+        // Whether it came in time: who asked looks at the keys anyway.
+        let _ = timeout(KEYS_WAIT_MAX, ended.wait_for(|ended| *ended >= wanted)).await;
+        Newer::Looked
+    }
+
+    /// The number of the reading to wait for; `None` when none is due.
+    fn ask(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.wanted <= *self.ended.borrow() {
+            let is_early = state.at.is_some_and(|at| at.elapsed() < ASKED_INTERVAL);
+            if is_early {
+                return None;
+            }
+            // One that is under way may have been answered before the key was there.
+            state.wanted = state.begun + 1;
+            self.asked.notify_one();
+        }
+        Some(state.wanted)
+    }
+
+    /// Waits until a reading is asked for.
+    pub async fn asked(&self) {
+        loop {
+            self.asked.notified().await;
+            let state = self.state.lock();
+            if state.wanted > state.begun {
+                return;
+            }
+        }
+    }
+
+    /// A reading begins; its number.
+    pub fn begin(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        if state.wanted == state.begun {
+            state.at = Some(Instant::now());
+        }
+        state.begun
+    }
+
+    /// The reading of this number has ended, and its keys are in use.
+    pub fn end(&self, number: u64) {
+        self.ended.send_replace(number);
+    }
+}

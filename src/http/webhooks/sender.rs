@@ -1,0 +1,49 @@
+//! What carries webhooks out.
+
+use std::sync::Arc;
+
+use hyper::header::HeaderValue;
+
+use super::client::{Client, Judge};
+use super::secret::{MasterKey, signed_headers};
+use crate::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+
+/// Sends webhooks: signed, and only to where they may go.
+pub struct WebhookSender {
+    client: Client,
+    judge: Judge,
+    key: Arc<MasterKey>,
+}
+
+impl WebhookSender {
+    /// A sender with this client, which goes where `judge` says, and signs with secrets of `key`.
+    #[must_use]
+    pub fn new(client: Client, judge: Judge, key: Arc<MasterKey>) -> Self {
+        Self { client, judge, key }
+    }
+
+    async fn deliver(&self, outgoing: Outgoing) -> Delivered {
+        let timestamp = outgoing.now.millis().div_euclid(1_000);
+        let numbers = outgoing.secret_numbers.iter();
+        let secrets: Vec<_> = numbers
+            .map(|number| self.key.secret(outgoing.subscription, *number))
+            .collect();
+        let event = HeaderValue::from_static("application/cloudevents+json");
+        let headers = signed_headers(event, &outgoing.id, timestamp, &secrets, &outgoing.body);
+        let sent = self
+            .client
+            .deliver(&outgoing.url, &self.judge, &headers, outgoing.body)
+            .await;
+        match sent {
+            Ok(()) => Delivered::Taken,
+            Err(failure) if failure.status == Some(410) => Delivered::Gone,
+            Err(failure) => Delivered::Failed(failure),
+        }
+    }
+}
+
+impl Sender for WebhookSender {
+    fn send(self: Arc<Self>, outgoing: Outgoing) -> Sending {
+        Box::pin(async move { self.deliver(outgoing).await })
+    }
+}

@@ -1,0 +1,243 @@
+//! What an operator sees of messages and does about them, over HTTP and at the command line.
+
+use serde_json::{Value, json};
+
+use super::receiver::Receiver;
+use super::{administrator, create, listed, operator};
+use crate::support::{Server, World, run};
+
+/// A server with a receiver for branches, whose pauses together last a tenth of a second.
+fn server(world: &World, receiver: &Receiver) -> Server {
+    Server::start_with(
+        world,
+        &[
+            "--directory-url",
+            &receiver.url,
+            "--receivers-hurry",
+            "1000000",
+        ],
+    )
+}
+
+#[test]
+fn a_message_that_is_never_taken_is_dead_and_those_behind_it_go_on() {
+    let world = World::new();
+    let receiver =
+        Receiver::start(
+            |body| match body["topic"] == "branch_onboarding.operator_identity" {
+                true => 500,
+                false => 204,
+            },
+        );
+    let server = server(&world, &receiver);
+    let mut client = server.client();
+    let created = create(&mut client, &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    let effects = created.json()["sideEffects"].clone();
+    let number = |index: usize| effects[index]["outboxMessageId"].as_i64().unwrap();
+    let got = receiver.wait_for(|got| got.len() == 12);
+    let numbers: Vec<_> = got.iter().map(super::receiver::Got::number).collect();
+    let first = number(0);
+    assert_eq!(numbers[..10], [first; 10]);
+    assert_eq!(numbers[10..], [number(1), number(2)]);
+    while listed(&mut client, &world, "?state=taken").len() < 2 {}
+    let dead = listed(&mut client, &world, "?state=dead");
+    let resource = format!(
+        "admin/branches/{}",
+        created.json()["branchId"].as_str().unwrap()
+    );
+    assert_eq!(
+        dead,
+        [json!({
+            "number": first,
+            "topic": "branch_onboarding.operator_identity",
+            "resource": resource,
+            "state": "dead",
+            "attempts": 10,
+            "nextAttemptAt": null,
+            "lastStatus": 500,
+            "lastError": "it answered 500",
+        })]
+    );
+    // It is sent again on demand, and then the branch is complete.
+    receiver.answer(|_| 204);
+    let path = format!("/outbox/{first}/retries");
+    let retried = client.post_keyed(&path, &operator(&world), "retry-1", &json!({}));
+    assert_eq!(retried.status, 202, "{retried:?}");
+    assert_eq!(retried.json()["state"], "waiting");
+    while !listed(&mut client, &world, "?state=waiting").is_empty() {}
+    let read = client
+        .get(&format!("/{resource}"), &administrator(&world))
+        .json();
+    assert_eq!(read["outcomeStatus"], "completed");
+    let again = client.post_keyed(&path, &operator(&world), "retry-1", &json!({}));
+    assert_eq!(
+        (again.status, again.header("idempotent-replayed")),
+        (202, Some("true"))
+    );
+    let settled = client.post_keyed(&path, &operator(&world), "retry-2", &json!({}));
+    assert_eq!(settled.status, 409);
+    assert_eq!(settled.json()["code"], "message_settled");
+}
+
+#[test]
+fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending() {
+    let world = World::new();
+    let receiver = Receiver::start(|_| 503);
+    let server = server(&world, &receiver);
+    let mut client = server.client();
+    let created = create(&mut client, &world, 1).json();
+    let first = created["sideEffects"][0]["outboxMessageId"].clone();
+    while listed(&mut client, &world, "?state=dead").len() < 3 {}
+    let path = format!("/outbox/{first}/skips");
+    let without = client.post_keyed(&path, &operator(&world), "skip-1", &json!({}));
+    assert_eq!(without.status, 400, "{without:?}");
+    let reason = json!({"reason": "It was entered there by hand."});
+    let skipped = client.post_keyed(&path, &operator(&world), "skip-1", &reason);
+    assert_eq!(skipped.status, 200, "{skipped:?}");
+    assert_eq!(skipped.json()["state"], "skipped");
+    let path = format!("/admin/branches/{}", created["branchId"].as_str().unwrap());
+    let read = client.get(&path, &administrator(&world)).json();
+    assert_eq!(read["sideEffects"][0]["status"], "pending");
+    assert_eq!(listed(&mut client, &world, "?state=skipped").len(), 1);
+}
+
+#[test]
+fn only_who_may_manages_messages_and_a_list_goes_on_from_page_to_page() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    for number in 1..=3 {
+        assert_eq!(create(&mut client, &world, number).status, 201);
+    }
+    let plain = world.workflow();
+    for path in ["/outbox", "/outbox/1"] {
+        assert_eq!(client.get(path, &plain).status, 403, "{path}");
+        assert_eq!(client.get(path, "").status, 401, "{path}");
+    }
+    for path in ["/outbox/1/retries", "/outbox/1/skips"] {
+        let body = json!({"reason": "None."});
+        assert_eq!(
+            client.post_keyed(path, &plain, "key-1", &body).status,
+            403,
+            "{path}"
+        );
+    }
+    let missing = client.post_keyed("/outbox/99/retries", &operator(&world), "k", &json!({}));
+    assert_eq!(missing.status, 404);
+    assert_eq!(client.get("/outbox/99", &operator(&world)).status, 404);
+    let one = client.get("/outbox/1", &operator(&world));
+    assert_eq!(
+        (one.status, one.json()["state"].clone()),
+        (200, json!("taken"))
+    );
+    // Without a body, and without what says what it is.
+    let bearer = format!("Bearer {}", operator(&world));
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", "empty-1")];
+    let empty = client.request("POST", "/outbox/1/retries", &headers, b"");
+    assert_eq!(empty.status, 409, "{empty:?}");
+    for order in ["newest", "oldest"] {
+        let mut numbers = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let path = format!("/outbox?order={order}&limit=2{cursor}");
+            let page = client.get(&path, &operator(&world)).json();
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= 2);
+            numbers.extend(items.iter().map(|item| item["number"].as_i64().unwrap()));
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        let mut expected: Vec<i64> = (1..=9).collect();
+        if order == "newest" {
+            expected.reverse();
+        }
+        assert_eq!(numbers, expected, "{order}");
+        let other = client.get(
+            &format!("/outbox?order={order}&state=dead{cursor}"),
+            &operator(&world),
+        );
+        assert_eq!(other.status, 400, "a cursor is of its filters alone");
+    }
+    for bad in [
+        "?limit=0",
+        "?limit=501",
+        "?state=lost",
+        "?order=any",
+        "?what=1",
+        "?cursor=x",
+    ] {
+        let answer = client.get(&format!("/outbox{bad}"), &operator(&world));
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+}
+
+#[test]
+fn the_command_line_shows_and_mends_what_a_server_or_a_stopped_one_has() {
+    let world = World::new();
+    let receiver = Receiver::start(|_| 503);
+    let started = server(&world, &receiver);
+    let mut client = started.client();
+    create(&mut client, &world, 1);
+    while listed(&mut client, &world, "?state=dead").len() < 3 {}
+    let url = format!("http://{}", started.address);
+    let token = operator(&world);
+    let outbox = |arguments: &[&str]| {
+        let place = ["--url", &url, "--token", &token];
+        run(&[&["outbox"], arguments, &place].concat())
+    };
+    let (code, table, err) = outbox(&["list"]);
+    assert_eq!(code, Some(0), "{err}");
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 4, "{table}");
+    assert!(
+        lines[0].contains("number") && lines[0].contains("lastError"),
+        "{table}"
+    );
+    assert!(
+        lines.iter().all(|line| line.len() == lines[0].len()),
+        "{table}"
+    );
+    let json_lines = |text: &str| -> Vec<Value> {
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let (_, out, _) = outbox(&["list", "--state", "dead", "--json"]);
+    let dead = json_lines(&out);
+    assert_eq!(dead.len(), 3);
+    let [third, second, first] = [0, 1, 2].map(|index: usize| dead[index]["number"].to_string());
+    let (code, out, err) = outbox(&["skip", &first, "--reason", "by hand", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(json_lines(&out)[0]["state"], "skipped");
+    let (code, _, err) = outbox(&["retry", &first]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("409"), "{err}");
+    assert_eq!(started.stop(), Some(0));
+
+    let data = world.data();
+    let outbox = |arguments: &[&str]| {
+        let place = ["--data", data.to_str().unwrap()];
+        run(&[&["outbox"], arguments, &place].concat())
+    };
+    let (code, out, err) = outbox(&["list", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(json_lines(&out).len(), 2);
+    let (code, _, err) = outbox(&["retry", &second]);
+    assert_eq!(code, Some(0), "{err}");
+    let (_, out, _) = outbox(&["show", &second, "--json"]);
+    assert_eq!(json_lines(&out)[0]["state"], "waiting");
+    let (code, _, err) = outbox(&["skip", &third, "--reason", "by hand"]);
+    assert_eq!(code, Some(0), "{err}");
+    let (code, _, err) = outbox(&["show", "99"]);
+    assert_eq!(code, Some(1), "{err}");
+    let (code, out, err) = run(&["verify", "--data", data.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    // What was retried is sent at the next start.
+    receiver.answer(|_| 204);
+    let restarted = server(&world, &receiver);
+    receiver.wait_for(|got| got.iter().any(super::receiver::Got::is_taken));
+    drop(restarted);
+}
