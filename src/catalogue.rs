@@ -20,7 +20,6 @@ use crate::domain::payment::gateway_subject::{PaymentSubject, SearchSubject};
 use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::publication::Publication;
-use crate::domain::read::{Numbered, Trail};
 use crate::domain::reference::{
     self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
@@ -338,18 +337,16 @@ pub static MANAGEMENT_READS: &[ReadRow] = &[
 
 /// The reads.
 pub static READS: &[ReadRow] = &[
-    ReadRow::new(
+    ReadRow::of::<PaymentDelegation>(
         "read_payment_delegation",
         "/family-payment-delegations/{id}",
         family::read_payment_delegation::read_payment_delegation,
-    )
-    .with(Trail::of_path::<PaymentDelegation>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of::<CareHistoryGrant>(
         "read_care_history_grant",
         "/reservation-care-history-access-grants/{id}",
         family::read_care_history_grant::read_care_history_grant,
-    )
-    .with(Trail::of_path::<CareHistoryGrant>(Numbered::ByRevision)),
+    ),
     ReadRow {
         problem: ProblemShape::Profile,
         ..ReadRow::new(
@@ -359,24 +356,21 @@ pub static READS: &[ReadRow] = &[
         )
         .with(mother::read_profile::TRAIL)
     },
-    ReadRow::new(
+    ReadRow::of::<Statement>(
         "read_statement",
         "/settlement-statements/{statementId}",
         settlement::read_statement::read_statement,
-    )
-    .with(Trail::of_path::<Statement>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of::<DataRoomRequest>(
         "read_data_room_request",
         "/settlement-data-room-requests/{requestId}",
         settlement::read_data_room::read_data_room,
-    )
-    .with(Trail::of_path::<DataRoomRequest>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of::<CareTeamRoster>(
         "read_care_team_roster",
         "/care-team-rosters/{reservationBookingId}",
         reservation::read_roster::read_roster,
-    )
-    .with(Trail::of_path::<CareTeamRoster>(Numbered::ByRevision)),
+    ),
     ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
         reference::read_fact::read_fact(request, FACTS)
     }),
@@ -385,48 +379,41 @@ pub static READS: &[ReadRow] = &[
         "/organization",
         branch::read_organization::read_organization,
     ),
-    ReadRow::new(
+    ReadRow::of::<Branch>(
         "read_branch",
         "/admin/branches/{branchId}",
         branch::read_branch::read_branch,
-    )
-    .with(Trail::of_path::<Branch>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of::<BranchOfficeProfile>(
         "read_branch_office_profile",
         "/branch-office-profiles/{id}",
         branch::read_office_profile::read_office_profile,
-    )
-    .with(Trail::of_path::<BranchOfficeProfile>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of_commits::<AccountSnapshot>(
         "read_account_snapshot",
         "/branch-settlement-account-statement-snapshots/{snapshotId}",
         branch::read_account_snapshot::read_account_snapshot,
-    )
-    .with(Trail::of_path::<AccountSnapshot>(Numbered::ByPosition)),
-    ReadRow::new(
+    ),
+    ReadRow::of_commits::<Obligation>(
         "read_pre_registration",
         "/reservation-payment-pre-registrations/{paymentId}",
         payment::read_pre_registration::read_pre_registration,
-    )
-    .with(Trail::of_path::<Obligation>(Numbered::ByPosition)),
-    ReadRow::new(
+    ),
+    ReadRow::of_commits::<AdminAudit>(
         "read_admin_audit",
         "/billing-engine-payment-admin-operations/{auditId}",
         payment::read_admin_audit::read_admin_audit,
-    )
-    .with(Trail::of_path::<AdminAudit>(Numbered::ByPosition)),
-    ReadRow::new(
+    ),
+    ReadRow::of::<PayoutReceipt>(
         "read_payout_receipt_state",
         "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
         payout::read_receipt_state::read_receipt_state,
-    )
-    .with(Trail::of_path::<PayoutReceipt>(Numbered::ByRevision)),
-    ReadRow::new(
+    ),
+    ReadRow::of_commits::<FinancialLifecycle>(
         "read_financial_lifecycle",
         "/reservation-financial-lifecycles/{reservationBookingId}",
         reservation::read_lifecycle::read_lifecycle,
-    )
-    .with(Trail::of_path::<FinancialLifecycle>(Numbered::ByPosition)),
+    ),
     ReadRow::new(
         "read_payment_change_adjustment",
         "/reservation-payment-change-adjustments/{reservationBookingId}",

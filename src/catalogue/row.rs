@@ -1,7 +1,8 @@
 //! What a row of the catalogue says of its operation, or of its read.
 
 use crate::domain::operation::AnyOperation;
-use crate::domain::read::{Read, Trail};
+use crate::domain::read::{Numbered, Read, Trail};
+use crate::domain::resource::Resource;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +247,24 @@ impl ReadRow {
             read,
             trail: None,
         }
+    }
+
+    /// Of the resource that the path names, whose revisions are its own.
+    pub(super) const fn of<R: Resource>(
+        name: &'static str,
+        path: &'static str,
+        read: Read,
+    ) -> Self {
+        Self::new(name, path, read).with(Trail::of_path::<R>(Numbered::ByRevision))
+    }
+
+    /// Of the resource that the path names, which has no revision but the positions of its commits.
+    pub(super) const fn of_commits<R: Resource>(
+        name: &'static str,
+        path: &'static str,
+        read: Read,
+    ) -> Self {
+        Self::new(name, path, read).with(Trail::of_path::<R>(Numbered::ByPosition))
     }
 
     /// With a history that is found so.

@@ -17,6 +17,7 @@
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
 pub mod admission;
+mod bases;
 pub mod channel;
 pub mod checkpointer;
 pub mod clock;
@@ -63,9 +64,8 @@ use wal::OpenLog;
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::base::time::Instant;
-use crate::catalogue::ReadRow;
 use crate::domain::operation::AnyCommand;
-use crate::domain::read::{Read, Representation, Trail};
+use crate::domain::read::{Read, Representation};
 use crate::journal::counters::Marks;
 use crate::journal::events::EventId;
 use crate::journal::replay::Recovered;
@@ -81,7 +81,6 @@ use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
 use outbox::{Outbox, OutboxFigures};
-use past::{NoPast, PastFound, PastQuery};
 use publisher_counts::PublisherCounts;
 use room::RoomWatch;
 
@@ -405,23 +404,6 @@ impl Engine {
     ) -> Result<(Representation, u64), CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.read(read, actor, path))).await;
         found.unwrap_or(Err(CommandResult::Fault))
-    }
-
-    /// What was of what `row` reads, which has a history that `trail` finds.
-    ///
-    /// # Errors
-    /// Why there is nothing to show.
-    pub async fn past(
-        &self,
-        row: &'static ReadRow,
-        trail: Trail,
-        actor: &Arc<Actor>,
-        path: &[(&str, &str)],
-        query: PastQuery,
-    ) -> Result<(PastFound, u64), NoPast> {
-        let looked = pin!(self.shared.past(row, trail, actor, path, query));
-        let looked = unless_its_future_panics(looked).await;
-        looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }
 
     /// At most `limit` of the events after `after` that are wanted, as far as they are durable.

@@ -21,7 +21,6 @@ use crate::base::time::Instant;
 use crate::domain::operation::{AnyDecision, Change, Decided};
 use crate::domain::rejection::{Class, Rejection};
 use crate::domain::resource::{ReadView, Source as _};
-use crate::journal::bases::{Recording, is_due};
 use crate::journal::record::{
     NewChange, NewRecord, Record, RecordActor, RecordKey, RecordOutcome, SCHEMA, key_digest,
 };
@@ -277,37 +276,6 @@ impl ActorMessage {
             }
             record.encode_within(most)
         })
-    }
-
-    /// The states before those changes that are to be recorded with one, each at the place of its
-    /// change.
-    fn bases(&self, decided: &Decided, view: &ReadView<'_>) -> Vec<Option<Vec<u8>>> {
-        let newest_part = self.shared.journal.newest_part();
-        let is_due = |change: &Change| {
-            let recording = Recording {
-                key: change.key,
-                before: view.position(change.key),
-                event: change.event.len(),
-                state: change.state.len(),
-            };
-            is_due(recording, newest_part).then_some(recording.before)
-        };
-        if !decided
-            .changes
-            .iter()
-            .any(|change| is_due(change).is_some())
-        {
-            return Vec::new();
-        }
-        let base = |change: &Change| {
-            let before = is_due(change)?;
-            let mut state = None;
-            let copy = &mut |bytes: &[u8]| state = Some(bytes.to_vec());
-            let position = self.shared.tables.read(change.key, copy);
-            // If it has changed since, the commit is not valid.
-            state.filter(|_| position == Some(before))
-        };
-        decided.changes.iter().map(base).collect()
     }
 
     /// Rejects a command whose record would have so many bytes: the request itself asks for so

@@ -4,24 +4,27 @@
 //! everything as of its position. The log is read on threads where nobody waits for it, few at a
 //! time, and a long way back in pieces, so that those who ask for little have their turn between.
 
+mod page;
+
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
+use self::page::revisions;
+use super::Engine;
 use super::core::{CommandResult, Shared};
-use crate::base::actor::{Actor, ActorKind};
+use crate::base::actor::Actor;
 use crate::base::digest::Digest;
-use crate::base::json::{Difference, differences};
+use crate::base::panics::unless_its_future_panics;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::catalogue::{self, ReadRow};
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::ReadView;
-use crate::journal::past::{AsOf, Below, CommitSaid, Descent, Lost, Moment, Past, Records, Wanted};
+use crate::journal::past::{AsOf, Below, Descent, Lost, Past, Records, Wanted};
 
 /// Looks at the past that are under way at once: each holds a thread, and some memory.
 pub(super) const LOOKS_MAX: usize = 2;
@@ -29,8 +32,6 @@ pub(super) const LOOKS_MAX: usize = 2;
 const PIECE: usize = 2_048;
 /// Changes that are looked at together for the one that made a revision.
 const STRETCH: usize = 64;
-/// Bytes of a page, beyond which it ends early.
-const PAGE_BYTES_MAX: usize = 4 << 20;
 /// How often a page goes on where nothing was to be shown.
 const ROUNDS_MAX: usize = 16;
 /// How long the log's thread may take until what was committed is durable.
@@ -86,19 +87,6 @@ pub enum NoPast {
     Answered(CommandResult),
 }
 
-/// A revision as it is told.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RevisionTold<'a> {
-    revision: u64,
-    position: u64,
-    at: Instant,
-    operation: &'static str,
-    actor_kind: Option<ActorKind>,
-    actor_profile_id: Option<&'a str>,
-    changes: Vec<Difference>,
-}
-
 /// Why a look at the past comes to nothing.
 enum Stop {
     Lost(Lost),
@@ -142,6 +130,25 @@ impl Records for LogRecords<'_> {
                 Err(Lost::Unavailable)
             }
         }
+    }
+}
+
+impl Engine {
+    /// What was of what `row` reads, which has a history that `trail` finds.
+    ///
+    /// # Errors
+    /// Why there is nothing to show.
+    pub async fn past(
+        &self,
+        row: &'static ReadRow,
+        trail: Trail,
+        actor: &Arc<Actor>,
+        path: &[(&str, &str)],
+        query: PastQuery,
+    ) -> Result<(PastFound, u64), NoPast> {
+        let looked = pin!(self.shared.past(row, trail, actor, path, query));
+        let looked = unless_its_future_panics(looked).await;
+        looked.unwrap_or(Err(NoPast::Answered(CommandResult::Fault)))
     }
 }
 
@@ -238,13 +245,6 @@ impl Shared {
                 }),
             })
     }
-}
-
-/// One revision to show.
-struct Shown {
-    position: u64,
-    revision: Revision,
-    commit: std::rc::Rc<CommitSaid>,
 }
 
 impl Look {
@@ -379,115 +379,6 @@ impl Look {
         let body = self.body(past, position, at)?;
         body.map(Some).ok_or(Stop::NotFound)
     }
-
-    /// At most `limit` revisions from the one at `from` down.
-    fn page(&self, past: &Past<'_>, from: Option<u64>, limit: usize) -> Result<HistoryPage, Stop> {
-        let numbered = self.trail.numbered;
-        let top = from.unwrap_or(self.upto).min(self.upto);
-        if from.is_some_and(|from| from > self.upto) {
-            return Err(Stop::NoSuchPlace);
-        }
-        if let (Some(from), [key]) = (from, &*self.keys)
-            && from >= past.first()
-        {
-            past.commit(from, *key)?.ok_or(Stop::NoSuchPlace)?;
-            past.begin_at(*key, from, from + 1);
-        }
-        // Down to here the revisions are all; at 0 nothing comes before them.
-        let (mut floor, mut is_complete) = (0, true);
-        let mut shown = Vec::new();
-        for key in &self.keys {
-            match past.stretch_upto(*key, top, limit, numbered) {
-                Ok(None) => {}
-                Ok(Some(stretch)) => {
-                    let lowest = stretch.moments.front().map_or(0, |moment| moment.position);
-                    if stretch.below != Below::Born && lowest > floor {
-                        (floor, is_complete) = (lowest, stretch.below == Below::More);
-                    }
-                    shown.extend(revisions(&stretch.moments, stretch.below, numbered));
-                }
-                Err(Lost::Gone) => is_complete = false,
-                Err(lost) => return Err(lost.into()),
-            }
-        }
-        shown.retain(|one: &Shown| one.position > floor && one.position <= top);
-        shown.sort_by_key(|one| std::cmp::Reverse(one.position));
-        let mut page = HistoryPage {
-            next: Some(floor).filter(|floor| *floor > 0 && is_complete),
-            is_complete,
-            ..HistoryPage::default()
-        };
-        let mut bytes = 0;
-        let mut known: Option<(u64, Option<Representation>)> = None;
-        for (index, one) in shown.iter().enumerate() {
-            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX {
-                page.next = Some(one.position);
-                page.is_complete = true;
-                break;
-            }
-            let before = match shown.get(index + 1) {
-                Some(before) => Some((before.position, before.commit.at)),
-                None if floor > 0 => Some((floor, past.at(floor).unwrap_or(one.commit.at))),
-                None => None,
-            };
-            let body = match known
-                .take()
-                .filter(|(position, _)| *position == one.position)
-            {
-                Some((_, body)) => Ok(body),
-                None => self.body(past, one.position, one.commit.at),
-            };
-            let rendered = body.and_then(|body| {
-                let was = before.map(|(position, at)| self.body(past, position, at));
-                Ok((body, was.transpose()?.flatten()))
-            });
-            let (body, was) = match rendered {
-                Ok(rendered) => rendered,
-                // What is joined to it is not known as of then.
-                Err(Lost::Gone) => {
-                    (page.next, page.is_complete) = (None, false);
-                    break;
-                }
-                Err(lost) => return Err(lost.into()),
-            };
-            if let Some(body) = &body
-                && (numbered == Numbered::ByRevision
-                    || number_of(one.position) == number_in(&body.tag))
-            {
-                let told = told(one, numbered, was.as_ref(), body);
-                bytes += told.len();
-                page.revisions.push(told);
-            }
-            known = before.map(|(position, _)| (position, was));
-        }
-        Ok(page)
-    }
-}
-
-/// Those of these moments that make a revision, as far as what was before them is known.
-fn revisions<'m>(
-    moments: &'m std::collections::VecDeque<Moment>,
-    below: Below,
-    numbered: Numbered,
-) -> impl Iterator<Item = Shown> + 'm {
-    let before = std::iter::once(None).chain(moments.iter().map(Some));
-    moments
-        .iter()
-        .zip(before)
-        .filter_map(move |(moment, before)| {
-            let is_one = match before {
-                None => below == Below::Born,
-                Some(before) => {
-                    numbered == Numbered::ByPosition || moment.revision != before.revision
-                }
-            };
-            let commit = moment.commit.as_ref().filter(|_| is_one)?;
-            Some(Shown {
-                position: moment.position,
-                revision: moment.revision,
-                commit: std::rc::Rc::clone(commit),
-            })
-        })
 }
 
 /// The position and the time of the commit that made this revision, at the change at `begin` or
@@ -523,35 +414,4 @@ fn making(
 fn number_in(tag: &str) -> i64 {
     let digits = tag.split('-').next().unwrap_or_default();
     digits.parse().unwrap_or(0)
-}
-
-fn number_of(position: u64) -> i64 {
-    i64::try_from(position).unwrap_or(0)
-}
-
-fn told(
-    one: &Shown,
-    numbered: Numbered,
-    before: Option<&Representation>,
-    body: &Representation,
-) -> String {
-    let json = |body: &Representation| serde_json::from_slice(&body.body).unwrap_or_default();
-    let CommitSaid {
-        at,
-        operation,
-        actor,
-    } = &*one.commit;
-    let told = RevisionTold {
-        revision: match numbered {
-            Numbered::ByPosition => one.position,
-            Numbered::ByRevision => u64::try_from(one.revision.number()).unwrap_or(0),
-        },
-        position: one.position,
-        at: *at,
-        operation: catalogue::operation_name(*operation),
-        actor_kind: actor.as_ref().map(|(kind, _)| *kind),
-        actor_profile_id: actor.as_ref().map(|(_, profile)| &**profile),
-        changes: differences(&before.map_or(Value::Null, json), &json(body)),
-    };
-    String::from_utf8(crate::domain::operation::to_json(&told)).unwrap_or_default()
 }

@@ -8,30 +8,29 @@
 //! [`Past`] is such a look at one position after the other; as of a position it is a
 //! [`Source`] as the tables are, in which reads find everything as it stood.
 
-use std::borrow::Cow;
+mod as_of;
+mod own;
+mod stretch;
+
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+pub use self::as_of::AsOf;
+use self::own::{Own, change_of, decode, said};
 use super::messages;
-use super::record::{Record, SCHEMA_OF_EVENTS};
+use super::record::Record;
 use super::tables::Tables;
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::read::Numbered;
-use crate::domain::registered::{Entries, Kinds, Retracing, known};
-use crate::domain::resource::{IndexKey, Source};
-use crate::domain::stored::Versioned;
+use crate::domain::registered::{Entries, Kinds, known};
 
 /// Changes that are looked back at, at most, for a base: beyond it the states count as given up.
 /// Bases lie much closer; records that were written before there were any may have none.
 const BACK_MAX: usize = 250_000;
-/// Bytes of records that are held between the way back and the way on; others are read again.
-const HELD_BYTES_MAX: usize = 4 << 20;
-/// Bytes of states that are kept of one resource.
-const STATES_BYTES_MAX: usize = 16 << 20;
 /// How many states of a resource are kept that is looked at because another one's read looks at it.
 const JOINED: usize = 64;
 
@@ -345,140 +344,6 @@ impl<'a> Past<'a> {
         }
     }
 
-    fn make(
-        &self,
-        key: Digest,
-        (from, above): (u64, u64),
-        count: usize,
-        numbered: Numbered,
-    ) -> Result<Stretch, Lost> {
-        let mut back = Back::default();
-        let mut position = from;
-        let mut counted = 0;
-        let is_gone = loop {
-            if back.steps.len() >= BACK_MAX {
-                break true;
-            }
-            let payload = match self.records.read(position) {
-                Ok(payload) => payload,
-                Err(Lost::Gone) => break true,
-                Err(lost) => return Err(lost),
-            };
-            let record = decode(position, &payload)?;
-            let change = self.own_change(position, &record, key)?;
-            let (before, has_base) = (change.before, change.base.is_some());
-            let makes_revision = match numbered {
-                Numbered::ByPosition => true,
-                Numbered::ByRevision => change.advances,
-            };
-            counted += usize::from(makes_revision);
-            back.push(position, payload);
-            // The next one, too: it is what was before the others.
-            if counted <= count {
-                back.shown = back.steps.len() + 1;
-            }
-            if has_base || before == 0 {
-                back.ground = back.steps.len();
-            }
-            if before == 0 || has_base && counted > count {
-                break false;
-            }
-            position = before;
-        };
-        let Some(steps) = back
-            .steps
-            .get(..back.ground)
-            .filter(|steps| !steps.is_empty())
-        else {
-            return self.only_tip(key, from);
-        };
-        let mut stretch = self.retraced(key, steps, back.shown)?;
-        stretch.above = above;
-        let is_all = back.shown > back.ground && stretch.below == Below::More;
-        if is_gone && is_all && !stretch.is_cut {
-            stretch.below = Below::Gone;
-        }
-        Ok(stretch)
-    }
-
-    /// Applies the events of these changes, the latest of which comes first, and keeps the states
-    /// after the first `shown` of them.
-    fn retraced(&self, key: Digest, steps: &[Step], shown: usize) -> Result<Stretch, Lost> {
-        let mut moments = Moments::default();
-        let mut states: Option<Box<dyn Retracing>> = None;
-        let mut below = Below::More;
-        for (index, step) in steps.iter().enumerate().rev() {
-            let position = step.position;
-            let read;
-            let payload = match &step.payload {
-                Some(payload) => payload,
-                None => {
-                    read = self.records.read(position)?;
-                    &read
-                }
-            };
-            let record = decode(position, payload)?;
-            let change = self.own_change(position, &record, key)?;
-            let misfit = |error: &dyn std::fmt::Display| {
-                Lost::Damaged(format!("position {position}: {error}"))
-            };
-            if states.is_none() {
-                let resource = known(self.kinds, change.kind, change.version);
-                let resource = resource.map_err(|error| misfit(&error))?;
-                let base = change.base;
-                let begun = resource.retrace(base).map_err(|error| misfit(&error))?;
-                match begun.state() {
-                    Some(state) if steps.len() < shown => {
-                        moments.push(change.before, None, state, begun.revision());
-                    }
-                    None if steps.len() <= shown => below = Below::Born,
-                    _ => {}
-                }
-                states = Some(begun);
-            }
-            let Some(states) = &mut states else {
-                continue;
-            };
-            let applied = states.apply(change.stored(), record.at);
-            applied.map_err(|error| misfit(&error))?;
-            if index < shown
-                && let Some(state) = states.state()
-            {
-                let commit = Some(Rc::new(said(&record)));
-                moments.push(position, commit, state, states.revision());
-            }
-        }
-        if moments.is_cut {
-            below = Below::More;
-        }
-        Ok(Stretch {
-            moments: moments.all,
-            below,
-            above: u64::MAX,
-            is_cut: moments.is_cut,
-        })
-    }
-
-    /// The last state alone, where no earlier one can be made.
-    fn only_tip(&self, key: Digest, from: u64) -> Result<Stretch, Lost> {
-        let (position, state, kind) = self.tables.copied(key).ok_or(Lost::Gone)?;
-        if position != from {
-            return Err(Lost::Gone);
-        }
-        let commit = match self.records.read(position) {
-            Ok(payload) => Some(Rc::new(said(&decode(position, &payload)?))),
-            Err(Lost::Gone) => None,
-            Err(lost) => return Err(lost),
-        };
-        let moment = self.moment(kind, position, state)?;
-        Ok(Stretch {
-            moments: [Moment { commit, ..moment }].into(),
-            below: Below::Gone,
-            above: u64::MAX,
-            is_cut: false,
-        })
-    }
-
     fn moment(&self, kind: u16, position: u64, state: Vec<u8>) -> Result<Moment, Lost> {
         let unknown = || Lost::Damaged(format!("resource kind {kind} is not known here"));
         let resource = (self.kinds)(kind).ok_or_else(unknown)?;
@@ -581,208 +446,5 @@ impl Stretch {
             .moments
             .partition_point(|moment| moment.position <= upto);
         self.moments.get(after.checked_sub(1)?)
-    }
-}
-
-/// The changes on a way back.
-#[derive(Default)]
-struct Back {
-    steps: Vec<Step>,
-    held: usize,
-    /// How many of them lead to the last one from which states can be made.
-    ground: usize,
-    /// How many of them are to be shown.
-    shown: usize,
-}
-
-struct Step {
-    position: u64,
-    payload: Option<Vec<u8>>,
-}
-
-impl Back {
-    fn push(&mut self, position: u64, payload: Vec<u8>) {
-        let is_held = self.held + payload.len() <= HELD_BYTES_MAX;
-        if is_held {
-            self.held += payload.len();
-        }
-        self.steps.push(Step {
-            position,
-            payload: is_held.then_some(payload),
-        });
-    }
-}
-
-/// States in ascending order, the latest ones if they are many bytes.
-#[derive(Default)]
-struct Moments {
-    all: VecDeque<Moment>,
-    bytes: usize,
-    is_cut: bool,
-}
-
-impl Moments {
-    fn push(
-        &mut self,
-        position: u64,
-        commit: Option<Rc<CommitSaid>>,
-        state: Vec<u8>,
-        revision: Revision,
-    ) {
-        self.bytes += state.len();
-        self.all.push_back(Moment {
-            position,
-            commit,
-            state: state.into(),
-            revision,
-        });
-        // A change is shown with the state before it.
-        while self.bytes > STATES_BYTES_MAX && self.all.len() > 2 {
-            if let Some(cut) = self.all.pop_front() {
-                self.bytes -= cut.state.len();
-                self.is_cut = true;
-            }
-        }
-    }
-}
-
-fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
-    Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
-}
-
-/// One resource's change, as a record has it among its changes, or as the birth of a message.
-struct Own<'r> {
-    kind: u16,
-    version: u16,
-    before: u64,
-    revision: Option<Revision>,
-    advances: bool,
-    event: Cow<'r, [u8]>,
-    base: Option<Versioned<'r>>,
-}
-
-impl Own<'_> {
-    fn stored(&self) -> Versioned<'_> {
-        Versioned {
-            version: self.version,
-            bytes: &self.event,
-        }
-    }
-}
-
-/// What the record changes of the resource with this key.
-fn change_of<'r>(record: &'r Record<'_>, key: Digest, log_id: [u8; 16]) -> Option<Own<'r>> {
-    if let Some(change) = record.changes.iter().find(|change| change.key == key) {
-        let is_told = record.schema >= SCHEMA_OF_EVENTS;
-        return Some(Own {
-            kind: change.kind,
-            version: change.version,
-            before: change.before,
-            revision: is_told.then_some(change.revision),
-            advances: change.advances || !is_told,
-            event: Cow::Borrowed(change.event.0),
-            base: change.stored_base(),
-        });
-    }
-    let event = messages::born_as(record, key, log_id)?;
-    let (kind, version) = messages::KIND_AND_VERSION;
-    Some(Own {
-        kind,
-        version,
-        before: 0,
-        revision: None,
-        advances: true,
-        event: Cow::Owned(event),
-        base: None,
-    })
-}
-
-fn said(record: &Record<'_>) -> CommitSaid {
-    let actor = record.actor.as_ref();
-    CommitSaid {
-        at: record.at,
-        operation: record.operation,
-        actor: actor.map(|actor| (actor.kind, actor.profile_id.into())),
-    }
-}
-
-/// Everything as of one position. What could not be said is noted, and counts as absent.
-pub struct AsOf<'p, 'a> {
-    past: &'p Past<'a>,
-    position: u64,
-    lost: RefCell<Option<Lost>>,
-}
-
-impl<'p, 'a> AsOf<'p, 'a> {
-    /// As of this position, which is durable.
-    #[must_use]
-    pub fn new(past: &'p Past<'a>, position: u64) -> Self {
-        Self {
-            past,
-            position,
-            lost: RefCell::default(),
-        }
-    }
-
-    /// Why what was read is not how it stood, if so.
-    ///
-    /// # Errors
-    /// The first thing that could not be said.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.lost.borrow().clone().map_or(Ok(()), Err)
-    }
-
-    fn unless_lost<T: Default>(&self, found: Result<T, Lost>) -> T {
-        found.unwrap_or_else(|lost| {
-            self.lost.borrow_mut().get_or_insert(lost);
-            T::default()
-        })
-    }
-}
-
-impl Source for AsOf<'_, '_> {
-    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
-        let moment = self.unless_lost(self.past.as_of(key, self.position))?;
-        read(&moment.state);
-        Some(moment.position)
-    }
-
-    /// Who holds it now: what is asked for by a name is what has it at present.
-    fn holder(&self, name: IndexKey) -> Option<Digest> {
-        self.past.tables.holder(name)
-    }
-
-    fn secondary_touched(&self, _: IndexKey) -> u64 {
-        0
-    }
-
-    fn listed(&self, list: IndexKey) -> Vec<Digest> {
-        let mut keys = self.past.tables.listed(list);
-        keys.retain(|key| {
-            let entries = self.unless_lost(self.past.entries(*key, self.position));
-            entries.is_some_and(|entries| entries.lists.contains(&list))
-        });
-        keys
-    }
-
-    fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
-        self.ranked(list).pop()
-    }
-
-    fn ranked(&self, list: IndexKey) -> Vec<Digest> {
-        let keys = self.past.tables.ranked(list).into_iter();
-        let rank = |key: Digest| {
-            let entries = self.unless_lost(self.past.entries(key, self.position))?;
-            let mut ranks = entries.ranks.into_iter();
-            let (_, rank) = ranks.find(|(of, _)| *of == list)?;
-            Some((rank, key))
-        };
-        let mut ranked: Vec<_> = keys.filter_map(rank).collect();
-        ranked.sort();
-        ranked.into_iter().map(|(_, key)| key).collect()
-    }
-
-    fn is_of_the_past(&self) -> bool {
-        true
     }
 }

@@ -1,0 +1,74 @@
+//! What a record says of one resource's change.
+
+use std::borrow::Cow;
+
+use super::{CommitSaid, Lost};
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::domain::stored::Versioned;
+use crate::journal::messages;
+use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
+
+pub(super) fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
+    Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
+}
+
+/// One resource's change, as a record has it among its changes, or as the birth of a message.
+pub(super) struct Own<'r> {
+    pub(super) kind: u16,
+    pub(super) version: u16,
+    pub(super) before: u64,
+    pub(super) revision: Option<Revision>,
+    pub(super) advances: bool,
+    pub(super) event: Cow<'r, [u8]>,
+    pub(super) base: Option<Versioned<'r>>,
+}
+
+impl Own<'_> {
+    pub(super) fn stored(&self) -> Versioned<'_> {
+        Versioned {
+            version: self.version,
+            bytes: &self.event,
+        }
+    }
+}
+
+/// What the record changes of the resource with this key.
+pub(super) fn change_of<'r>(
+    record: &'r Record<'_>,
+    key: Digest,
+    log_id: [u8; 16],
+) -> Option<Own<'r>> {
+    if let Some(change) = record.changes.iter().find(|change| change.key == key) {
+        let is_told = record.schema >= SCHEMA_OF_EVENTS;
+        return Some(Own {
+            kind: change.kind,
+            version: change.version,
+            before: change.before,
+            revision: is_told.then_some(change.revision),
+            advances: change.advances || !is_told,
+            event: Cow::Borrowed(change.event.0),
+            base: change.stored_base(),
+        });
+    }
+    let event = messages::born_as(record, key, log_id)?;
+    let (kind, version) = messages::KIND_AND_VERSION;
+    Some(Own {
+        kind,
+        version,
+        before: 0,
+        revision: None,
+        advances: true,
+        event: Cow::Owned(event),
+        base: None,
+    })
+}
+
+pub(super) fn said(record: &Record<'_>) -> CommitSaid {
+    let actor = record.actor.as_ref();
+    CommitSaid {
+        at: record.at,
+        operation: record.operation,
+        actor: actor.map(|actor| (actor.kind, actor.profile_id.into())),
+    }
+}
