@@ -69,6 +69,19 @@ pub(crate) enum Scenario {
         #[arg(long, default_value_t = 100)]
         stalled: usize,
     },
+    /// Brings events to receivers: how fast to one, how soon to many and what that costs commands,
+    /// and what hostile receivers cost a good one.
+    Webhooks {
+        /// Events for one receiver.
+        #[arg(long, default_value_t = 50_000)]
+        events: usize,
+        /// Subscriptions to one event.
+        #[arg(long, default_value_t = 1_000)]
+        subscriptions: usize,
+        /// Commands of each window in which rates are compared.
+        #[arg(long, default_value_t = 100_000)]
+        window: usize,
+    },
     /// Resident memory for a resource and for a key, beside the size in which they are encoded.
     Memory {
         /// Statements to open, and keys to take.

@@ -49,6 +49,7 @@ mod table;
 mod template;
 mod timer;
 mod watch;
+mod webhooks;
 mod workload;
 
 use std::path::Path;
@@ -148,6 +149,18 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
                 stalled: *stalled,
             };
             ("events", events::measure(common, sizes)?)
+        }
+        Scenario::Webhooks {
+            events,
+            subscriptions,
+            window,
+        } => {
+            let sizes = webhooks::Sizes {
+                events: *events,
+                subscriptions: *subscriptions,
+                commands: *window,
+            };
+            ("webhooks", webhooks::measure(common, sizes)?)
         }
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),

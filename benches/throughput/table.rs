@@ -138,18 +138,27 @@ pub(crate) fn print_scenario(name: &str, figures: &Value) {
         median => median,
     };
     let mut table = plain();
-    for (name, value) in median.as_object().into_iter().flatten() {
-        let shown = match value {
-            Value::Number(number) => shown(number.as_f64().unwrap_or_default()),
-            Value::String(text) => text.clone(),
-            _ => continue,
-        };
-        table.add_row([words(name), shown]);
-    }
+    add_rows(&mut table, "", median);
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{name}\n{table}");
+}
+
+/// A row for each figure; those of a group have its name in front.
+fn add_rows(table: &mut Table, group: &str, figures: &Value) {
+    for (name, value) in figures.as_object().into_iter().flatten() {
+        let name = format!("{group}{}", words(name));
+        match value {
+            Value::Number(number) => {
+                table.add_row([name, shown(number.as_f64().unwrap_or_default())]);
+            }
+            Value::String(text) => {
+                table.add_row([name, text.clone()]);
+            }
+            group => add_rows(table, &format!("{name}, "), group),
+        }
+    }
 }
 
 /// As many digits as mean something.

@@ -33,6 +33,10 @@ pub struct WebhookArgs {
     /// Lets webhooks go to other machines over http, where everybody on the way can read them.
     #[arg(long)]
     webhooks_allow_http: bool,
+    /// Deliveries that may wait in memory over all subscriptions, at about 3 KB each; more are read
+    /// from the log when there is room.
+    #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
+    webhooks_waiting_max: usize,
     /// How many times shorter than they are the pauses between attempts are.
     #[arg(long, value_name = "N", default_value_t = 1, hide = true,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -40,8 +44,9 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts. What is returned last turns true when what is
-    /// returned before it has, once nothing is sent any more and it is written how far all are.
+    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts. What is returned
+    /// last turns true when what is returned before it has, once nothing is sent any more and it is
+    /// written how far all are.
     ///
     /// # Errors
     /// When the key cannot be used, or the thread not be started.
@@ -67,7 +72,8 @@ impl WebhookArgs {
         };
         let client = Client::new(tls, system_resolve());
         let sender = WebhookSender::new(client, judge, Arc::clone(&key));
-        let (dispatcher, work) = engine.deliver_webhooks(Arc::new(sender), bounds);
+        let (dispatcher, work) =
+            engine.deliver_webhooks(Arc::new(sender), bounds, self.webhooks_waiting_max);
         let (sender, stop) = watch::channel(false);
         let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
         Ok((WebhookFront { key, dispatcher }, sender, stopped))

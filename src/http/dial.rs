@@ -13,7 +13,7 @@ use hyper::Uri;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -22,6 +22,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Bytes of an answer's head, at most.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// What the kernel keeps of what the other side sends before it is read.
+const RECEIVED_BYTES_MAX: u32 = 64 << 10;
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 /// How long an address is tried while there is another one.
@@ -55,7 +57,12 @@ pub fn system_resolve() -> Resolve {
 fn over_tcp() -> Reach {
     Arc::new(|address| {
         Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
+            let socket = match address {
+                SocketAddr::V4(_) => TcpSocket::new_v4(),
+                SocketAddr::V6(_) => TcpSocket::new_v6(),
+            }?;
+            socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)?;
+            let stream = socket.connect(address).await?;
             let _ = stream.set_nodelay(true);
             Ok(Box::new(stream) as Box<dyn Stream>)
         })

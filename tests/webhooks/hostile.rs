@@ -74,6 +74,45 @@ fn a_receiver_that_closes_at_any_byte_of_its_head_has_not_taken_it() {
 }
 
 #[test]
+fn receivers_that_take_nothing_leave_the_service_as_much_memory_as_it_is_told_and_lose_nothing() {
+    let house = House::with(&[&NEAR[..], &["--webhooks-waiting-max", "300"]].concat());
+    let bad = Receiver::deciding(|_, _| Reply::Status(500, ""));
+    let many: Vec<_> = (0..5)
+        .map(|_| house.subscribe(&bad.url(), &["carebook.reference-fact.*"]))
+        .collect();
+    let facts: Vec<_> = (0..400)
+        .map(|number| fact(&format!("a{number}"), 1))
+        .collect();
+    house.client().put_facts(&house.token, &facts);
+    for one in &many {
+        house.wait(one, |read| read["waiting"].as_u64().unwrap() >= 100);
+    }
+    let waiting = || {
+        many.iter()
+            .map(|one| house.read(one)["waiting"].as_u64().unwrap())
+    };
+    // Each has a hundred, and nobody more than it would have alone.
+    assert!(
+        waiting().sum::<u64>() < 300 + 5 * 100,
+        "{:?}",
+        waiting().collect::<Vec<_>>()
+    );
+    // Another one that takes what comes is told all of it beside them.
+    let good = Receiver::start();
+    house.subscribe(&good.url(), &["carebook.reference-fact.*"]);
+    house.client().put_facts(&house.token, &[fact("b", 1)]);
+    good.wait_for(1);
+    bad.now_answers(|_, _| TAKEN);
+    let came = bad.wait(|came| taken(came).len() >= 5 * 401);
+    let unique: std::collections::BTreeSet<_> = came
+        .iter()
+        .filter(|one| one.taken)
+        .map(Delivery::id)
+        .collect();
+    assert_eq!(unique.len(), 401);
+}
+
+#[test]
 fn a_receiver_that_asks_to_be_left_alone_is() {
     let house = House::with(&["--webhooks-allow", "127.0.0.1"]);
     let receiver = Receiver::deciding(|_, _| Reply::Status(503, "Retry-After: 1800\r\n"));

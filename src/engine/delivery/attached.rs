@@ -25,6 +25,8 @@ pub(super) const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 const OWN_PAGE: usize = 500;
 /// Bytes of events that a channel keeps in memory; what more waits is read again from the log.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Deliveries of a subscription that may wait however many do over all.
+const OWN_SHARE: usize = 100;
 /// How long to wait when the log cannot be read.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 /// The kind of the events that tell of subscriptions.
@@ -109,6 +111,13 @@ impl Attached {
             .0
             .iter()
             .any(|pattern| pattern.matches(event_type))
+    }
+
+    /// Whether more may wait, where so many do over all subscriptions. However many those are, each
+    /// may have some: a receiver that is down must not keep others from being told.
+    pub(super) fn has_room(&self, waiting: usize, waiting_max: usize) -> bool {
+        let is_crowded = waiting >= waiting_max && self.channel.waiting_count() >= OWN_SHARE;
+        self.channel.has_room() && !is_crowded
     }
 
     /// Whether the event tells of this subscription itself, which is not told to it.

@@ -46,6 +46,10 @@ pub(in crate::engine) struct Dispatcher {
     pub(super) shared: Arc<Shared>,
     pub(super) sender: Arc<dyn Sender>,
     pub(super) bounds: Bounds,
+    /// Deliveries that may wait over all subscriptions.
+    pub(super) waiting_max: usize,
+    /// Those that wait, over all, since the last tick with all that came since.
+    pub(super) waiting: usize,
     pub(super) log: Box<str>,
     pub(super) started: tokio::time::Instant,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
@@ -66,6 +70,7 @@ impl Dispatcher {
         shared: Arc<Shared>,
         sender: Arc<dyn Sender>,
         bounds: Bounds,
+        waiting_max: usize,
         log: &str,
     ) -> (Webhooks, Self) {
         let (messages, receiver) = mpsc::unbounded_channel();
@@ -77,6 +82,8 @@ impl Dispatcher {
             shared,
             sender,
             bounds,
+            waiting_max,
+            waiting: 0,
             log: log.into(),
             started: tokio::time::Instant::now(),
             messages: receiver,
@@ -119,7 +126,14 @@ impl Dispatcher {
                     Err(_) => break,
                 }
             }
-            for id in std::mem::take(&mut self.touched) {
+            // Those that are well come first: a receiver that fails takes the time of new connections.
+            let touched = std::mem::take(&mut self.touched);
+            let is_failing = |id: &Uuid| {
+                let attached = self.attached.get(id);
+                attached.is_some_and(|attached| attached.channel.is_failing())
+            };
+            let (failing, well): (Vec<_>, Vec<_>) = touched.into_iter().partition(is_failing);
+            for id in well.into_iter().chain(failing) {
                 self.pump(id);
             }
             if self.stopping.is_some() && self.attached.values().all(|of| of.recording.is_none()) {
@@ -331,7 +345,8 @@ impl Dispatcher {
             }
             attached.wake = wake;
         }
-        let is_wanting = attached.channel.has_room() && attached.channel.ready() < READY_MIN;
+        let has_room = attached.has_room(self.waiting, self.waiting_max);
+        let is_wanting = has_room && attached.channel.ready() < READY_MIN;
         let is_behind = !attached.is_at_end && !attached.is_stale && self.tail.is_some();
         if may_send && is_behind && !attached.is_reading && is_wanting {
             attached.is_reading = true;

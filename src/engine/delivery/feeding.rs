@@ -39,8 +39,9 @@ impl Dispatcher {
                     continue;
                 };
                 if attached.is_at_end && event.id > attached.examined {
-                    if attached.channel.has_room() {
+                    if attached.has_room(self.waiting, self.waiting_max) {
                         attached.offer(event, now);
+                        self.waiting += 1;
                     } else {
                         let tail = self.tail.as_ref();
                         attached.leave_end(tail.map_or(last_event, |tail| tail.last_event));
@@ -98,7 +99,7 @@ impl Dispatcher {
         match page {
             Ok(page) => {
                 for event in &page.events {
-                    if !attached.channel.has_room() {
+                    if !attached.has_room(self.waiting, self.waiting_max) {
                         return;
                     }
                     if attached.is_own(event) {
@@ -110,6 +111,7 @@ impl Dispatcher {
                     }
                     if attached.wants(&event.event_type()) {
                         attached.offer(event, now);
+                        self.waiting += 1;
                     }
                     attached.examined = event.id;
                 }

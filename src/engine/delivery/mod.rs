@@ -27,15 +27,18 @@ use crate::domain::webhook::subscription::subscriptions;
 
 impl Engine {
     /// What delivers events to webhooks by this sender: the way to talk to it, and its work, to be
-    /// run once on a thread of its own.
+    /// run once on a thread of its own. `bounds` are those of each subscription; beyond
+    /// `waiting_max` deliveries that wait over all, each subscription has little room, and the rest
+    /// is read from the log when there is more.
     pub fn deliver_webhooks(
         &self,
         sender: Arc<dyn Sender>,
         bounds: Bounds,
+        waiting_max: usize,
     ) -> (Webhooks, impl Future<Output = ()> + Send + use<>) {
         let log = hex(&self.shared.log_id);
         let shared = Arc::clone(&self.shared);
-        let (webhooks, dispatcher) = Dispatcher::new(shared, sender, bounds, &log);
+        let (webhooks, dispatcher) = Dispatcher::new(shared, sender, bounds, waiting_max, &log);
         (webhooks, dispatcher.run())
     }
 

@@ -35,6 +35,7 @@ impl Dispatcher {
         });
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by_key(|figures| figures.subscription);
+        self.waiting = figures.iter().map(|figures| figures.waiting).sum();
         let needed = figures.iter().map(|figures| figures.needed_from).min();
         self.shared.checkpointer.needed_from.set(needed);
         *self.own.figures.lock() = Arc::new(figures);

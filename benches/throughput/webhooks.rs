@@ -1,0 +1,467 @@
+//! Webhooks: how fast one receiver is told, how long it takes until many are, what that costs the
+//! commands meanwhile, and what receivers that mean no good cost one that does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use carebook::base::actor::{Actor, ActorKind};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::arguments::Common;
+use crate::check::find;
+use crate::http::Connection;
+use crate::samples::median;
+use crate::server::Server;
+use crate::template::{Template, headquarters};
+use crate::workload::carry_out;
+
+const SUBSCRIPTIONS: &str = "/webhook-subscriptions";
+/// What the commands of the load tell, and what one fact does.
+const OF_COMMANDS: &str = "carebook.settlement-statement.*";
+const OF_FACTS: &str = "carebook.reference-fact.*";
+/// Commands a second while latencies are measured.
+const RATE: u64 = 100;
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Events for one receiver.
+    pub(crate) events: usize,
+    /// Subscriptions to one event.
+    pub(crate) subscriptions: usize,
+    /// Commands of a window in which rates are compared.
+    pub(crate) commands: usize,
+}
+
+/// What a receiver does with what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Takes,
+    Hangs,
+    Trickles,
+    Redirects,
+    Fails,
+    Floods,
+    Breaks,
+}
+
+impl Manner {
+    const HOSTILE: [Self; 6] = [
+        Self::Hangs,
+        Self::Trickles,
+        Self::Redirects,
+        Self::Fails,
+        Self::Floods,
+        Self::Breaks,
+    ];
+
+    /// Answers; whether the connection is kept.
+    async fn answer(self, stream: &mut TcpStream, number: usize) -> std::io::Result<bool> {
+        const WHOLE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        match self {
+            Self::Takes => stream.write_all(WHOLE).await.map(|()| true),
+            Self::Hangs => {
+                let _ = stream.read(&mut [0; 1]).await;
+                Ok(false)
+            }
+            Self::Trickles => {
+                for byte in WHOLE {
+                    stream.write_all(&[*byte]).await?;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                Ok(true)
+            }
+            Self::Redirects => {
+                let head = b"HTTP/1.1 307 -\r\nLocation: /\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(head).await.map(|()| true)
+            }
+            Self::Fails => {
+                let head = b"HTTP/1.1 500 -\r\nContent-Length: 0\r\n\r\n";
+                stream.write_all(head).await.map(|()| true)
+            }
+            Self::Floods => {
+                let head = b"HTTP/1.1 500 -\r\nContent-Length: 10485760\r\n\r\n";
+                stream.write_all(head).await?;
+                let piece = vec![b'x'; 64 << 10];
+                for _ in 0..160 {
+                    stream.write_all(&piece).await?;
+                }
+                Ok(false)
+            }
+            Self::Breaks => {
+                let some = &WHOLE[..number % WHOLE.len()];
+                stream.write_all(some).await.map(|()| false)
+            }
+        }
+    }
+}
+
+/// What came to a receiver.
+#[derive(Default)]
+struct Came {
+    count: AtomicUsize,
+    /// When the event of which commit came first, where that is kept.
+    first: Mutex<HashMap<u64, Instant>>,
+}
+
+/// A receiver on a thread of its own for as long as the process runs; its port.
+fn receiver(manner: Manner, came: Arc<Came>) -> Result<u16, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
+    let listener = listener.map_err(|error| error.to_string())?;
+    let port = listener.local_addr().map_err(|error| error.to_string())?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            while let Ok((stream, _)) = listener.accept().await {
+                let came = Arc::clone(&came);
+                tokio::spawn(async move {
+                    // A connection that breaks is the other side's affair.
+                    let _ = serve(stream, manner, &came).await;
+                });
+            }
+        });
+    });
+    Ok(port.port())
+}
+
+async fn serve(mut stream: TcpStream, manner: Manner, came: &Came) -> std::io::Result<()> {
+    let mut buffer = Vec::with_capacity(4 << 10);
+    loop {
+        let (head, length) = loop {
+            if let Some(head) = find(&buffer, b"\r\n\r\n") {
+                break (head + 4, length_of(&buffer[..head]));
+            }
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        };
+        while buffer.len() < head + length {
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+        if let Some(position) = position_of(&buffer[head..head + length]) {
+            let mut first = came.first.lock();
+            first.entry(position).or_insert_with(Instant::now);
+        }
+        let number = came.count.fetch_add(1, Ordering::Relaxed);
+        buffer.drain(..head + length);
+        if !manner.answer(&mut stream, number).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// The number behind `name`, at its first place.
+fn number_behind(text: &[u8], name: &[u8]) -> Option<u64> {
+    let at = find(text, name)? + name.len();
+    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+}
+
+fn length_of(head: &[u8]) -> usize {
+    let head = head.to_ascii_lowercase();
+    number_behind(&head, b"content-length: ").unwrap_or(0) as usize
+}
+
+/// The position of an event's commit.
+fn position_of(event: &[u8]) -> Option<u64> {
+    number_behind(event, b"\"id\":\"")
+}
+
+/// A service, and who manages its webhooks.
+struct House {
+    server: Server,
+    token: String,
+    template: Template,
+    keys: AtomicUsize,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl House {
+    fn open(common: &Common) -> Result<Self, String> {
+        let start = common.start().without_snapshots();
+        let server = start.with(&["--webhooks-allow", "127.0.0.0/8"]).service()?;
+        let token = server.token(&Actor {
+            subject: "manager-1".into(),
+            kind: ActorKind::SystemWorkflow,
+            permissions: vec!["webhooks:manage".into(), "facts:write".into()],
+            ..Actor::nobody()
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            template: Template::request_deposit(&headquarters(&server)),
+            server,
+            token,
+            keys: AtomicUsize::new(0),
+            runtime,
+        })
+    }
+
+    fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+        let (body, key) = (body.to_string(), self.keys.fetch_add(1, Ordering::Relaxed));
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
+             Idempotency-Key: bench-{key}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        );
+        self.runtime.block_on(async {
+            let mut connection = Connection::open(self.server.address()).await?;
+            let answer = connection.exchange(request.as_bytes()).await?;
+            let body = connection.body(&answer);
+            match answer.status {
+                200..300 => serde_json::from_slice(body).map_err(|error| error.to_string()),
+                status => Err(format!(
+                    "{path}: {status} {}",
+                    String::from_utf8_lossy(body)
+                )),
+            }
+        })
+    }
+
+    /// Subscribes; the subscription's path.
+    fn subscribe(&self, port: u16, number: usize, kind: &str) -> Result<String, String> {
+        let url = format!("http://127.0.0.1:{port}/{number}");
+        let body = json!({"url": url, "types": [kind], "description": null});
+        let made = self.send("POST", SUBSCRIPTIONS, &body)?;
+        let id = made["subscriptionId"].as_str().ok_or("no subscription")?;
+        Ok(format!("{SUBSCRIPTIONS}/{id}"))
+    }
+
+    fn switch(&self, path: &str, revision: u64, status: &str) -> Result<(), String> {
+        let body = json!({"expectedRevision": revision, "status": status});
+        self.send("PATCH", path, &body).map(drop)
+    }
+
+    fn fact(&self, number: usize) -> Result<(), String> {
+        let fact = json!({"kind": "actor", "id": format!("bench-{number}"), "revision": 1,
+            "facts": {"lifecycle": "active"}});
+        self.send("POST", "/reference-facts", &json!({"facts": [fact]}))
+            .map(drop)
+    }
+
+    /// Commands from this number on, closed loop; how many a second.
+    fn commands(&self, common: &Common, from: usize, count: usize) -> Result<f64, String> {
+        let commands = (from..from + count).map(|number| self.template.fill(number, 0));
+        let commands: Vec<_> = commands.collect();
+        let begun = Instant::now();
+        carry_out(&self.server, common.connections, commands)?;
+        Ok(count as f64 / begun.elapsed().as_secs_f64())
+    }
+}
+
+/// Waits until so many have come.
+fn wait_for(came: &Came, count: usize) -> Result<(), String> {
+    let begun = Instant::now();
+    while came.count.load(Ordering::Relaxed) < count {
+        if begun.elapsed() > PATIENCE {
+            let came = came.count.load(Ordering::Relaxed);
+            return Err(format!("{came} of {count} deliveries came"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// A wrong answer, or a delivery that does not come.
+pub(crate) fn measure(common: &Common, sizes: Sizes) -> Result<Value, String> {
+    Ok(json!({
+        "one": one(common, sizes)?,
+        "many": many(common, sizes)?,
+        "hostile": hostile(common)?,
+    }))
+}
+
+/// One receiver is told of what has waited for it.
+fn one(common: &Common, sizes: Sizes) -> Result<Value, String> {
+    eprintln!("{} events for one receiver", sizes.events);
+    let house = House::open(common)?;
+    let came = Arc::new(Came::default());
+    let port = receiver(Manner::Takes, Arc::clone(&came))?;
+    let subscription = house.subscribe(port, 0, OF_COMMANDS)?;
+    house.switch(&subscription, 1, "paused")?;
+    house.commands(common, 0, sizes.events)?;
+    let begun = Instant::now();
+    house.switch(&subscription, 2, "enabled")?;
+    wait_for(&came, sizes.events)?;
+    let took = begun.elapsed().as_secs_f64();
+    if came.first.lock().len() != sizes.events {
+        return Err("an event came twice, and another one did not".to_owned());
+    }
+    Ok(json!({
+        "events": sizes.events,
+        "seconds": took,
+        "eventsPerSecond": sizes.events as f64 / took,
+    }))
+}
+
+/// Many subscriptions are told of one event, alone and at the beginning of a window of commands.
+fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
+    eprintln!("{} subscriptions to one event", sizes.subscriptions);
+    let house = House::open(common)?;
+    let came = Arc::new(Came::default());
+    let port = receiver(Manner::Takes, Arc::clone(&came))?;
+    for number in 0..sizes.subscriptions {
+        house.subscribe(port, number, OF_FACTS)?;
+    }
+    let told = |number: usize| -> Result<f64, String> {
+        let begun = Instant::now();
+        house.fact(number)?;
+        wait_for(&came, (number + 1) * sizes.subscriptions)?;
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    let alone = told(0)?;
+    // What the first commands cost is not what is compared.
+    house.commands(common, 0, sizes.commands)?;
+    let (mut ratios, mut rates, mut busy) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..common.runs.max(3) {
+        let from = (2 * round + 1) * sizes.commands;
+        let mut quiet = || {
+            let rate = house.commands(common, from, sizes.commands)?;
+            rates.push(rate);
+            Ok::<_, String>(rate)
+        };
+        let mut loud = || {
+            let (rate, took) = std::thread::scope(|scope| {
+                let telling = scope.spawn(|| told(round + 1));
+                let rate = house.commands(common, from + sizes.commands, sizes.commands);
+                (rate, telling.join())
+            });
+            busy.push(took.map_err(|_| "telling ended in a panic")??);
+            rate
+        };
+        // Whoever comes second would have the fuller tables.
+        let (quiet, loud) = match round % 2 {
+            0 => (quiet()?, loud()?),
+            _ => {
+                let loud = loud()?;
+                (quiet()?, loud)
+            }
+        };
+        ratios.push(loud / quiet);
+    }
+    Ok(json!({
+        "subscriptions": sizes.subscriptions,
+        "secondsUntilAllAreTold": alone,
+        "secondsUntilAllAreToldUnderLoad": median(&busy),
+        "commandsPerSecondWithout": median(&rates),
+        "rateOfCommandsMeanwhile": median(&ratios),
+    }))
+}
+
+/// How long a good receiver waits for events: alone, beside others that take what comes, and beside
+/// as many that mean no good.
+fn hostile(common: &Common) -> Result<Value, String> {
+    eprintln!("a good receiver beside {} others", Manner::HOSTILE.len());
+    let house = House::open(common)?;
+    let good = Arc::new(Came::default());
+    let port = receiver(Manner::Takes, Arc::clone(&good))?;
+    house.subscribe(port, 0, OF_COMMANDS)?;
+    let beside = |manners: &[Manner]| -> Result<Vec<String>, String> {
+        let mut paths = Vec::new();
+        for (number, manner) in manners.iter().enumerate() {
+            let port = receiver(*manner, Arc::new(Came::default()))?;
+            let path = house.subscribe(port, number, OF_COMMANDS)?;
+            house.switch(&path, 1, "paused")?;
+            paths.push(path);
+        }
+        Ok(paths)
+    };
+    let company = [
+        Vec::new(),
+        beside(&[Manner::Takes; Manner::HOSTILE.len()])?,
+        beside(&Manner::HOSTILE)?,
+    ];
+    let before = house.server.process().resident();
+    let (mut next, mut waited) = (0, [const { Vec::new() }; 3]);
+    for round in 0..common.runs.max(3) {
+        let revision = 2 * round as u64 + 2;
+        for (others, waited) in company.iter().zip(&mut waited) {
+            for other in others {
+                house.switch(other, revision, "enabled")?;
+            }
+            waited.push(latencies(&house, common, &good, &mut next)?);
+            for other in others {
+                house.switch(other, revision + 1, "paused")?;
+            }
+        }
+    }
+    let more = house.server.process().resident() as f64 - before as f64;
+    let of = |company: usize, which: usize| {
+        let all: Vec<f64> = waited[company].iter().map(|one| one[which]).collect();
+        median(&all)
+    };
+    let millis = |company: usize| json!({"p50": of(company, 0), "p99": of(company, 1)});
+    Ok(json!({
+        "eventsPerSecond": RATE,
+        "millisAlone": millis(0),
+        "millisBesideGoodOnes": millis(1),
+        "millisBesideHostileOnes": millis(2),
+        "hostileToGood": {"p50": of(2, 0) / of(1, 0), "p99": of(2, 1) / of(1, 1)},
+        "residentBytesMore": more,
+    }))
+}
+
+/// From the answer to a command until its event is there: median and 99th percentile, in
+/// milliseconds. An event that was there before the answer counts as none.
+fn latencies(
+    house: &House,
+    common: &Common,
+    good: &Came,
+    next: &mut usize,
+) -> Result<[f64; 2], String> {
+    let count = (common.seconds * RATE as f64) as usize;
+    let already = good.count.load(Ordering::Relaxed);
+    let mut answered = Vec::with_capacity(count);
+    house.runtime.block_on(async {
+        let mut connection = Connection::open(house.server.address()).await?;
+        let mut due = tokio::time::interval(Duration::from_micros(1_000_000 / RATE));
+        for _ in 0..count {
+            due.tick().await;
+            let request = house.template.fill(*next, 0);
+            *next += 1;
+            let answer = connection.exchange(&request.bytes).await?;
+            let at = Instant::now();
+            let body = connection.body(&answer);
+            if answer.status != 201 {
+                return Err(String::from_utf8_lossy(body).into_owned());
+            }
+            answered.push(at);
+        }
+        Ok::<_, String>(())
+    })?;
+    wait_for(good, already + count)?;
+    // Who else commits are webhooks themselves, of which nothing is told here: the events come in
+    // the order of the commands.
+    let mut came: Vec<_> = good.first.lock().drain().collect();
+    came.sort_unstable_by_key(|(position, _)| *position);
+    if came.len() != count {
+        return Err(format!("{} events of {count} commands", came.len()));
+    }
+    let mut millis: Vec<_> = came
+        .iter()
+        .zip(answered)
+        .map(|((_, came), answered)| {
+            came.saturating_duration_since(answered).as_secs_f64() * 1_000.0
+        })
+        .collect();
+    millis.sort_unstable_by(f64::total_cmp);
+    let at = |quantile: f64| millis[((count as f64 * quantile) as usize).min(count - 1)];
+    Ok([at(0.5), at(0.99)])
+}
