@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use carebook::base::json::{Presence, Shape};
 use carebook::catalogue::{
-    FACTS, KeySource, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
+    FACTS, KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
 };
 use carebook::http::response::statuses;
 
@@ -69,6 +69,17 @@ actor may not see; 503 `service_unavailable` when the log has failed. A read's o
 
 | read | path | shape of problems |
 |---|---|---|
+";
+
+const LISTS_INTRODUCTION: &str = "\
+## Lists
+
+All `GET`, with a token; [lists.md](lists.md) says how they are gone through. 200, also where there is
+nothing to show; 304; 400 `request_invalid` for a query that is not valid; 401; 403 `actor_inactive` and
+`actor_withdrawn`; 429 `overloaded`; 503. An item is the body that the read gives.
+
+| list | path | of what | filters |
+|---|---|---|---|
 ";
 
 const BESIDE: &str = "\
@@ -139,6 +150,18 @@ pub fn page() -> String {
             row.name,
             row.path,
             shape(row.problem)
+        );
+    }
+    let _ = write!(page, "\n{LISTS_INTRODUCTION}");
+    for row in LISTS.iter() {
+        let filters: Vec<_> = row.filters().map(|(_, name)| format!("`{name}`")).collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | `{}` | `{}` | {} |",
+            row.name,
+            row.path,
+            row.read.name,
+            filters.join(", ")
         );
     }
     let _ = write!(page, "\n{BESIDE}\n{KINDS_INTRODUCTION}");

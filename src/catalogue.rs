@@ -1,6 +1,8 @@
 //! The one table of operations, of reads, of kinds of resources and of kinds of facts. Router,
 //! log, documents and tests all read it; nothing else lists them.
 
+mod lists;
+mod reads;
 mod row;
 
 use std::sync::LazyLock;
@@ -21,7 +23,7 @@ use crate::domain::payment::obligation::Obligation;
 use crate::domain::payout::state::PayoutReceipt;
 use crate::domain::publication::Publication;
 use crate::domain::reference::{
-    self, Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
+    Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
@@ -41,8 +43,10 @@ use crate::domain::{
     branch, family, mother, outbox, payment, payout, reservation, settlement, webhook,
 };
 
+pub use self::lists::LISTS;
+pub use self::reads::{MANAGEMENT_READS, READS};
 pub use self::row::{
-    BodySource, Invalid, KeySource, Method, ProblemShape, Purpose, ReadRow, Row, Success,
+    BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, Success,
 };
 pub use crate::domain::fact_kinds::FACTS;
 
@@ -321,107 +325,6 @@ pub fn row(tag: u16) -> Option<&'static Row> {
     all.into_iter().find(|row| row.tag == tag)
 }
 
-/// The reads of what the service is managed by.
-pub static MANAGEMENT_READS: &[ReadRow] = &[
-    ReadRow::new(
-        "read_webhook_subscription",
-        "/webhook-subscriptions/{subscriptionId}",
-        webhook::read_subscription::read_subscription,
-    ),
-    ReadRow::new(
-        "read_outbox_message",
-        "/outbox/{number}",
-        outbox::list::read_message,
-    ),
-];
-
-/// The reads.
-pub static READS: &[ReadRow] = &[
-    ReadRow::of::<PaymentDelegation>(
-        "read_payment_delegation",
-        "/family-payment-delegations/{id}",
-        family::read_payment_delegation::read_payment_delegation,
-    ),
-    ReadRow::of::<CareHistoryGrant>(
-        "read_care_history_grant",
-        "/reservation-care-history-access-grants/{id}",
-        family::read_care_history_grant::read_care_history_grant,
-    ),
-    ReadRow {
-        problem: ProblemShape::Profile,
-        ..ReadRow::new(
-            "read_mother_profile",
-            "/mother/profile",
-            mother::read_profile::read_profile,
-        )
-        .with(mother::read_profile::TRAIL)
-    },
-    ReadRow::of::<Statement>(
-        "read_statement",
-        "/settlement-statements/{statementId}",
-        settlement::read_statement::read_statement,
-    ),
-    ReadRow::of::<DataRoomRequest>(
-        "read_data_room_request",
-        "/settlement-data-room-requests/{requestId}",
-        settlement::read_data_room::read_data_room,
-    ),
-    ReadRow::of::<CareTeamRoster>(
-        "read_care_team_roster",
-        "/care-team-rosters/{reservationBookingId}",
-        reservation::read_roster::read_roster,
-    ),
-    ReadRow::new("read_fact", "/reference-facts/{kind}/{id}", |request| {
-        reference::read_fact::read_fact(request, FACTS)
-    }),
-    ReadRow::new(
-        "read_organization",
-        "/organization",
-        branch::read_organization::read_organization,
-    ),
-    ReadRow::of::<Branch>(
-        "read_branch",
-        "/admin/branches/{branchId}",
-        branch::read_branch::read_branch,
-    ),
-    ReadRow::of::<BranchOfficeProfile>(
-        "read_branch_office_profile",
-        "/branch-office-profiles/{id}",
-        branch::read_office_profile::read_office_profile,
-    ),
-    ReadRow::of_commits::<AccountSnapshot>(
-        "read_account_snapshot",
-        "/branch-settlement-account-statement-snapshots/{snapshotId}",
-        branch::read_account_snapshot::read_account_snapshot,
-    ),
-    ReadRow::of_commits::<Obligation>(
-        "read_pre_registration",
-        "/reservation-payment-pre-registrations/{paymentId}",
-        payment::read_pre_registration::read_pre_registration,
-    ),
-    ReadRow::of_commits::<AdminAudit>(
-        "read_admin_audit",
-        "/billing-engine-payment-admin-operations/{auditId}",
-        payment::read_admin_audit::read_admin_audit,
-    ),
-    ReadRow::of::<PayoutReceipt>(
-        "read_payout_receipt_state",
-        "/caregiver-payout-receipt-states/{reservationBookingId}/{contractAssignmentKey}/{instructionId}",
-        payout::read_receipt_state::read_receipt_state,
-    ),
-    ReadRow::of_commits::<FinancialLifecycle>(
-        "read_financial_lifecycle",
-        "/reservation-financial-lifecycles/{reservationBookingId}",
-        reservation::read_lifecycle::read_lifecycle,
-    ),
-    ReadRow::new(
-        "read_payment_change_adjustment",
-        "/reservation-payment-change-adjustments/{reservationBookingId}",
-        reservation::read_adjustment::read_adjustment,
-    )
-    .with(reservation::read_adjustment::TRAIL),
-];
-
 /// The kinds of resources, by their tags; facts come in to those whose tag is below 100.
 pub static RESOURCES: &[&dyn AnyResource] = &[
     &Registered::<Fact<actor::ActorFact>>::NEW,
@@ -503,6 +406,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::domain::listing::BookingHash;
+    use crate::domain::reference::FactKind as _;
+    use crate::domain::registered::Listed;
 
     #[test]
     fn tags_and_names_are_each_given_once() {
@@ -522,6 +428,7 @@ mod tests {
         );
         let reads = READS.iter().chain(MANAGEMENT_READS);
         unique(reads.map(|row| row.path.to_owned()).collect());
+        unique(LISTS.iter().map(|row| row.path.to_owned()).collect());
         unique(
             RESOURCES
                 .iter()
@@ -534,6 +441,23 @@ mod tests {
                 .map(|kind| kind.kind().name.to_owned())
                 .collect(),
         );
+    }
+
+    #[test]
+    fn a_list_is_at_the_path_above_its_read_and_of_the_kind_that_is_listed() {
+        for row in LISTS.iter() {
+            assert!(row.read.path.starts_with(&format!("{}/{{", row.path)));
+            assert_ne!(row.resource.listed(), Listed::Never, "{}", row.name);
+            assert!(row.filters().count() > 0, "{}", row.name);
+        }
+        let listed = RESOURCES
+            .iter()
+            .filter(|kind| kind.listed() != Listed::Never);
+        let kinds: BTreeSet<_> = listed.map(|kind| kind.kind().tag).collect();
+        let rows: BTreeSet<_> = LISTS.iter().map(|row| row.resource.kind().tag).collect();
+        assert_eq!(kinds, rows, "what is kept for lists is listed");
+        let booking = reservation_booking::ReservationBooking::KIND.tag;
+        assert_eq!(BookingHash::KIND, booking);
     }
 
     #[test]

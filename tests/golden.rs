@@ -18,7 +18,7 @@ use carebook::cli::walk::{PARTS, Step};
 use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
 use carebook::journal::record::Record;
-use carebook::journal::snapshot::StateEntry;
+use carebook::journal::snapshot::{Layout, StateEntry};
 use serde_json::{Value, json};
 use wal::{BoxError, SnapshotInfo, Visitor};
 
@@ -210,7 +210,7 @@ fn states(data: &Path) -> String {
 struct Versions {
     records: BTreeSet<(u16, u16)>,
     states: BTreeSet<(u16, u16)>,
-    is_summary: bool,
+    layout: Option<Layout>,
     covers: u64,
 }
 
@@ -233,7 +233,7 @@ impl Visitor for Versions {
     }
 
     fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
-        self.is_summary = true;
+        self.layout = None;
         self.covers = info.covers;
         Ok(())
     }
@@ -243,10 +243,12 @@ impl Visitor for Versions {
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
-        if !std::mem::replace(&mut self.is_summary, false) {
-            let entry = StateEntry::decode(entry)?;
-            self.states.insert((entry.kind, entry.version));
-        }
+        let Some(layout) = self.layout else {
+            self.layout = Some(Layout::of(entry)?);
+            return Ok(());
+        };
+        let entry = StateEntry::decode(entry, layout)?;
+        self.states.insert((entry.kind, entry.version));
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ Examples (after `cargo bench --bench throughput --`):
   --peers postgres,redis,limit
   overload --seconds 10
   idle --idle-connections 10000
+  lists --statements 1000000
   memory --statements 1000000
   snapshot --seconds 30
   recovery --records 1000000
@@ -68,6 +69,12 @@ pub(crate) enum Scenario {
         /// Readers that take nothing.
         #[arg(long, default_value_t = 100)]
         stalled: usize,
+    },
+    /// Pages of lists: among few statements and among many, and how many a second.
+    Lists {
+        /// Statements of the server with many.
+        #[arg(long, default_value_t = 1_000_000)]
+        statements: usize,
     },
     /// Brings events to receivers: how fast to one, how soon to many and what that costs commands,
     /// and what hostile receivers cost a good one.

@@ -31,6 +31,7 @@ mod idle;
 mod kinds;
 #[allow(clippy::unwrap_used)]
 mod limit;
+mod lists;
 mod memory;
 mod mix;
 mod overload;
@@ -150,6 +151,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             };
             ("events", events::measure(common, sizes)?)
         }
+        Scenario::Lists { statements } => ("lists", lists::measure(common, *statements)?),
         Scenario::Webhooks {
             events,
             subscriptions,

@@ -1,7 +1,9 @@
 //! What a row of the catalogue says of its operation, or of its read.
 
+use crate::domain::listing::Filter;
 use crate::domain::operation::AnyOperation;
-use crate::domain::read::{Numbered, Read, Trail};
+use crate::domain::read::{Numbered, Read, ScopeOf, Trail};
+use crate::domain::registered::AnyResource;
 use crate::domain::resource::Resource;
 
 /// The method of an operation.
@@ -238,6 +240,30 @@ impl Row {
     }
 }
 
+/// One list: of a kind whose resources can be read by id.
+pub struct ListRow {
+    /// Its name.
+    pub name: &'static str,
+    /// Its path.
+    pub path: &'static str,
+    /// The kind.
+    pub resource: &'static dyn AnyResource,
+    /// The read of one of them: what it gives of each is the list.
+    pub read: &'static ReadRow,
+    /// What of it an actor may be shown.
+    pub scope: ScopeOf,
+}
+
+impl ListRow {
+    /// The filters that a request can name, in the order of the documents.
+    pub fn filters(&self) -> impl Iterator<Item = (Filter, &'static str)> {
+        Filter::PUBLIC.into_iter().filter_map(|filter| {
+            self.resource.filter(filter)?;
+            Some((filter, filter.parameter()?))
+        })
+    }
+}
+
 impl ReadRow {
     pub(super) const fn new(name: &'static str, path: &'static str, read: Read) -> Self {
         Self {
@@ -273,5 +299,11 @@ impl ReadRow {
             trail: Some(trail),
             ..self
         }
+    }
+
+    /// The names of the parameters of its path.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        let parts = self.path.split('/');
+        parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 }

@@ -56,9 +56,14 @@ impl KeySetAge {
         Self { verifier, max }
     }
 
-    /// How often [`KeySetAge::look`] is due.
-    pub(super) fn interval(&self) -> Duration {
-        interval(self.max)
+    /// When [`KeySetAge::look`] is due: now and then, and when the set becomes too old.
+    pub(super) fn next_look(&self) -> Duration {
+        let age = self.verifier.key_set_age(Instant::now());
+        let left = self.max.checked_sub(age);
+        let interval = interval(self.max);
+        left.map_or(interval, |left| {
+            interval.min(left + Duration::from_millis(1))
+        })
     }
 
     /// Rejects every token once the set in use is too old.
@@ -141,6 +146,25 @@ mod tests {
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(read(&link).is_ok());
+    }
+
+    #[test]
+    fn a_set_is_looked_at_when_it_becomes_too_old_however_seldom_that_is_otherwise() {
+        use crate::cli::signing::{SigningAlgorithm, SigningKey};
+        let jwks = SigningKey::generate(SigningAlgorithm::EdDsa)
+            .unwrap()
+            .jwks();
+        let verifier = TokenVerifier::new(jwks.as_bytes(), "iss", "aud").unwrap();
+        let max = Duration::from_secs(3_600);
+        let age = KeySetAge::of(&Arc::new(verifier), max);
+        assert_eq!(age.next_look(), INTERVAL_MAX);
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        age.verifier.was_read_at(ago(3_590).unwrap());
+        assert!(age.next_look() <= Duration::from_millis(10_001));
+        age.verifier.was_read_at(ago(3_601).unwrap());
+        assert_eq!(age.next_look(), INTERVAL_MAX);
+        age.look();
+        assert_eq!(age.verifier.key_count(), 0);
     }
 
     #[test]

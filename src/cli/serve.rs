@@ -24,6 +24,7 @@ use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
 use crate::engine::{Engine, Limits, OnFatal};
+use crate::http::cors::{Cors, Origin};
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
@@ -93,6 +94,10 @@ pub struct ServeArgs {
     /// The private key for TLS, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// An origin whose pages may call the service from a browser, such as
+    /// https://app.example.com; may be repeated. Not for what --internal-listen serves.
+    #[arg(long, value_name = "ORIGIN")]
+    cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.
     #[arg(long, value_name = "N")]
     runtimes: Option<usize>,
@@ -340,9 +345,10 @@ impl ServeArgs {
         verifier: &Arc<TokenVerifier>,
         webhooks: WebhookFront,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
+        let cors = Cors::of(self.cors_origin.clone());
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
-            let all = all.with_webhooks(webhooks);
+            let all = all.with_webhooks(webhooks).with_cors(cors);
             return Ok((Arc::new(all), None, None));
         };
         let listener = listen(inside)
@@ -353,7 +359,7 @@ impl ServeArgs {
             listener,
             service: Arc::new(internal.with_webhooks(webhooks.clone())),
         };
-        let public = Arc::new(public.with_webhooks(webhooks));
+        let public = Arc::new(public.with_webhooks(webhooks).with_cors(cors));
         Ok((public, Some(internal), Some(address)))
     }
 

@@ -69,7 +69,6 @@ pub(super) fn listen_to_signals(
         .enable_all()
         .build()?;
     let engine = Arc::downgrade(engine);
-    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::interval);
     let (mut terminate, mut interrupt, mut hang_up, mut user) = {
         let _inside = runtime.enter();
         (
@@ -84,6 +83,7 @@ pub(super) fn listen_to_signals(
         .spawn(move || {
             runtime.block_on(async {
                 loop {
+                    let pause = age.as_ref().map_or(Duration::MAX, KeySetAge::next_look);
                     tokio::select! {
                         _ = terminate.recv() => break,
                         _ = interrupt.recv() => break,

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::listing::{BookingHash, LeadMove, ListMove, ValueHash};
 use super::registered::version;
 use super::resource::{IndexKey, Rank, Resource};
 use crate::base::codec;
@@ -41,6 +42,10 @@ pub struct Change {
     pub secondary_kept: Vec<IndexKey>,
     /// The lists in which it has, or had, a rank.
     pub ranks: Vec<RankChange>,
+    /// What becomes of its place in the list of its kind, if anything does.
+    pub list: Option<ListMove>,
+    /// What becomes of that by which others are found in lists, if anything does.
+    pub lead: Option<LeadMove>,
 }
 
 /// What a change makes of a resource's rank in a list.
@@ -147,8 +152,43 @@ impl Change {
             secondary_joined: lists.taken,
             secondary_kept: lists.kept,
             ranks: RankChange::all(ranked, next.ranked()),
+            list: list_move(before, next),
+            lead: lead_move(before, next),
         }
     }
+}
+
+fn list_move<R: Resource>(before: Option<&R>, next: &R) -> Option<ListMove> {
+    let list = const { &R::LIST };
+    let list = list.as_ref()?;
+    let key = next.key();
+    let before = before.and_then(|before| list.place(before, key));
+    let after = list.place(next, key);
+    // Of several that are one item another one may be shown from here on.
+    (before != after || list.together.is_some()).then_some(ListMove { before, after })
+}
+
+fn lead_move<R: Resource>(before: Option<&R>, next: &R) -> Option<LeadMove> {
+    let leads = next.leads();
+    if leads.is_empty() {
+        return None;
+    }
+    let led = before.map(R::leads).unwrap_or_default();
+    if led == leads {
+        return None;
+    }
+    let led = |filter| {
+        let found = led.iter().find(|(known, _)| *known == filter);
+        found.map(|(filter, value)| ValueHash::of(*filter, value))
+    };
+    let leads = leads.iter();
+    Some(LeadMove {
+        bound: BookingHash::of(&next.id().concat()).value,
+        leads: leads
+            .map(|(filter, value)| (*filter, led(*filter), ValueHash::of(*filter, value)))
+            .filter(|(_, before, after)| *before != Some(*after))
+            .collect(),
+    })
 }
 
 #[cfg(test)]

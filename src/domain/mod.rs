@@ -15,6 +15,7 @@ pub mod fact_kinds;
 pub mod family;
 #[cfg(test)]
 pub mod ladder;
+pub mod listing;
 pub mod mother;
 pub mod operation;
 pub mod outbox;

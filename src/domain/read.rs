@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::listing::Scope;
 use super::operation::to_json;
 use super::rejection::Rejection;
 use super::resource::{Kind, ReadView, Resource};
@@ -147,3 +148,6 @@ impl Trail {
 
 /// Reads one resource for one actor.
 pub type Read = fn(&ReadRequest<'_>) -> Result<Representation, Rejection>;
+
+/// Says what of a list the actor of this request, which has no path, may be shown.
+pub type ScopeOf = fn(&ReadRequest<'_>) -> Scope;

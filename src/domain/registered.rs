@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::event::{Changed, EventType, PublicEvents, Told};
+use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::resource::{IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
 use crate::base::codec::{self, DecodeError};
@@ -23,6 +24,19 @@ pub struct Entries {
     pub lists: Vec<IndexKey>,
     /// The lists in which it has a rank.
     pub ranks: Vec<(IndexKey, Rank)>,
+    /// Its place in the list of its kind.
+    pub place: Option<ListPlace>,
+}
+
+/// How the list of a kind is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// There is none.
+    Never,
+    /// Its resources stand in it from their first commit on.
+    FromBirth,
+    /// They stand in it from some later commit on.
+    Later,
 }
 
 /// The version of the form in which `R` is stored: state and event, and whatever stands in them.
@@ -132,6 +146,25 @@ pub trait AnyResource: Send + Sync {
     fn event_types(&self) -> &'static [EventType];
     /// The path at which such a resource is read ([`PublicEvents::READ_AT`]).
     fn read_at(&self) -> &'static str;
+    /// From when on a resource stands in the list of its kind.
+    fn listed(&self) -> Listed;
+    /// Whether several are one item of the list: that which ranks highest in the list with ranks
+    /// whose name the item has.
+    fn is_together(&self) -> bool;
+    /// How many share a value of this filter; `None` when the kind does not have it.
+    fn filter(&self, filter: Filter) -> Option<Shared>;
+    /// The filters that follow a booking's fact.
+    fn by_booking(&self) -> &'static [Filter];
+    /// The place of a resource in the list of its kind; `None` when it is in none.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn place(&self, state: &[u8]) -> Result<Option<ListPlace>, DecodeError>;
+    /// A resource, as a page of the list needs it; `None` when it is not listed.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn item(&self, state: &[u8]) -> Result<Option<ListItem>, DecodeError>;
     /// The forms of state and event, and of all types that stand in them.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
@@ -207,6 +240,11 @@ fn json_of<T: Serialize>(value: &T) -> Result<Value, DecodeError> {
     serde_json::to_value(value).map_err(|error| DecodeError::Malformed(error.to_string()))
 }
 
+/// How the kind `R` is listed, if it can be.
+fn list_of<R: Resource>() -> Option<&'static List<R>> {
+    const { &R::LIST }.as_ref()
+}
+
 /// Erases the type of the resource `R`.
 pub struct Registered<R>(std::marker::PhantomData<R>);
 
@@ -265,6 +303,7 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
             names: state.unique_keys(),
             lists: state.secondary_keys(),
             ranks: state.ranked(),
+            place: list_of::<R>().and_then(|list| list.place(&state, state.key())),
         })
     }
 
@@ -294,6 +333,42 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
 
     fn read_at(&self) -> &'static str {
         R::READ_AT
+    }
+
+    fn listed(&self) -> Listed {
+        match list_of::<R>() {
+            None => Listed::Never,
+            Some(list) if list.from_when.is_some() => Listed::Later,
+            Some(_) => Listed::FromBirth,
+        }
+    }
+
+    fn is_together(&self) -> bool {
+        list_of::<R>().is_some_and(|list| list.together.is_some())
+    }
+
+    fn filter(&self, filter: Filter) -> Option<Shared> {
+        list_of::<R>()?.shared(filter)
+    }
+
+    fn by_booking(&self) -> &'static [Filter] {
+        list_of::<R>().map_or(&[], |list| list.by_booking)
+    }
+
+    fn place(&self, state: &[u8]) -> Result<Option<ListPlace>, DecodeError> {
+        let Some(list) = list_of::<R>() else {
+            return Ok(None);
+        };
+        let state: R = codec::decode(state)?;
+        Ok(list.place(&state, state.key()))
+    }
+
+    fn item(&self, state: &[u8]) -> Result<Option<ListItem>, DecodeError> {
+        let Some(list) = list_of::<R>() else {
+            return Ok(None);
+        };
+        let state: R = codec::decode(state)?;
+        Ok(list.item(&state, state.path()))
     }
 
     #[cfg(test)]

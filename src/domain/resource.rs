@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::listing::{Filter, List};
 use super::stored::Older;
 use crate::base::codec;
 use crate::base::{digest::Digest, revision::Revision, time::Instant};
@@ -45,6 +46,9 @@ pub trait Resource:
     /// are of these. Whoever changes what is stored adds the form before here;
     /// `docs/changing-stored-types.md` says how.
     const OLDER: &'static [Older<Self, Self::Event>] = &[];
+
+    /// How the kind is listed, if it can be.
+    const LIST: Option<List<Self>> = None;
 
     /// The state after `event`, which was committed at `at`.
     ///
@@ -87,6 +91,11 @@ pub trait Resource:
     /// found with [`ReadView::last_ranked`], whatever else stands there. A list is of this sort or of
     /// the other one.
     fn ranked(&self) -> Vec<(IndexKey, Rank)> {
+        Vec::new()
+    }
+
+    /// What the resources that are bound to this one are found by in lists.
+    fn leads(&self) -> Vec<(Filter, &str)> {
         Vec::new()
     }
 
@@ -143,6 +152,10 @@ crate::wire_enum! {
         MessageReference = "message reference",
         /// A list: the webhook subscriptions that there are.
         WebhookSubscriptions = "webhook subscriptions",
+        /// A list: the books of the delegations to one payer.
+        PayerBooks = "books of a payer",
+        /// A list: the facts that apply some relationship of one relation and subject.
+        RelationshipsOfSubject = "relationships of a subject",
         /// A list: the consent versions that there ever were.
         ConsentVersions = "consent versions",
     }
@@ -275,6 +288,19 @@ impl<'a> ReadView<'a> {
         (state, position.unwrap_or(0))
     }
 
+    /// Hands the bytes of the state with this key to `read`, whatever kind it is of.
+    pub(crate) fn read_bytes(&self, key: Digest, read: &mut dyn FnMut(&[u8])) {
+        let position = self.source.read(key, read).unwrap_or(0);
+        self.seen.borrow_mut().push((key, position));
+    }
+
+    /// The key of the resource that ranks highest in `list`, which is one with ranks.
+    pub(crate) fn last_ranked_key(&self, list: IndexKey) -> Option<Digest> {
+        let touched = self.source.secondary_touched(list);
+        self.secondary_seen.borrow_mut().push((list, touched));
+        self.source.last_ranked(list)
+    }
+
     /// Notes that the resource with this key was read at this position without being asked for:
     /// its actor has it at hand.
     pub(crate) fn note(&self, key: Digest, position: u64) {
@@ -311,6 +337,17 @@ impl<'a> ReadView<'a> {
     pub fn all_listed<R: Resource>(&self, list: IndexKey) -> Vec<R> {
         let all = self.all_listed_with_positions(list).into_iter();
         all.map(|(state, _)| state).collect()
+    }
+
+    /// As [`ReadView::all_listed`]; `None` when there are more than `most`.
+    #[must_use]
+    pub fn at_most_listed<R: Resource>(&self, list: IndexKey, most: usize) -> Option<Vec<R>> {
+        let keys = self.listed(list);
+        if keys.len() > most {
+            return None;
+        }
+        let all = keys.into_iter();
+        Some(all.filter_map(|key| self.at(key)).collect())
     }
 
     /// As [`ReadView::all_listed`], each with the position of its last commit.

@@ -367,12 +367,16 @@ impl Scenario {
     /// The receiver of the message of this number has done this with it.
     pub fn attempted(&mut self, number: i64, attempt: Attempt) -> &mut Self {
         let message = Message::of_number(&ReadView::new(&self.memory), number);
-        let report = RecordAttempt {
+        self.recorded(&RecordAttempt {
             number,
             revision: message.map_or(Revision::FIRST, |message| message.revision),
             attempt,
-        };
-        self.carry_out(&report, "");
+        })
+    }
+
+    /// An attempt at bringing a message to its receiver is over.
+    pub fn recorded(&mut self, report: &RecordAttempt) -> &mut Self {
+        self.carry_out(report, "");
         self
     }
 

@@ -32,10 +32,13 @@ pub mod intake;
 pub mod key_locks;
 pub mod lane;
 mod lifecycle;
+mod list_births;
+pub mod lists;
 mod log_upkeep;
 mod messages;
 pub mod outbox;
 pub mod past;
+mod past_asked;
 mod pipeline;
 pub mod processors;
 pub mod publisher;
@@ -144,6 +147,7 @@ impl Engine {
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
+        list_births::place(&recovered.tables, &journal);
         // A version that measured ages by the clock may have stored ages ahead of it when the clock
         // was wrong: they continue from here.
         let now = clock.now();

@@ -347,15 +347,14 @@ impl ActorMessage {
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
         let published = shared.tables.begin();
-        for change in &mut changes {
-            shared.tables.publish_ready(position, change);
-        }
+        shared.tables.publish_all(position, &mut changes);
         if let Some(key) = self.pending.key_digest {
             shared.tables.take_key(key, position);
         }
         drop(published);
         let given_back = || shared.report_sequenced(Sequenced::GivenBack);
         shared.lanes.end(sequence, given_back);
+        shared.tables.settle(&changes);
         shared.touch(position, &messages, &*next);
         cached.state = Some(next);
         cached.position = position;
@@ -379,14 +378,14 @@ impl ActorMessage {
         read_set: &ReadSet,
         record_bytes: usize,
     ) -> Option<Vec<Ready>> {
-        let changes: Vec<Ready> = changes.into_iter().map(Ready::new).collect();
+        let mut changes = Ready::all(changes);
         // Validation inside the critical section would find nothing in the caches: once before.
         let is_much = read_set.in_secondary >= MUCH_READ || record_bytes >= MUCH_WRITTEN;
         if is_much && !self.shared.is_valid(read_set) {
             return None;
         }
         let tables = &self.shared.tables;
-        tables.reserve(&changes, self.pending.key_digest);
+        tables.reserve(&mut changes, self.pending.key_digest);
         Some(changes)
     }
 
@@ -437,7 +436,7 @@ impl ActorMessage {
             outcome: RecordOutcome::SameAs(first),
         }
         .encode();
-        shared.tables.reserve(&[], Some(key));
+        shared.tables.reserve(&mut [], Some(key));
         let mut sequence = shared.journal.sequence();
         if !shared.is_valid(read_set)
             || !shared.commit_times.can_be_next(at)

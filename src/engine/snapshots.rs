@@ -402,7 +402,12 @@ impl Shared {
         self.tables.copy_states(
             |standing| {
                 let version = catalogue::resource(standing.kind).map_or(0, |kind| kind.version());
-                chunk.borrow_mut().take(&StateEntry::new(standing, version));
+                let born = self
+                    .tables
+                    .born(standing.kind, standing.key, standing.bytes);
+                chunk
+                    .borrow_mut()
+                    .take(&StateEntry::new(standing, version, born));
             },
             || {
                 written += chunk.borrow_mut().write(&mut snapshot)?;

@@ -1,5 +1,6 @@
 //! Conditional reads: entity tags and `If-None-Match` (RFC 9110 13.1.2).
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, IF_NONE_MATCH};
 
@@ -8,10 +9,15 @@ use crate::domain::read::Representation;
 
 /// 200 with the entity tag, or 304 when the caller has it already.
 pub(super) fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
-    if has_tag(headers, &found.tag) {
-        return tagged(response::empty(StatusCode::NOT_MODIFIED), &found.tag);
+    found_body(&found.tag, found.body, headers)
+}
+
+/// As [`found_answer`], for a body that others hold a share of.
+pub(super) fn found_body(tag: &str, body: impl Into<Bytes>, headers: &HeaderMap) -> Answer {
+    if has_tag(headers, tag) {
+        return tagged(response::empty(StatusCode::NOT_MODIFIED), tag);
     }
-    tagged(json(StatusCode::OK, found.body), &found.tag)
+    tagged(json(StatusCode::OK, body), tag)
 }
 
 /// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).

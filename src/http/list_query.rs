@@ -6,11 +6,14 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use super::query::Query;
 use crate::base::digest::Fingerprint;
 use crate::base::json::FaultCode;
+use crate::base::text::is_blank;
 use crate::domain::rejection::Rejection;
 
 /// The most items of a page, and how many it has where nothing is said.
 pub(super) const LIMIT_MAX: usize = 500;
 pub(super) const LIMIT: usize = 50;
+/// The most characters of an identifier.
+const VALUE_MAX: usize = 512;
 
 /// The query as the body of a command that has none: `{"query": {…}}`, a text of digits as the
 /// number that it is. What is given twice stands there twice.
@@ -44,13 +47,16 @@ pub struct ListQuery {
     pub after: String,
     /// The list's own parameters.
     pub own: Vec<(&'static str, &'static str)>,
+    /// The filters that are given, in the order of the list's.
+    pub filters: Vec<(&'static str, String)>,
     /// What the cursor of this list is bound to.
     bound_to: String,
 }
 
 impl ListQuery {
     /// Reads the query of the list so named, which is asked for by `subject`, and has parameters of
-    /// its own beside `limit`, `order` and `cursor`.
+    /// its own beside `limit`, `order` and `cursor`, and filters, each of which has an identifier's
+    /// bounds. `is_place` says whether a page can go on from there.
     ///
     /// # Errors
     /// `request_invalid` with every fault.
@@ -59,9 +65,12 @@ impl ListQuery {
         list: &str,
         subject: &str,
         own: &[OwnParameter],
+        filters: &[&'static str],
+        is_place: fn(&str) -> bool,
     ) -> Result<Self, Rejection> {
         let mut known = vec!["limit", "order", "cursor"];
         known.extend(own.iter().map(|(name, _)| name));
+        known.extend(filters);
         let mut query = Query::read(query, &known);
         let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT);
         let mut word = |(name, words): &OwnParameter| {
@@ -73,7 +82,14 @@ impl ListQuery {
         };
         let order = word(&("order", &["newest", "oldest"]));
         let own: Vec<_> = own.iter().map(|own| (own.0, word(own))).collect();
-        let bound_to = format!("{list}\n{order}\n{own:?}\n{subject}");
+        let mut given = Vec::new();
+        for name in filters {
+            let value = query.one(name, |text| {
+                bounds(text).map_or_else(|| Ok(text.to_owned()), Err)
+            });
+            given.extend(value.map(|value| (*name, value)));
+        }
+        let bound_to = format!("{list}\n{order}\n{own:?}\n{given:?}\n{subject}");
         let mut bound_to = Fingerprint::of(bound_to.as_bytes()).to_hex();
         bound_to.truncate(16);
         let after = query.one("cursor", |cursor| {
@@ -81,7 +97,8 @@ impl ListQuery {
             let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
             let after = text
                 .as_deref()
-                .and_then(|text| text.strip_prefix(&*bound_to));
+                .and_then(|text| text.strip_prefix(&*bound_to))
+                .filter(|after| is_place(after));
             after.map(ToOwned::to_owned).ok_or(FaultCode::Pattern)
         });
         query.finish()?;
@@ -90,6 +107,7 @@ impl ListQuery {
             order,
             after: after.unwrap_or_default(),
             own,
+            filters: given,
             bound_to,
         })
     }
@@ -98,6 +116,16 @@ impl ListQuery {
     #[must_use]
     pub fn cursor(&self, after: &str) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(format!("{}{after}", self.bound_to))
+    }
+}
+
+/// What is wrong with the value of a filter, which is an identifier's.
+fn bounds(text: &str) -> Option<FaultCode> {
+    match text {
+        "" => Some(FaultCode::TooShort),
+        _ if text.chars().count() > VALUE_MAX => Some(FaultCode::TooLong),
+        _ if is_blank(text) => Some(FaultCode::Blank),
+        _ => None,
     }
 }
 
@@ -123,7 +151,7 @@ mod tests {
     #[test]
     fn every_fault_of_a_list_s_query_is_told_with_its_place() {
         let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
-        let read = |query| ListQuery::read(Some(query), "list", "subject", own);
+        let read = |query| ListQuery::read(Some(query), "list", "subject", own, &["by"], |_| true);
         let faults = |query| -> Vec<_> {
             let faults = read(query).unwrap_err().faults.into_iter();
             faults
@@ -141,6 +169,14 @@ mod tests {
             ]
         );
         assert_eq!(faults("limit=501")[0].1, "out_of_range");
+        assert_eq!(faults("by=")[0].1, "too_short");
+        assert_eq!(faults("by=+&")[0].1, "blank");
+        let long = format!("by={}", "가".repeat(513));
+        assert_eq!(faults(&long)[0].1, "too_long");
+        assert_eq!(faults("by=a&by=a")[0].1, "duplicate_field");
+        let most = "가".repeat(512);
+        let by = format!("by={most}");
+        assert_eq!(read(&by).unwrap().filters, [("by", most)]);
         let plain = read("").unwrap();
         assert_eq!((plain.limit, plain.order), (50, "newest"));
         assert_eq!(plain.own, [("state", "waiting")]);
@@ -149,10 +185,10 @@ mod tests {
     #[test]
     fn a_cursor_is_good_for_its_list_order_filters_and_reader_alone() {
         let own: &[(&str, &[&str])] = &[("state", &["waiting", "dead"])];
-        let first = ListQuery::read(Some("state=dead"), "list", "me", own).unwrap();
+        let first = ListQuery::read(Some("state=dead"), "list", "me", own, &[], |_| true).unwrap();
         let cursor = first.cursor("7-1");
         let again = format!("state=dead&limit=3&cursor={cursor}");
-        let next = ListQuery::read(Some(&again), "list", "me", own).unwrap();
+        let next = ListQuery::read(Some(&again), "list", "me", own, &[], |_| true).unwrap();
         assert_eq!((next.after.as_str(), next.limit), ("7-1", 3));
         for (query, list, subject) in [
             (format!("cursor={cursor}"), "list", "me"),
@@ -165,7 +201,7 @@ mod tests {
             (again, "list", "you"),
         ] {
             assert!(
-                ListQuery::read(Some(&query), list, subject, own).is_err(),
+                ListQuery::read(Some(&query), list, subject, own, &[], |_| true).is_err(),
                 "{query}"
             );
         }

@@ -128,7 +128,10 @@ pub(super) fn health(figures: &OutboxFigures) -> String {
     }
     let sum = |of: fn(&ReceiverFigures) -> usize| figures.receivers.iter().map(of).sum::<usize>();
     format!(
-        ",\"outbox\":{{\"waiting\":{},\"dead\":{},\"withoutReceiver\":{}}}",
+        ",\"outbox\":{{\"receivers\":{},\"failing\":{},\"waiting\":{},\"dead\":{},\
+         \"withoutReceiver\":{}}}",
+        figures.receivers.len(),
+        sum(|receiver| usize::from(receiver.is_failing)),
         sum(|receiver| receiver.waiting),
         sum(|receiver| receiver.dead),
         figures.unclaimed

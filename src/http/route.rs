@@ -7,7 +7,8 @@ use hyper::Method;
 
 use super::response::Problems;
 use crate::catalogue::{
-    self, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow, Row,
+    self, LISTS, ListRow, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow,
+    Row,
 };
 
 /// What is at a path.
@@ -16,6 +17,7 @@ pub struct Place {
     operations: Vec<(Method, Series, &'static Row)>,
     read: Option<(Series, &'static ReadRow)>,
     history: Option<(Series, &'static ReadRow)>,
+    list: Option<(Series, &'static ListRow)>,
     special: Vec<(Method, Series, Special)>,
 }
 
@@ -108,6 +110,8 @@ pub enum Asked {
     Read(&'static ReadRow),
     /// The history of what a read gives.
     History(&'static ReadRow),
+    /// A list.
+    List(&'static ListRow),
     /// Something else.
     Special(Special),
 }
@@ -122,10 +126,12 @@ pub struct Series(pub usize);
 pub fn series_names() -> Vec<&'static str> {
     let operations = OPERATIONS.iter().chain(MANAGEMENT).map(|row| row.name);
     let reads = READS.iter().chain(MANAGEMENT_READS).map(|row| row.name);
+    let lists = LISTS.iter().map(|row| row.name);
     let special = Special::ALL.into_iter().map(|(.., name)| name);
     operations
         .chain(reads)
         .chain(["read_history"])
+        .chain(lists)
         .chain(special)
         .chain(["other"])
         .collect()
@@ -190,6 +196,11 @@ impl Routes {
                 place.history = Some((series, row));
             }
         }
+        for (row, series) in LISTS.iter().zip(&mut series) {
+            if offer.has(false) {
+                places.entry(row.path.to_owned()).or_default().list = Some((series, row));
+            }
+        }
         for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
             let is_everywhere = matches!(special, Special::Health | Special::Ready);
             if is_everywhere || offer.has(special == Special::Metrics) {
@@ -238,17 +249,20 @@ impl Place {
         let is_get = *method == Method::GET;
         let read = self.read.filter(|_| is_get);
         let history = self.history.filter(|_| is_get);
+        let list = self.list.filter(|_| is_get);
         operation
             .map(|(_, series, row)| (*series, Asked::Operation(row)))
             .or(special.map(|(_, series, special)| (*series, Asked::Special(*special))))
             .or(read.map(|(series, row)| (series, Asked::Read(row))))
             .or(history.map(|(series, row)| (series, Asked::History(row))))
+            .or(list.map(|(series, row)| (series, Asked::List(row))))
     }
 
     /// The methods of this path, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
-        let read = self.read.or(self.history).map(|_| Method::GET);
+        let is_read = self.read.is_some() || self.list.is_some() || self.history.is_some();
+        let read = is_read.then_some(Method::GET);
         let operations = self.operations.iter().map(|(method, ..)| method.clone());
         let special = self.special.iter().map(|(method, ..)| method.clone());
         let mut methods: Vec<_> = read.into_iter().chain(operations).chain(special).collect();
@@ -314,6 +328,14 @@ mod tests {
                 assert_eq!(history.place.methods(), "GET, HEAD, OPTIONS");
             }
         }
+        for row in LISTS.iter() {
+            let found = routes.find(row.path).unwrap();
+            let Some((series, Asked::List(_))) = found.place.asked(&Method::HEAD) else {
+                panic!("{} is not found", row.path);
+            };
+            assert_eq!(series_names()[series.0], row.name);
+            assert!(found.place.methods().contains("GET, "));
+        }
     }
 
     #[test]
@@ -333,7 +355,8 @@ mod tests {
         assert_eq!(names.len(), series_names().len());
         let operations = OPERATIONS.len() + MANAGEMENT.len();
         let reads = READS.len() + MANAGEMENT_READS.len();
-        assert_eq!(names.len(), operations + reads + Special::ALL.len() + 2);
+        let others = LISTS.len() + Special::ALL.len() + 2;
+        assert_eq!(names.len(), operations + reads + others);
     }
 
     #[test]

@@ -15,10 +15,12 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
+use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::history::{self, HistoryQuery};
 use super::list_query::as_body;
+use super::lists;
 use super::metrics::Metrics;
 use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
@@ -28,7 +30,7 @@ use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{BodySource, Purpose, ReadRow, Row, Success};
+use crate::catalogue::{BodySource, ListRow, Purpose, ReadRow, Row, Success};
 use crate::domain::rejection::Rejection;
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
@@ -46,8 +48,11 @@ pub struct Service {
     nobody: Arc<Actor>,
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
+    /// Bytes of pages that may be on their way out.
+    pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
+    cors: Option<Cors>,
 }
 
 /// The client of a connection.
@@ -116,6 +121,7 @@ impl Service {
         let Shared {
             metrics,
             bodies,
+            pages,
             forgeries,
         } = shared;
         Self {
@@ -125,8 +131,10 @@ impl Service {
             metrics,
             nobody: Arc::new(Actor::nobody()),
             bodies,
+            pages,
             forgeries,
             webhooks: None,
+            cors: None,
         }
     }
 
@@ -134,6 +142,13 @@ impl Service {
     #[must_use]
     pub fn with_webhooks(mut self, webhooks: WebhookFront) -> Self {
         self.webhooks = Some(webhooks);
+        self
+    }
+
+    /// The same, for pages of these origins too.
+    #[must_use]
+    pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
+        self.cors = cors;
         self
     }
 
@@ -187,6 +202,9 @@ impl Service {
                 false => NOT_KEPT,
             };
             answer.headers_mut().insert(CACHE_CONTROL, kept);
+        }
+        if let Some(cors) = &self.cors {
+            cors.tell(&head.method, &head.headers, answer.headers_mut());
         }
         if caller.is_secure {
             answer
@@ -287,6 +305,7 @@ impl Service {
                     .await
             }
             Asked::History(row) => self.history(caller, row, &parameters, headers, uri).await,
+            Asked::List(row) => self.list_row(caller, row, uri, headers).await,
             Asked::Special(special) if special.is_management_list() => {
                 self.management_list(caller, special, (&parameters, uri), headers)
                     .await
@@ -402,6 +421,25 @@ impl Service {
         problems.reply(result, row.success)
     }
 
+    async fn list_row(
+        &self,
+        caller: &Caller,
+        row: &'static ListRow,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Answer {
+        match self.actor(caller, headers, Problems::PLAIN).await {
+            Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
+                Problems::PLAIN.rejected(&no_dry_run())
+            }
+            Ok(actor) => {
+                let pages = &self.pages;
+                lists::page(&self.engine, row, &actor, pages, uri, headers).await
+            }
+            Err(answer) => *answer,
+        }
+    }
+
     async fn read_row(
         &self,
         caller: &Caller,
@@ -485,6 +523,7 @@ fn no_dry_run() -> Rejection {
 struct Shared {
     metrics: Arc<Metrics>,
     bodies: Arc<Admission>,
+    pages: Arc<Admission>,
     forgeries: Arc<Forgeries>,
 }
 
@@ -493,6 +532,7 @@ impl Shared {
         Self {
             metrics: Arc::new(Metrics::new(engine.lanes().count())),
             bodies: bodies_budget(),
+            pages: lists::pages_budget(),
             forgeries: Forgeries::new(),
         }
     }

@@ -15,8 +15,8 @@ use super::counters::Counters;
 use super::messages::{MessagesOfOld, Sent};
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
-use super::snapshot::{StateEntry, Summary};
-use super::tables::Tables;
+use super::snapshot::{Layout, StateEntry, Summary};
+use super::tables::{Born, Tables};
 use super::workers::{self, Workers};
 use super::{messages, record::RecordChange};
 use crate::base::codec::{Blob, DecodeError};
@@ -55,7 +55,8 @@ pub struct Replay {
 struct Loading {
     covers: u64,
     upto: u64,
-    has_summary: bool,
+    /// The layout of its entries, once its first entry has said so.
+    layout: Option<Layout>,
     /// The position of the last kept record.
     kept: u64,
 }
@@ -113,7 +114,7 @@ impl Replay {
         let loading = Loading {
             covers,
             upto,
-            has_summary: false,
+            layout: None,
             kept: 0,
         };
         *self = Self {
@@ -157,7 +158,7 @@ impl Replay {
     /// As [`Replay::record`]; and when two resources have the same unique key.
     pub fn finish(mut self) -> Result<Recovered, ReplayError> {
         let complete = match &self.snapshot {
-            Some(loading) if !loading.has_summary => {
+            Some(loading) if loading.layout.is_none() => {
                 Err(ReplayError::of_snapshot("a snapshot has no beginning").into())
             }
             _ => Ok(()),
@@ -201,7 +202,7 @@ impl Replay {
         let Some(loading) = &mut self.snapshot else {
             return Err(at("there is none".to_owned()).into());
         };
-        if position <= loading.kept || position > loading.covers || loading.has_summary {
+        if position <= loading.kept || position > loading.covers || loading.layout.is_some() {
             return Err(at("it is out of place".to_owned()).into());
         }
         loading.kept = position;
@@ -247,6 +248,7 @@ impl Replay {
             version,
             key: state.0,
             position,
+            born: None,
             state: Blob(&state.1),
         };
         Ok((resource, entry))
@@ -259,8 +261,8 @@ impl Replay {
         let Some(loading) = &mut self.snapshot else {
             return Err(of_snapshot("there is none".to_owned()).into());
         };
-        if !loading.has_summary {
-            loading.has_summary = true;
+        let Some(layout) = loading.layout else {
+            loading.layout = Some(Layout::of(entry).map_err(unread)?);
             let covers = loading.covers;
             let summary = Summary::decode(entry).map_err(unread)?;
             if summary.forgotten > covers || summary.counters.position > covers {
@@ -270,8 +272,8 @@ impl Replay {
             self.covered = summary.counters.clone();
             self.counters = summary.counters;
             return Ok(());
-        }
-        let entry = StateEntry::decode(entry).map_err(unread)?;
+        };
+        let entry = StateEntry::decode(entry, layout).map_err(unread)?;
         self.old.entry(&entry).map_err(unread)?;
         let resource = known(self.kinds, entry.kind, entry.version).map_err(|error| {
             ReplayError::unread(Some(entry.position), "the state of a snapshot: ", &error)
@@ -318,7 +320,9 @@ impl Replay {
             {
                 return Err(at("it changes a resource twice".to_owned()).into());
             }
-            self.workers.change(position, record.at, resource, change)?;
+            let number = u32::try_from(index).unwrap_or(u32::MAX);
+            let place = Born { position, number };
+            self.workers.change(place, record.at, resource, change)?;
         }
         if !record.outbox.is_empty() || record.changes.iter().any(messages::completes_old) {
             let log_id = self.lineage.log_at(position);
@@ -337,8 +341,11 @@ impl Replay {
                     event: Blob(event),
                     base: None,
                 };
-                self.workers
-                    .change(position, record.at, resource, &change)?;
+                let place = Born {
+                    position,
+                    number: u32::MAX,
+                };
+                self.workers.change(place, record.at, resource, &change)?;
             }
         }
         self.counters.note(position, &record);
@@ -700,6 +707,7 @@ mod tests {
                     version: 1,
                     key,
                     position,
+                    born: None,
                     state: Blob(bytes),
                 };
                 if key.0[0] & 1 == 0 {
@@ -712,6 +720,7 @@ mod tests {
                     version: 1,
                     key,
                     position,
+                    born: None,
                     state: Blob(bytes),
                 };
                 if key.0[0] & 1 == 1 {

@@ -13,7 +13,10 @@
 //! |---|---|
 //! | first | the version of this layout, the position up to which keys are forgotten, [`Counters`]
 //! |
-//! | each other | a resource: kind, version, key, position of its last commit, state |
+//! | each other | a resource: kind, version, key, position of its last commit, when it came to be
+//! listed, state |
+//!
+//! Before version 3 no entry said when its resource came to be listed.
 //!
 //! The unique and secondary indexes are not in it: they are functions of the states.
 
@@ -21,13 +24,39 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
 use super::record::{NewRecord, Record, RecordOutcome};
-use super::tables::{StoredState, Tables};
+use super::tables::{Born, StoredState, Tables};
 use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::domain::stored::Versioned;
 
-/// The version of this layout. A snapshot of another version is rejected.
-pub const SCHEMA: u8 = 2;
+/// The version of this layout. Version 2 is read as well; a snapshot of another one is rejected.
+pub const SCHEMA: u8 = 3;
+/// The version in which entries do not say when their resources came to be listed.
+const WITHOUT_BIRTHS: u8 = 2;
+
+/// The layout of the entries of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout(u8);
+
+impl Layout {
+    /// The one that is written.
+    pub const PRESENT: Self = Self(SCHEMA);
+
+    /// That of the snapshot with this first entry.
+    ///
+    /// # Errors
+    /// When it is one that this program does not know, or no such entry.
+    pub fn of(first: &[u8]) -> Result<Self, DecodeError> {
+        match first.first() {
+            Some(known @ (&SCHEMA | &WITHOUT_BIRTHS)) => Ok(Self(*known)),
+            Some(other) => {
+                let (found, known) = (u16::from(*other), u16::from(SCHEMA));
+                Err(DecodeError::other_version("a snapshot", found, known))
+            }
+            None => Err(DecodeError::Malformed("an empty entry".to_owned())),
+        }
+    }
+}
 
 /// What a snapshot says about the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,14 +79,8 @@ impl Summary {
     /// # Errors
     /// When the bytes are not such an entry, or one of a version that this program does not know.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        match bytes.first() {
-            Some(&SCHEMA) => codec::decode(bytes).map(|(_, summary): (u8, Self)| summary),
-            Some(other) => {
-                let (found, known) = (u16::from(*other), u16::from(SCHEMA));
-                Err(DecodeError::other_version("a snapshot", found, known))
-            }
-            None => Err(DecodeError::Malformed("an empty entry".to_owned())),
-        }
+        Layout::of(bytes)?;
+        codec::decode(bytes).map(|(_, summary): (u8, Self)| summary)
     }
 }
 
@@ -72,9 +95,22 @@ pub struct StateEntry<'a> {
     pub key: Digest,
     /// The position of its last commit.
     pub position: u64,
+    /// When it came to be listed; `None` when it is not, or this is not known.
+    pub born: Option<Born>,
     /// Its state.
     #[serde(borrow)]
     pub state: Blob<&'a [u8]>,
+}
+
+/// An entry of version 2.
+#[derive(Serialize, Deserialize)]
+struct StateEntryOf2<'a> {
+    kind: u16,
+    version: u16,
+    key: Digest,
+    position: u64,
+    #[serde(borrow)]
+    state: Blob<&'a [u8]>,
 }
 
 impl<'a> StateEntry<'a> {
@@ -82,18 +118,36 @@ impl<'a> StateEntry<'a> {
     ///
     /// # Errors
     /// When the bytes are not such an entry.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        codec::decode_borrowed(bytes)
+    pub fn decode(bytes: &'a [u8], layout: Layout) -> Result<Self, DecodeError> {
+        if layout == Layout::PRESENT {
+            return codec::decode_borrowed(bytes);
+        }
+        let StateEntryOf2 {
+            kind,
+            version,
+            key,
+            position,
+            state,
+        } = codec::decode_borrowed(bytes)?;
+        Ok(Self {
+            kind,
+            version,
+            key,
+            position,
+            born: None,
+            state,
+        })
     }
 
     /// The entry of a resource in the tables, where the form of its kind has this version.
     #[must_use]
-    pub fn new(standing: StoredState<'a>, version: u16) -> Self {
+    pub fn new(standing: StoredState<'a>, version: u16, born: Option<Born>) -> Self {
         Self {
             kind: standing.kind,
             version,
             key: standing.key,
             position: standing.position,
+            born,
             state: Blob(standing.bytes),
         }
     }
@@ -167,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_2_never_changes() {
+    fn the_layouts_of_versions_2_and_3_never_change() {
         let mut counters = Counters {
             position: 300,
             operations: [(9, 2), (0, 70_000)].into(),
@@ -190,23 +244,49 @@ mod tests {
             version: 3,
             key: Digest([0xab; 16]),
             position: 300,
+            born: None,
             state: Blob(b"state"),
         };
+        let of_2 = StateEntryOf2 {
+            kind: 100,
+            version: 3,
+            key: Digest([0xab; 16]),
+            position: 300,
+            state: Blob(b"state"),
+        };
+        let old = codec::encode(&of_2);
+        assert_eq!(hex(&old), STATE_OF_2.replace(char::is_whitespace, ""));
+        let before = Layout::of(&[2]).unwrap();
+        assert_eq!(StateEntry::decode(&old, before).unwrap(), entry);
         let bytes = codec::encode(&entry);
         assert_eq!(hex(&bytes), STATE.replace(char::is_whitespace, ""));
-        assert_eq!(StateEntry::decode(&bytes).unwrap(), entry);
+        assert_eq!(StateEntry::decode(&bytes, Layout::PRESENT).unwrap(), entry);
+        let listed = StateEntry {
+            born: Some(Born {
+                position: 299,
+                number: 1,
+            }),
+            ..entry
+        };
+        let bytes = codec::encode(&listed);
+        assert_eq!(hex(&bytes), LISTED.replace(char::is_whitespace, ""));
+        assert_eq!(StateEntry::decode(&bytes, Layout::PRESENT).unwrap(), listed);
     }
 
-    const SUMMARY: &str = "02 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
+    const SUMMARY: &str = "03 29 fb2c01 02 00 fc70110100 09 02 0e 03 01 fd00d4a7f143030000
         fbd007 01 05 fd00d4a7f143030000 01 09 fd00d4a7f143030000";
-    const STATE: &str = "64 03 abababababababababababababababab fb2c01 05 7374617465";
+    const STATE_OF_2: &str = "64 03 abababababababababababababababab fb2c01 05 7374617465";
+    const STATE: &str = "64 03 abababababababababababababababab fb2c01 00 05 7374617465";
+    const LISTED: &str = "64 03 abababababababababababababababab fb2c01 01 fb2b01 01 05 7374617465";
 
     #[test]
     fn a_snapshot_of_another_version_is_refused() {
         let mut bytes = Summary::default().encode();
         bytes[0] = SCHEMA + 1;
         let error = Summary::decode(&bytes).unwrap_err().to_string();
-        assert!(error.contains("version 3"), "{error}");
+        assert!(error.contains("version 4"), "{error}");
+        bytes[0] = 1;
+        assert!(Summary::decode(&bytes).is_err());
         assert!(Summary::decode(&[]).is_err());
     }
 

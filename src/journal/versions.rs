@@ -256,7 +256,7 @@ fn snapshot(recovered: &Recovered, kinds: Kinds) -> Vec<Vec<u8>> {
             bytes,
         };
         let version = kinds(kind).unwrap().version();
-        entries.push(codec::encode(&StateEntry::new(standing, version)));
+        entries.push(codec::encode(&StateEntry::new(standing, version, None)));
     });
     entries
 }

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use parking_lot::Mutex;
+
 use super::record::{RecordChange, follows};
 use super::replay_error::ReplayError;
 use super::snapshot::StateEntry;
-use super::tables::{SHARDS, StoredState, Tables};
+use super::tables::{Born, FoundListed, SHARDS, StoredState, Tables};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
-use crate::domain::registered::{AnyResource, Kinds};
+use crate::domain::registered::{AnyResource, Kinds, Listed};
 use crate::domain::stored::Versioned;
 
 /// Bytes of a chunk.
@@ -35,6 +37,8 @@ struct Task {
     at: Instant,
     bytes: usize,
     is_state: bool,
+    /// Of a state, when the resource came to be listed; of a change, its place.
+    born: Option<Born>,
 }
 
 #[derive(Default)]
@@ -86,13 +90,13 @@ impl Workers {
         }
     }
 
-    /// Has the event applied to its resource.
+    /// Has the event of the change at this place applied to its resource.
     ///
     /// # Errors
     /// When a worker has failed.
     pub(super) fn change(
         &mut self,
-        position: u64,
+        place: Born,
         at: Instant,
         resource: &'static dyn AnyResource,
         change: &RecordChange<'_>,
@@ -102,11 +106,12 @@ impl Workers {
             resource,
             version: change.version,
             key: change.key,
-            position,
+            position: place.position,
             before: change.before,
             at,
             bytes: event.len(),
             is_state: false,
+            born: Some(place),
         };
         self.add(task, event)
     }
@@ -130,6 +135,7 @@ impl Workers {
             at: Instant::default(),
             bytes: state.len(),
             is_state: true,
+            born: entry.born,
         };
         self.add(task, state)
     }
@@ -267,6 +273,14 @@ impl Worker {
         };
         let state = task.resource.present(state);
         let state = state.map_err(|error| format!("the state: {error}"))?;
+        if let Some(born) = task.born {
+            let place = match task.resource.is_together() {
+                true => task.resource.place(&state).ok().flatten(),
+                false => None,
+            };
+            let entry = place.map_or(task.key, |place| place.entry);
+            self.tables.note_birth(entry, born);
+        }
         self.tables.amend(
             task.position,
             task.resource.kind().tag,
@@ -306,18 +320,44 @@ impl Worker {
                 if key != task.key {
                     return Err("the event is another resource's".to_owned());
                 }
+                if let Some(born) = task.born
+                    && let Some(entry) = comes_to_be_listed(task.resource, key, before, next)
+                {
+                    tables.note_birth(entry, born);
+                }
                 Ok(Some(next.as_slice()))
             },
         )
     }
 }
 
-/// Builds the unique and secondary indexes from all states.
+/// The item of its list that a resource comes to be, or to be one of, by a change from the one state
+/// to the other.
+fn comes_to_be_listed(
+    resource: &dyn AnyResource,
+    key: Digest,
+    before: Option<&[u8]>,
+    next: &[u8],
+) -> Option<Digest> {
+    let entry = |state| resource.place(state).ok()?.map(|place| place.entry);
+    match resource.listed() {
+        Listed::Never => None,
+        Listed::FromBirth if !resource.is_together() => before.is_none().then_some(key),
+        Listed::FromBirth | Listed::Later => {
+            let after = entry(next)?;
+            (before.and_then(entry) != Some(after)).then_some(after)
+        }
+    }
+}
+
+/// Builds the unique and secondary indexes and the lists from all states.
 ///
 /// # Errors
 /// The state at the lowest position that is invalid, or two resources with the same unique key.
 pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
+    let listed = Mutex::new(Vec::new());
     let entered = on_all(|shard| {
+        let mut listed_here = Vec::new();
         tables.each_of_shard(shard, |standing| {
             let at = |why: String| ReplayError::at(standing.position, why);
             let resource = kinds(standing.kind);
@@ -331,14 +371,25 @@ pub(super) fn index(tables: &Tables, kinds: Kinds) -> Result<(), ReplayError> {
             }
             tables
                 .index(&entries)
-                .map_err(|other| two_holders(tables, kinds, standing.key, other))
-        })
+                .map_err(|other| two_holders(tables, kinds, standing.key, other))?;
+            listed_here.extend(entries.place.map(|place| FoundListed {
+                kind: standing.kind,
+                key: standing.key,
+                position: standing.position,
+                place,
+            }));
+            Ok(())
+        })?;
+        listed.lock().append(&mut listed_here);
+        Ok(())
     });
     entered?;
     on_all(|shard| {
         tables.sort_secondary(shard);
         Ok(())
-    })
+    })?;
+    tables.build_lists(listed.into_inner());
+    Ok(())
 }
 
 fn two_holders(tables: &Tables, kinds: Kinds, one: Digest, other: Digest) -> ReplayError {

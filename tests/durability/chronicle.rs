@@ -735,6 +735,8 @@ impl<'a> Checking<'a> {
                     secondary_left: without(&held.1, &holds.lists),
                     secondary_joined: without(&holds.lists, &held.1),
                     secondary_kept: Vec::new(),
+                    list: None,
+                    lead: None,
                     ranks: RankChange::all(held.2, holds.ranks),
                 },
             );

@@ -12,6 +12,7 @@ mod commands;
 mod decide;
 pub mod expected;
 mod family;
+mod lists;
 mod mother;
 mod payment;
 mod payout;
@@ -200,6 +201,13 @@ impl Running {
     }
 }
 
+impl lists::Asks for Running {
+    async fn get(&self, path: &str, who: usize) -> Answer {
+        let read = Command::read(world::READ_STATEMENT, &["any"], who);
+        self.send_to(path, &read).await.0
+    }
+}
+
 /// What each actor's token says, signed once and good for the whole run.
 fn tokens(key: &SigningKey) -> Arc<[String]> {
     let seconds = u64::try_from(BEGINNING / 1_000).unwrap();
@@ -310,13 +318,17 @@ fn the_service_answers_as_its_model_before_and_after_a_restart() {
 /// promises.
 #[test]
 fn the_service_answers_as_its_model_on_a_medium_in_memory() {
-    println!("SEED={SEED}");
+    let seed = match std::env::var_os("SEED") {
+        Some(_) => crate::support::seed(),
+        None => SEED,
+    };
+    println!("SEED={seed}");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     let medium = Medium::Memory(MemoryLog::new());
-    runtime.block_on(life(SEED, COMMANDS_IN_MEMORY, &medium));
+    runtime.block_on(life(seed, COMMANDS_IN_MEMORY, &medium));
 }
 
 async fn life(seed: u64, commands: usize, medium: &Medium) {
@@ -342,8 +354,11 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
                 take();
                 assert!(take().compacted.bytes > 0);
             }
+            let before = lists_of(&running, &model, seed, medium).await;
             running.close();
             running = Running::open(medium, &clock, &verifier, &tokens);
+            let after = lists_of(&running, &model, seed, medium).await;
+            lists::assert_same(&before, &after);
         }
         let now = clock.0.fetch_add(world.pause(), Ordering::SeqCst);
         let now = clock.0.load(Ordering::SeqCst).max(now);
@@ -421,6 +436,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         }
         before.push(answer);
     }
+    let listed = lists_of(&running, &model, seed, medium).await;
     running.close();
 
     let mut verifying = Replaying::new("recovering");
@@ -452,6 +468,8 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
             (after.status, &after.tag, &after.body) == (before.status, &before.tag, &before.body);
         assert!(same, "{} before {before:#?} after {after:#?}", read.path);
     }
+    let listed_again = lists_of(&running, &model, seed, medium).await;
+    lists::assert_same(&listed, &listed_again);
     for (command, first) in world.sample() {
         let answer = running.send(command).await;
         let expected = model.step(command, &answer);
@@ -468,6 +486,15 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         }
     }
     running.close();
+}
+
+/// What lists show, where that is checked: it takes a read of everything by each actor.
+async fn lists_of(running: &Running, model: &Model, seed: u64, medium: &Medium) -> lists::Orders {
+    let is_short = matches!(medium, Medium::Memory(_));
+    match is_short || std::env::var_os("MODEL_LISTS").is_some() {
+        true => lists::check(running, model, seed).await,
+        false => lists::Orders::new(),
+    }
 }
 
 /// A run of the usual length succeeds and is refused in each operation, or it shows nothing.

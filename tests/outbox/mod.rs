@@ -1,6 +1,7 @@
 //! Messages to named receivers: order, retries, dead letters, what an operator does about them, and
 //! that nothing is lost whoever is killed. A receiver of the tests speaks real HTTP.
 
+mod hostile;
 mod manage;
 mod receiver;
 mod rounds;
@@ -26,8 +27,8 @@ fn administrator(world: &World) -> String {
     })
 }
 
-/// Creates the branch of this number, which asks for three side effects.
-fn create(client: &mut Client, world: &World, number: u32) -> Answer {
+/// The creation of the branch of this number, which asks for three side effects: who asks, and what.
+fn creation(world: &World, number: u32) -> (String, Value) {
     let mut body = crate::operations::branch::external_directory::creation();
     body["commandId"] = json!(format!("command-{number}"));
     body["branchCode"] = json!(format!("BR-{number}"));
@@ -36,23 +37,32 @@ fn create(client: &mut Client, world: &World, number: u32) -> Answer {
         carebook::domain::branch::business_registration::BusinessRegistrationNumber::sample(number);
     body["businessIdentity"]["registrationNumber"] = json!(registered.digits());
     body["managerInvitation"]["email"] = json!(format!("manager-{number}@example.org"));
-    let key = format!("create-{number}");
-    client.post_keyed("/admin/branches", &administrator(world), &key, &body)
+    (administrator(world), body)
 }
 
-/// The first manager of the branch of this number accepts, which asks for a relationship.
-fn accept(client: &mut Client, world: &World, number: u32) -> Answer {
+/// The acceptance by the first manager of the branch of this number, which asks for a relationship.
+fn acceptance(world: &World, number: u32) -> (String, Value) {
     let manager = world.token(&Actor {
         email: Some(format!("manager-{number}@example.org").into()),
         email_verified: true,
         ..actor(ActorKind::BranchManager, &format!("manager-{number}"))
     });
-    client.post_keyed(
+    (manager, json!({"expectedOnboardingRevision": 1}))
+}
+
+fn create(client: &mut Client, world: &World, number: u32) -> Answer {
+    let (token, body) = creation(world, number);
+    let key = format!("create-{number}");
+    client.post_keyed("/admin/branches", &token, &key, &body)
+}
+
+fn accept(client: &mut Client, world: &World, number: u32) -> Answer {
+    let (token, body) = acceptance(world, number);
+    let (path, key) = (
         "/branch/manager-invitations/accept",
-        &manager,
-        &format!("accept-{number}"),
-        &json!({"expectedOnboardingRevision": 1}),
-    )
+        format!("accept-{number}"),
+    );
+    client.post_keyed(path, &token, &key, &body)
 }
 
 /// The messages that a list has.

@@ -1,4 +1,4 @@
-//! A receiver of messages on a port of its own, which can be killed and comes back.
+//! A receiver of messages on a port of its own, which answers as a message says.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -39,7 +39,6 @@ type Answers = Box<dyn Fn(&Value) -> u16 + Send>;
 struct State {
     answers: Answers,
     got: Vec<Got>,
-    is_down: bool,
 }
 
 /// A receiver.
@@ -56,7 +55,6 @@ impl Receiver {
         let state = State {
             answers: Box::new(answers),
             got: Vec::new(),
-            is_down: false,
         };
         let state = Arc::new((Mutex::new(state), Condvar::new()));
         let served = Arc::clone(&state);
@@ -77,11 +75,6 @@ impl Receiver {
     /// From here on it answers so.
     pub(super) fn answer(&self, answers: impl Fn(&Value) -> u16 + Send + 'static) {
         self.state.0.lock().unwrap().answers = Box::new(answers);
-    }
-
-    /// Whether it is as if its process were killed: connections end without an answer.
-    pub(super) fn set_down(&self, is_down: bool) {
-        self.state.0.lock().unwrap().is_down = is_down;
     }
 
     pub(super) fn got(&self) -> Vec<Got> {
@@ -123,9 +116,6 @@ fn serve((state, news): &(Mutex<State>, Condvar), stream: TcpStream) {
     }
     let body: Value = serde_json::from_slice(&raw).unwrap();
     let mut held = state.lock().unwrap();
-    if held.is_down {
-        return;
-    }
     let status = (held.answers)(&body);
     held.got.push(Got {
         headers,

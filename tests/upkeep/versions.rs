@@ -166,6 +166,7 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
         version,
         key: carebook::base::digest::Digest([7; 16]),
         position: 1,
+        born: None,
         state: Blob(b"whatever"),
     };
     let summary = Summary::default().encode();
@@ -180,7 +181,7 @@ fn a_snapshot_that_a_newer_carebook_wrote_is_refused_and_not_passed_over() {
         (
             &newer,
             1,
-            "a snapshot of version 3, and this carebook knows version 2",
+            "a snapshot of version 4, and this carebook knows version 3",
         ),
     ] {
         let (world, mut log) = stopped();

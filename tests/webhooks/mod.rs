@@ -4,7 +4,7 @@ mod examples;
 mod hostile;
 mod load;
 mod managing;
-mod receiver;
+pub mod receiver;
 mod restarts;
 mod secured;
 mod shown;

@@ -13,7 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::open::refusal;
 use crate::domain::registered::AnyResource;
 use crate::journal::record::{Record, RecordChange};
-use crate::journal::snapshot::{StateEntry, Summary};
+use crate::journal::snapshot::{Layout, StateEntry, Summary};
 
 /// A resource after the last commit that was read.
 #[derive(Clone)]
@@ -112,10 +112,7 @@ pub(super) fn show(
     oldest: bool,
     look: &mut dyn SnapshotVisitor,
 ) -> Result<Option<SnapshotInfo>, Failure> {
-    let mut showing = Showing {
-        look,
-        has_summary: false,
-    };
+    let mut showing = Showing { look, layout: None };
     reader
         .show_snapshot(oldest, &mut showing)
         .map_err(|error| Failure::of_log(&error))
@@ -123,7 +120,7 @@ pub(super) fn show(
 
 struct Showing<'a> {
     look: &'a mut dyn SnapshotVisitor,
-    has_summary: bool,
+    layout: Option<Layout>,
 }
 
 impl Visitor for Showing<'_> {
@@ -132,7 +129,7 @@ impl Visitor for Showing<'_> {
     }
 
     fn snapshot(&mut self, _: &SnapshotInfo) -> Result<(), BoxError> {
-        self.has_summary = false;
+        self.layout = None;
         self.look.begin();
         Ok(())
     }
@@ -143,12 +140,13 @@ impl Visitor for Showing<'_> {
     }
 
     fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
-        if !std::mem::replace(&mut self.has_summary, true) {
+        let Some(layout) = self.layout else {
+            self.layout = Some(Layout::of(entry).map_err(refusal)?);
             let summary = Summary::decode(entry).map_err(refusal)?;
             self.look.summary(summary);
             return Ok(());
-        }
-        let entry = StateEntry::decode(entry)?;
+        };
+        let entry = StateEntry::decode(entry, layout)?;
         known(entry.kind, entry.version).map_err(refusal)?;
         self.look.state(&entry)
     }

@@ -7,6 +7,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
+use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::reference::settlement_account::VerificationState;
 use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
@@ -70,6 +71,9 @@ impl Resource for AccountSnapshot {
         name: "branch-settlement-account-snapshot",
     };
     type Event = AccountSnapshotEvent;
+    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[by_many(Filter::Branch, |it| {
+        is(&it.taken.branch_office_profile_id)
+    })]));
 
     fn apply(state: Option<Self>, event: &AccountSnapshotEvent, at: Instant) -> Self {
         let AccountSnapshotEvent::Taken(taken) = event;

@@ -6,6 +6,7 @@ use crate::base::actor::Actor;
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::reference::{FactHolder, FactKind};
 use crate::domain::resource::{Kind, Resource};
@@ -85,6 +86,8 @@ pub enum BranchOfficeProfileEvent {
 impl Resource for BranchOfficeProfile {
     const KIND: Kind = BranchOfficeProfileFact::KIND;
     type Event = BranchOfficeProfileEvent;
+    const LIST: Option<List<Self>> =
+        Some(List::<Self>::by(&[by_few(Filter::Branch, |it| is(&it.id))]));
 
     fn apply(state: Option<Self>, event: &BranchOfficeProfileEvent, at: Instant) -> Self {
         match (state, event) {

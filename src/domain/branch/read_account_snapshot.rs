@@ -1,6 +1,8 @@
 //! Reading the snapshot of a settlement account: for those who may settle for its branch.
 
 use super::account_snapshot::{AccountSnapshot, SnapshotBody, may_settle};
+use crate::base::actor::ActorKind;
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
@@ -25,6 +27,15 @@ pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation
 }
 
 /// A branch with an account, for the tests of snapshots.
+/// What of the snapshots the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match request.actor.kind {
+        ActorKind::HeadquartersAdministrator | ActorKind::HeadquartersFinanceOperator => Scope::All,
+        _ => Scope::managed_by(request.actor),
+    }
+}
+
 #[cfg(test)]
 pub(super) mod samples {
     use serde_json::{Value, json};

@@ -3,10 +3,12 @@
 
 use super::body::BranchBody;
 use super::deliveries::BranchDeliveries;
-use super::state::{BRANCH_CREATE, Branch};
+use super::state::{BRANCH_CREATE, Branch, accepted_invitations, pending_invitation};
 use crate::base::actor::Actor;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
+use crate::domain::resource::Resource as _;
 
 /// Reads the branch that the path names.
 ///
@@ -34,6 +36,23 @@ fn may_read(actor: &Actor, branch_id: &str, branch: &Branch) -> bool {
         || actor.has_permission(BRANCH_CREATE)
         || actor.manages_branch(branch_id)
         || actor.verified_email().is_some_and(invited)
+}
+
+/// What of the branches the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    if actor.is_headquarters() || actor.has_permission(BRANCH_CREATE) {
+        return Scope::All;
+    }
+    let view = request.view;
+    let invited = actor.verified_email().map(|email| {
+        let inviting = view.named::<Branch>(pending_invitation(email));
+        let accepted = view.all_listed::<Branch>(accepted_invitations(email, &actor.subject));
+        let both = inviting.into_iter().chain(accepted);
+        Scope::any(Filter::Branch, both.flat_map(|branch| branch.id()))
+    });
+    Scope::managed_by(actor).or(invited.unwrap_or(Scope::NOTHING))
 }
 
 #[cfg(test)]

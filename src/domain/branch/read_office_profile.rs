@@ -2,6 +2,7 @@
 //! of the branch.
 
 use super::office_profile::{BranchOfficeProfile, ProfileRevisionBody, may_update};
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
@@ -16,6 +17,15 @@ pub fn read_office_profile(request: &ReadRequest<'_>) -> Result<Representation, 
         return Err(Rejection::not_found());
     };
     Representation::at_revision(&profile, &ProfileRevisionBody::new(&profile))
+}
+
+/// What of the profiles the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match request.actor.is_headquarters() {
+        true => Scope::All,
+        false => Scope::managed_by(request.actor),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BranchCode, Email, Ident, PhoneNumber, Sentence};
 use crate::base::time::{Date, Instant};
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
 
@@ -231,6 +232,14 @@ impl Resource for Branch {
         name: "branch",
     };
     type Event = BranchEvent;
+    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
+        by_few(Filter::Branch, |it| {
+            Some(it.founding.branch_id.to_string().into())
+        }),
+        by_many(Filter::Status, |it| {
+            is(it.founding.lifecycle_status.as_str())
+        }),
+    ]));
 
     fn apply(state: Option<Self>, event: &BranchEvent, at: Instant) -> Self {
         match (state, event) {

@@ -8,6 +8,7 @@ use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, is};
 use crate::domain::resource::{Kind, ReadView, Resource};
 use crate::public_events;
 
@@ -50,6 +51,17 @@ impl Resource for CareHistoryGrant {
         name: "care-history-access-grant",
     };
     type Event = CareHistoryGrantEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.reservation_booking_id)),
+            by_few(Filter::GrantedBy, |it| is(&it.grant.terms.mother_member_id)),
+            by_few(Filter::GrantedTo, |it| is(&it.grantee_member_id)),
+        ])
+        .bound(
+            |it| Some(&it.reservation_booking_id),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &CareHistoryGrantEvent, at: Instant) -> Self {
         let CareHistoryGrantEvent::Granted(granted) = event;

@@ -8,7 +8,9 @@ use super::grant::{Grant, GrantTerms};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
-use crate::domain::resource::{Kind, ReadView, Resource};
+use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
+use crate::domain::read::ReadRequest;
+use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
 use crate::public_events;
 
 /// The scope of paying for a reservation, the only one there is.
@@ -53,6 +55,17 @@ impl Resource for PaymentDelegation {
         name: "payment-delegation",
     };
     type Event = PaymentDelegationEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.reservation_booking_id)),
+            by_few(Filter::GrantedBy, |it| is(&it.grant.terms.mother_member_id)),
+            by_few(Filter::GrantedTo, |it| is(&it.payer_member_id)),
+        ])
+        .bound(
+            |it| Some(&it.reservation_booking_id),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &PaymentDelegationEvent, at: Instant) -> Self {
         let PaymentDelegationEvent::Granted(granted) = event;
@@ -173,6 +186,10 @@ impl Resource for PaymentAuthority {
         self.revision
     }
 
+    fn secondary_keys(&self) -> Vec<IndexKey> {
+        vec![books_of(&self.payer_member_id)]
+    }
+
     fn validate(&self) -> Result<(), String> {
         if self.revision < Revision::FIRST {
             return Err(format!("a book at revision {}", self.revision));
@@ -192,7 +209,28 @@ public_events! {
     },
 }
 
+/// The list of the books of the delegations to this payer.
+fn books_of(payer_member_id: &str) -> IndexKey {
+    IndexKey::new(Index::PayerBooks, &[payer_member_id])
+}
+
 impl PaymentAuthority {
+    /// What has, as one of these filters, a booking for which the actor was ever given authority to
+    /// pay.
+    #[must_use]
+    pub fn bookings_of(request: &ReadRequest<'_>, filters: &[Filter]) -> Scope {
+        let Some(member_id) = &request.actor.member_id else {
+            return Scope::NOTHING;
+        };
+        let books = books_of(member_id);
+        let Some(books) = request.view.at_most_listed::<Self>(books, SCOPE_MAX) else {
+            return Scope::All;
+        };
+        let bookings = || books.iter().map(|book| &book.reservation_booking_id);
+        let scopes = filters.iter().map(|filter| Scope::any(*filter, bookings()));
+        scopes.fold(Scope::NOTHING, Scope::or)
+    }
+
     /// The latest delegation.
     #[must_use]
     pub fn latest(&self, view: &ReadView<'_>) -> Option<PaymentDelegation> {

@@ -3,6 +3,8 @@
 
 use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantBody};
 use super::grant::{is_member, is_mother};
+use crate::base::actor::ActorKind;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
@@ -25,6 +27,22 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
         }
         _ => Err(Rejection::not_found()),
     }
+}
+
+/// What of the grants the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    if actor.is_headquarters() {
+        return Scope::All;
+    }
+    let member = actor.member_id.iter();
+    let granted = Scope::any(Filter::GrantedTo, member.clone());
+    let granting = match actor.kind {
+        ActorKind::Mother => Scope::any(Filter::GrantedBy, member),
+        _ => Scope::NOTHING,
+    };
+    granted.or(granting)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use super::grant::{is_member, is_mother};
 use super::payment_authority::{PaymentDelegation, PaymentDelegationBody};
 use crate::base::actor::ActorKind;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -34,6 +35,22 @@ fn may_read(request: &ReadRequest<'_>, delegation: &PaymentDelegation) -> bool {
                 .view
                 .fact::<ReservationBooking>(&delegation.reservation_booking_id)
                 .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
+}
+
+/// What of the delegations the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    if actor.is_headquarters() {
+        return Scope::All;
+    }
+    let member = actor.member_id.iter();
+    let granted = Scope::any(Filter::GrantedTo, member.clone());
+    let granting = match actor.kind {
+        ActorKind::Mother => Scope::any(Filter::GrantedBy, member),
+        _ => Scope::NOTHING,
+    };
+    granted.or(granting).or(Scope::managed_by(actor))
 }
 
 #[cfg(test)]

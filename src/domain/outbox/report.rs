@@ -71,3 +71,36 @@ impl Report for RecordAttempt {
         Commit::new(message, event, context.at).answer(Vec::new())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::catalogue::MANAGEMENT;
+    use crate::domain::ladder::Case;
+
+    #[test]
+    fn an_attempt_that_was_under_way_when_it_was_retried_is_not_the_last_one() {
+        let mut rows = MANAGEMENT.iter();
+        let retry = rows.find(|row| row.name == "retry_outbox_message");
+        let mut case = Case::of_example(retry.unwrap());
+        let number = case.parameter().parse().unwrap();
+        let last = |revision| RecordAttempt {
+            number,
+            revision,
+            attempt: Attempt::Dead(Failure {
+                status: Some(500),
+                error: "it answered 500".into(),
+            }),
+        };
+        let mut untouched = case.service.clone();
+        untouched.recorded(&last(Revision::FIRST));
+        let dead: Message = untouched.state(&[&number.to_string()]).unwrap();
+        assert_eq!(dead.status, MessageStatus::Dead);
+        case.ask().committed();
+        case.service.recorded(&last(Revision::FIRST));
+        let waits: Message = case.service.state(&[&number.to_string()]).unwrap();
+        assert_eq!(waits.status, MessageStatus::Waiting);
+        assert_eq!(waits.unsettled.unwrap().tried, 1);
+    }
+}

@@ -7,6 +7,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
 use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
@@ -63,6 +64,19 @@ impl Resource for AdminAudit {
         name: "payment-admin-operation",
     };
     type Event = AdminAuditEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| {
+                is(it.reservation_booking_id.as_ref()?)
+            }),
+            by_many(Filter::Status, |it| is(it.status.as_str())),
+            by_few(Filter::Payment, |it| is(it.payment_id.as_ref()?)),
+        ])
+        .bound(
+            |it| it.reservation_booking_id.as_deref(),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &AdminAuditEvent, _: Instant) -> Self {
         let AdminAuditEvent::Recorded(audit) = event;

@@ -13,7 +13,9 @@ use crate::base::time::Instant;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
 };
+use crate::domain::listing::{Filter, SCOPE_MAX, Scope};
 use crate::domain::payment_words::PaymentActorKind;
+use crate::domain::read::ReadRequest;
 use crate::domain::reference::payment_obligation::PaymentObligation;
 use crate::domain::reference::relationship::Relationship;
 use crate::domain::reference::{Fact, FactKind};
@@ -188,4 +190,34 @@ pub fn may_read(obligation: &Obligation, actor: &Actor, view: &ReadView<'_>, now
         || Authority::over(obligation, actor, view, now).is_some()
         || actor.kind == ActorKind::FamilyMember
             && delegation(obligation, actor, view, 0, now).is_some()
+}
+
+/// What of the obligations a finance operator may be shown: those of the branches that relationships
+/// name, all where one names the head office.
+#[must_use]
+pub fn finance_scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    if !actor.has_permission(PAYMENT_AUTHORIZE) {
+        return Scope::NOTHING;
+    }
+    if actor.kind == ActorKind::HeadquartersFinanceOperator {
+        return match operates(HEADQUARTERS, actor, request.view) {
+            Some(_) => Scope::All,
+            None => Scope::NOTHING,
+        };
+    }
+    let list = Relationship::of_subject(FINANCE_OPERATOR, &actor.subject);
+    let Some(applied) = request
+        .view
+        .at_most_listed::<Fact<Relationship>>(list, SCOPE_MAX)
+    else {
+        return Scope::All;
+    };
+    let branches = applied.iter().filter_map(|held| {
+        let branch = held.facts.object.strip_prefix("branch/")?;
+        Some(branch.to_owned())
+    });
+    let branches: Vec<_> = branches.collect();
+    let moved = Scope::any(Filter::MovedToBranch, &branches);
+    Scope::any(Filter::Branch, &branches).or(moved)
 }

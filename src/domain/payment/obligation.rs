@@ -1,5 +1,6 @@
 //! What a mother owes for a reservation: the fact, and the pre-registration of its payment.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{
     CollectionChannel, FeeBucket, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
     MethodLabel, ObligationPurpose, PaymentActorKind, PaymentMethod, PaymentPurpose,
@@ -270,6 +272,39 @@ impl ObligationPut {
 impl Resource for Obligation {
     const KIND: Kind = PaymentObligation::KIND;
     type Event = ObligationEvent;
+    /// A pre-registration is born with its own commit.
+    const LIST: Option<List<Self>> = Some(List {
+        from_when: Some(|it| it.pre_registration.is_some()),
+        ..List::<Self>::by(&[
+            by_many(Filter::Branch, |it| {
+                is(&it.registered()?.actor.branch_profile_id)
+            }),
+            by_few(Filter::Booking, |it| {
+                is(&it.registered()?.reservation_booking_id)
+            }),
+            by_many(Filter::Status, |_| {
+                is(PreRegistrationStatus::PreRegistered.as_str())
+            }),
+            by_few(Filter::Payment, |it| is(&it.payment_id)),
+            by_few(Filter::Mother, |it| {
+                is(&it.registered()?.actor.mother_user_id)
+            }),
+            by_many(Filter::MovedToBranch, |it| {
+                let before = &it.registered()?.actor.branch_profile_id;
+                moved(before, &it.fact.branch_profile_id)
+            }),
+            by_few(Filter::MovedToMother, |it| {
+                moved(
+                    &it.registered()?.actor.mother_user_id,
+                    &it.fact.mother_user_id,
+                )
+            }),
+            by_few(Filter::MovedToBooking, |it| {
+                let before = &it.registered()?.reservation_booking_id;
+                moved(before, &it.fact.reservation_booking_id)
+            }),
+        ])
+    });
 
     fn apply(state: Option<Self>, event: &ObligationEvent, _: Instant) -> Self {
         match (state, event) {
@@ -380,6 +415,17 @@ impl PreRegistration {
         }
         Ok(())
     }
+}
+
+impl Obligation {
+    fn registered(&self) -> Option<&PreRegistration> {
+        self.pre_registration.as_ref()
+    }
+}
+
+/// What the fact says by now, where that is something else than what was registered.
+fn moved<'a>(registered: &Ident, by_now: &'a Ident) -> Option<Cow<'a, str>> {
+    (registered != by_now).then(|| Cow::Borrowed(by_now.as_str()))
 }
 
 impl FactHolder for Obligation {

@@ -3,6 +3,7 @@
 
 use super::admin_audit::{AdminAudit, AdminAuditBody};
 use super::administer_gateway::may_administer;
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
@@ -21,6 +22,15 @@ pub fn read_admin_audit(request: &ReadRequest<'_>) -> Result<Representation, Rej
         return Err(Rejection::not_found());
     };
     Representation::at_position(request.view, audit.key(), &AdminAuditBody::new(&audit))
+}
+
+/// What of the audits the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match request.actor.is_headquarters() || may_administer(request.actor) {
+        true => Scope::All,
+        false => Scope::NOTHING,
+    }
 }
 
 #[cfg(test)]

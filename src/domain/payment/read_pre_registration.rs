@@ -1,8 +1,11 @@
 //! Reading the pre-registration of a payment: who may pay the obligation, its branch's managers
 //! and the head office see all of it.
 
-use super::authority::may_read;
+use super::authority::{finance_scope, may_read};
 use super::obligation::{Obligation, PreRegistrationBody};
+use crate::base::actor::ActorKind;
+use crate::domain::family::payment_authority::PaymentAuthority;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::payment_words::PreRegistrationStatus;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
@@ -29,6 +32,32 @@ pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation
             Representation::at_position(request.view, obligation.key(), &body)
         }
         _ => Err(Rejection::not_found()),
+    }
+}
+
+/// What of the pre-registrations the actor may be shown. What may be read of one goes by what its
+/// obligation's fact says now, which may have moved on since.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    match actor.kind {
+        ActorKind::HeadquartersAdministrator => Scope::All,
+        ActorKind::BranchManager => {
+            let moved = Scope::any(Filter::MovedToBranch, &actor.branch_profile_ids);
+            Scope::managed_by(actor).or(moved)
+        }
+        ActorKind::Mother => {
+            let moved = Scope::any(Filter::MovedToMother, [&actor.subject]);
+            Scope::any(Filter::Mother, [&actor.subject]).or(moved)
+        }
+        ActorKind::FamilyMember => {
+            let both = [Filter::Booking, Filter::MovedToBooking];
+            PaymentAuthority::bookings_of(request, &both)
+        }
+        ActorKind::BranchFinanceOperator | ActorKind::HeadquartersFinanceOperator => {
+            finance_scope(request)
+        }
+        ActorKind::SystemWorkflow => Scope::NOTHING,
     }
 }
 

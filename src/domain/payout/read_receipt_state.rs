@@ -1,6 +1,7 @@
 //! Reading a payout's receipt state: headquarters and a manager of the booking's branch.
 
 use super::state::{PayoutReceipt, PayoutReceiptBody};
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -27,6 +28,15 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, R
             Representation::at_revision(&receipt, &PayoutReceiptBody::new(&receipt))
         }
         _ => Err(Rejection::not_found()),
+    }
+}
+
+/// What of the receipt states the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match request.actor.is_headquarters() {
+        true => Scope::All,
+        false => Scope::managed_by(request.actor),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
 use crate::{public_events, wire_enum};
 
@@ -150,6 +151,16 @@ impl Resource for PayoutReceipt {
         name: "payout-receipt-state",
     };
     type Event = PayoutReceiptEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.payout.reservation_booking_id)),
+            by_many(Filter::Status, |it| is(it.receipt_state.as_str())),
+        ])
+        .bound(
+            |it| Some(&it.payout.reservation_booking_id),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &PayoutReceiptEvent, at: Instant) -> Self {
         let revision = state

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::event::{Changed, EventType, PublicEvents, Told};
+use super::listing::Filter;
 use super::operation::Commit;
 use super::resource::{IndexKey, Kind, ReadView, Resource};
 use super::stored::Older;
@@ -72,6 +73,11 @@ pub trait FactKind:
         Vec::new()
     }
 
+    /// See [`Resource::leads`].
+    fn leads(&self) -> Vec<(Filter, &str)> {
+        Vec::new()
+    }
+
     /// The lists that the fact stands in.
     fn secondary_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
@@ -132,6 +138,10 @@ impl<K: FactKind> Resource for Fact<K> {
 
     fn secondary_keys(&self) -> Vec<IndexKey> {
         self.facts.secondary_keys(&self.id)
+    }
+
+    fn leads(&self) -> Vec<(Filter, &str)> {
+        self.facts.leads()
     }
 }
 

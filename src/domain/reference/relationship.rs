@@ -40,6 +40,12 @@ impl Relationship {
     pub fn applied(object: &str, relation: &str, subject: &str) -> IndexKey {
         IndexKey::new(Index::Relationship, &[object, relation, subject])
     }
+
+    /// The list of the facts by which this subject stands in this relation to anything.
+    #[must_use]
+    pub fn of_subject(relation: &str, subject: &str) -> IndexKey {
+        IndexKey::new(Index::RelationshipsOfSubject, &[relation, subject])
+    }
 }
 
 impl FactKind for Relationship {
@@ -51,7 +57,10 @@ impl FactKind for Relationship {
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         match self.state {
             RelationshipState::Applied => {
-                vec![Self::applied(&self.object, &self.relation, &self.subject)]
+                vec![
+                    Self::applied(&self.object, &self.relation, &self.subject),
+                    Self::of_subject(&self.relation, &self.subject),
+                ]
             }
             RelationshipState::Revoked => Vec::new(),
         }

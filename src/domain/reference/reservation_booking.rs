@@ -2,6 +2,7 @@
 
 use super::FactKind;
 use crate::base::text::Ident;
+use crate::domain::listing::Filter;
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
@@ -36,4 +37,11 @@ impl FactKind for ReservationBooking {
         tag: 3,
         name: "reservation-booking",
     };
+
+    fn leads(&self) -> Vec<(Filter, &str)> {
+        vec![
+            (Filter::Branch, &self.branch_profile_id),
+            (Filter::Mother, &self.mother_user_id),
+        ]
+    }
 }

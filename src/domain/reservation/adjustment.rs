@@ -8,6 +8,7 @@ use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
 use crate::domain::reference::payment_change_adjustment::{
     AdjustmentPreRegistration, PaymentChangeAdjustmentFact, RequestedAdjustmentStatus,
@@ -110,6 +111,19 @@ pub enum PaymentChangeAdjustmentEvent {
 impl Resource for PaymentChangeAdjustment {
     const KIND: Kind = PaymentChangeAdjustmentFact::KIND;
     type Event = PaymentChangeAdjustmentEvent;
+    const LIST: Option<List<Self>> = Some(List {
+        together: Some(|it| adjustments_of(&it.fact.reservation_booking_id).0),
+        ..List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.fact.reservation_booking_id)),
+            by_many(Filter::Status, |it| is(it.status().as_str())),
+            by_few(Filter::Payment, |it| is(it.payment_id()?)),
+            by_few(Filter::Mother, |it| is(&it.fact.mother_user_id)),
+        ])
+        .bound(
+            |it| Some(&it.fact.reservation_booking_id),
+            &[Filter::Branch],
+        )
+    });
 
     fn apply(state: Option<Self>, event: &PaymentChangeAdjustmentEvent, at: Instant) -> Self {
         let revision = state
@@ -212,6 +226,13 @@ impl PaymentChangeAdjustment {
             RequestedAdjustmentStatus::Payable => AdjustmentStatus::Payable,
             RequestedAdjustmentStatus::Cancelled => AdjustmentStatus::Cancelled,
         }
+    }
+
+    /// The payment that it was paid with, or is to be.
+    fn payment_id(&self) -> Option<&Ident> {
+        let paid = self.payment.as_ref().map(|payment| &payment.payment_id);
+        let registered = self.fact.pre_registration.as_ref();
+        paid.or(registered.map(|registered| &registered.payment_id))
     }
 
     /// Whether the mother may pay it: it is payable, and there is something to pay.

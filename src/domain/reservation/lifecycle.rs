@@ -9,6 +9,7 @@ use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::{Date, Instant};
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
 use crate::{public_events, wire_enum};
 
@@ -123,6 +124,18 @@ impl Resource for FinancialLifecycle {
         name: "reservation-financial-lifecycle",
     };
     type Event = FinancialLifecycleEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.charge.reservation_booking_id)),
+            by_many(Filter::Status, |_| {
+                is(FinancialStage::ChargeFinalized.as_str())
+            }),
+        ])
+        .bound(
+            |it| Some(&it.charge.reservation_booking_id),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &FinancialLifecycleEvent, at: Instant) -> Self {
         let FinancialLifecycleEvent::ChargeFinalized(charge) = event;

@@ -5,6 +5,7 @@
 use super::adjustment::{ContinuationStatus, PaymentChangeAdjustment, PaymentChangeAdjustmentBody};
 use crate::base::actor::ActorKind;
 use crate::domain::family::payment_authority::PaymentAuthority;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
 use crate::domain::reference::payment_change_adjustment::adjustments_of;
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -57,6 +58,18 @@ fn may_read(request: &ReadRequest<'_>, adjustment: &PaymentChangeAdjustment) -> 
         ActorKind::BranchFinanceOperator
         | ActorKind::HeadquartersFinanceOperator
         | ActorKind::SystemWorkflow => false,
+    }
+}
+
+/// What of the adjustments the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    match actor.kind {
+        ActorKind::HeadquartersAdministrator => Scope::All,
+        ActorKind::Mother => Scope::any(Filter::Mother, [&actor.subject]),
+        ActorKind::FamilyMember => PaymentAuthority::bookings_of(request, &[Filter::Booking]),
+        _ => Scope::managed_by(actor),
     }
 }
 

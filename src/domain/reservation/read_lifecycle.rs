@@ -3,6 +3,7 @@
 
 use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -35,6 +36,17 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
 fn is_concerned(actor: &Actor, booking: &ReservationBooking) -> bool {
     actor.manages_branch(&booking.branch_profile_id)
         || actor.kind == ActorKind::Mother && *actor.subject == *booking.mother_user_id
+}
+
+/// What of the lifecycles the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    let actor = request.actor;
+    match actor.kind {
+        ActorKind::HeadquartersAdministrator => Scope::All,
+        ActorKind::Mother => Scope::any(Filter::Mother, [&actor.subject]),
+        _ => Scope::managed_by(actor),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use super::roster::{CareTeamRoster, RosterDecision, may_assign};
 use super::roster_body::AssignmentResultBody;
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -30,6 +31,15 @@ pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejectio
     let decisions = together.map(|together| together.decisions(request.view));
     let decisions = decisions.unwrap_or_default();
     Representation::at_revision(&roster, &AssignmentResultBody::new(&decisions))
+}
+
+/// What of the rosters the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match request.actor.is_headquarters() {
+        true => Scope::All,
+        false => Scope::managed_by(request.actor),
+    }
 }
 
 #[cfg(test)]

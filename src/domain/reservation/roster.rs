@@ -11,13 +11,22 @@ use crate::base::actor::Actor;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::operation::Commit;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{Kind, ReadView, Resource};
-use crate::public_events;
+use crate::{public_events, wire_enum};
 
 /// How many decisions may be taken together, under one rosterDecisionId: an answer tells them all.
 pub const DECISIONS_TOGETHER_MAX: usize = 200;
+
+wire_enum! {
+    /// What became of a command.
+    pub enum AssignmentStatus {
+        /// Its decision is in the roster.
+        Recorded = "recorded",
+    }
+}
 
 /// A caregiver is assigned to a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -324,6 +333,16 @@ impl Resource for CareTeamRoster {
         name: "care-team-roster",
     };
     type Event = RosterEvent;
+    const LIST: Option<List<Self>> = Some(
+        List::<Self>::by(&[
+            by_few(Filter::Booking, |it| is(&it.reservation_booking_id)),
+            by_many(Filter::Status, |_| is(AssignmentStatus::Recorded.as_str())),
+        ])
+        .bound(
+            |it| Some(&it.reservation_booking_id),
+            &[Filter::Branch, Filter::Mother],
+        ),
+    );
 
     fn apply(state: Option<Self>, event: &RosterEvent, _: Instant) -> Self {
         let RosterEvent::Decided(decided) = event;

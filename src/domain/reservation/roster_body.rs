@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::roster::{Assignment, AssignmentDecision};
+use super::roster::{Assignment, AssignmentDecision, AssignmentStatus};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::wire_enum;
@@ -14,14 +14,6 @@ wire_enum! {
         Assign = "assign",
         /// Fills a slot in the place of a decision that stood.
         Replace = "replace",
-    }
-}
-
-wire_enum! {
-    /// What became of a command.
-    pub enum AssignmentStatus {
-        /// Its decision is in the roster.
-        Recorded = "recorded",
     }
 }
 

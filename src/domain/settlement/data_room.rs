@@ -12,6 +12,7 @@ use crate::base::json::{AtLeast, FaultCode, FromJson, Json, NonEmpty, Nullable, 
 use crate::base::revision::Revision;
 use crate::base::text::{CollectionName, Ident, ObjectKey, Sha256Hex};
 use crate::base::time::{Date, Instant};
+use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
 
@@ -230,6 +231,12 @@ impl Resource for DataRoomRequest {
         name: "settlement-data-room-request",
     };
     type Event = DataRoomEvent;
+    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
+        by_many(Filter::Branch, |it| {
+            is(it.opening.scope.branch_profile_id.0.as_ref()?)
+        }),
+        by_many(Filter::Status, |it| is(it.status.as_str())),
+    ]));
 
     fn apply(state: Option<Self>, event: &DataRoomEvent, at: Instant) -> Self {
         match (state, event) {

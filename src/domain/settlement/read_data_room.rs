@@ -2,6 +2,8 @@
 //! it has one, see all of it.
 
 use super::data_room::{DataRoomBody, DataRoomRequest, may_open};
+use super::state::may_request;
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
@@ -18,6 +20,15 @@ pub fn read_data_room(request: &ReadRequest<'_>) -> Result<Representation, Rejec
             Representation::at_revision(&standing, &DataRoomBody::new(&standing))
         }
         _ => Err(Rejection::not_found()),
+    }
+}
+
+/// What of the requests the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match may_request(request.actor) {
+        true => Scope::All,
+        false => Scope::managed_by(request.actor),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::body::StatementBody;
 use super::state::{Statement, may_request};
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
@@ -27,6 +28,15 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejec
             )
         }
         _ => Err(Rejection::not_found()),
+    }
+}
+
+/// What of the statements the actor may be shown.
+#[must_use]
+pub fn scope(request: &ReadRequest<'_>) -> Scope {
+    match may_request(request.actor) {
+        true => Scope::All,
+        false => Scope::managed_by(request.actor),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::base::json::{AtLeast, NonEmpty, Nullable};
 use crate::base::revision::Revision;
 use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
+use crate::domain::listing::{Filter, List, by_many, is};
 use crate::domain::resource::{Index, IndexKey, Kind, Resource, event_name};
 use crate::{json_object, public_events, wire_enum};
 
@@ -297,6 +298,10 @@ impl Resource for Statement {
         name: "settlement-statement",
     };
     type Event = StatementEvent;
+    const LIST: Option<List<Self>> = Some(List::<Self>::by(&[
+        by_many(Filter::Branch, |it| is(&it.opening.branch_profile_id)),
+        by_many(Filter::Status, |it| is(it.status.as_str())),
+    ]));
 
     fn apply(state: Option<Self>, event: &StatementEvent, at: Instant) -> Self {
         match (state, event) {

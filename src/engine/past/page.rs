@@ -1,20 +1,18 @@
 //! A page of a history: which commits make revisions, and what each of them changed.
 
-use std::collections::VecDeque;
-use std::rc::Rc;
-
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{HistoryPage, Look, Stop, number_in};
+use super::asked::{HistoryPage, Stop};
+use super::look::Look;
+use super::revisions::{Shown, number_in, revisions};
 use crate::base::actor::ActorKind;
 use crate::base::json::{Difference, differences};
-use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::domain::operation::to_json;
 use crate::domain::read::{Numbered, Representation};
-use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past};
+use crate::journal::past::{Below, CommitSaid, Lost, Past};
 
 /// Bytes of a page, beyond which it ends early.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -30,13 +28,6 @@ struct RevisionTold<'a> {
     actor_kind: Option<ActorKind>,
     actor_profile_id: Option<&'a str>,
     changes: Vec<Difference>,
-}
-
-/// One revision to show.
-pub(super) struct Shown {
-    pub(super) position: u64,
-    pub(super) revision: Revision,
-    pub(super) commit: Rc<CommitSaid>,
 }
 
 /// The revisions that a page may show.
@@ -151,32 +142,6 @@ impl Look {
         }
         Ok(page)
     }
-}
-
-/// Those of these moments that make a revision, as far as what was before them is known.
-pub(super) fn revisions<'m>(
-    moments: &'m VecDeque<Moment>,
-    below: Below,
-    numbered: Numbered,
-) -> impl Iterator<Item = Shown> + 'm {
-    let before = std::iter::once(None).chain(moments.iter().map(Some));
-    moments
-        .iter()
-        .zip(before)
-        .filter_map(move |(moment, before)| {
-            let is_one = match before {
-                None => below == Below::Born,
-                Some(before) => {
-                    numbered == Numbered::ByPosition || moment.revision != before.revision
-                }
-            };
-            let commit = moment.commit.as_ref().filter(|_| is_one)?;
-            Some(Shown {
-                position: moment.position,
-                revision: moment.revision,
-                commit: Rc::clone(commit),
-            })
-        })
 }
 
 fn told(

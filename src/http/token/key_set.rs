@@ -92,6 +92,16 @@ impl Key {
     }
 }
 
+/// The kinds of keys that are known: of others nothing else is known, their fields' types neither.
+const KINDS: [&str; 4] = ["EC", "OKP", "RSA", "oct"];
+
+/// What every key has.
+#[derive(Deserialize)]
+struct AnyJwk {
+    kty: String,
+    d: Option<IgnoredAny>,
+}
+
 /// The fields of a JWK that are used (RFC 7517 section 4); a duplicate field is a fault of it.
 #[derive(Deserialize)]
 struct Jwk {
@@ -211,13 +221,18 @@ impl KeySet {
 
 /// Validates one key: used, skipped with a reason, or a fault that rejects the whole set.
 pub(super) fn judge_key(json: &str) -> Result<Judged, String> {
-    let jwk: Jwk = object(json.as_bytes()).map_err(|error| {
+    let no_jwk = |error: serde_json::Error| {
         format!(
             "is not a JWK: a field is repeated, has a wrong type, or kty is missing (column {} of it)",
             error.column()
         )
-    })?;
+    };
     let skip = |why: String| Ok(Judged::Skipped(why));
+    let any: AnyJwk = object(json.as_bytes()).map_err(no_jwk)?;
+    if any.d.is_none() && !KINDS.contains(&any.kty.as_str()) {
+        return skip("its kty is none of EC, OKP and RSA".into());
+    }
+    let jwk: Jwk = object(json.as_bytes()).map_err(no_jwk)?;
     if jwk.kty == "oct" {
         return Err(
             "is a symmetric key (kty oct); whoever can read it can forge tokens, so remove it, and sign with ES256, EdDSA or RS256"

@@ -111,7 +111,7 @@ pub async fn list(
         Special::ListWebhookDeliveries => (lists::list_deliveries, DELIVERY_STATES),
         _ => (lists::list_subscriptions, &[][..]),
     };
-    let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own) {
+    let query = match ListQuery::read(uri.query(), uri.path(), &actor.subject, own, &[], |_| true) {
         Ok(query) => query,
         Err(rejection) => return problems.rejected(&rejection),
     };

@@ -17,11 +17,11 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 pub use self::as_of::AsOf;
+pub use self::own::{CommitSaid, Lost};
 use self::own::{Own, change_of, decode, said};
 use super::messages;
 use super::record::Record;
 use super::tables::Tables;
-use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
@@ -46,17 +46,6 @@ pub trait Records {
     fn read(&self, position: u64) -> Result<Vec<u8>, Lost>;
 }
 
-/// Why it cannot be said how something stood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// The log no longer has what would be needed.
-    Gone,
-    /// The log is ending, or cannot be read.
-    Unavailable,
-    /// What the log has does not fit together; the sentence says where.
-    Damaged(String),
-}
-
 /// A resource after one of its changes.
 #[derive(Clone, Debug)]
 pub struct Moment {
@@ -68,17 +57,6 @@ pub struct Moment {
     pub state: Rc<[u8]>,
     /// The revision of that state.
     pub revision: Revision,
-}
-
-/// What a record says of its commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommitSaid {
-    /// When it was decided.
-    pub at: Instant,
-    /// The operation's number; 0 for a reference fact.
-    pub operation: u16,
-    /// The kind and the profile of who sent it, where the record says it.
-    pub actor: Option<(ActorKind, Box<str>)>,
 }
 
 /// How the states of a resource go on below those that were made.

@@ -2,12 +2,35 @@
 
 use std::borrow::Cow;
 
-use super::{CommitSaid, Lost};
+use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;
+use crate::base::time::Instant;
 use crate::domain::stored::Versioned;
 use crate::journal::messages;
 use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
+
+/// Why it cannot be said how something stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The log no longer has what would be needed.
+    Gone,
+    /// The log is ending, or cannot be read.
+    Unavailable,
+    /// What the log has does not fit together; the sentence says where.
+    Damaged(String),
+}
+
+/// What a record says of its commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitSaid {
+    /// When it was decided.
+    pub at: Instant,
+    /// The operation's number; 0 for a reference fact.
+    pub operation: u16,
+    /// The kind and the profile of who sent it, where the record says it.
+    pub actor: Option<(ActorKind, Box<str>)>,
+}
 
 pub(super) fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
     Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))

@@ -7,13 +7,17 @@
 //! All of them are compact, since they are most of a server's memory. States lie side by side in
 //! pages (`slab`), found by a hash index of four bytes to a state (`states`, `hash_index`). Unique
 //! keys and idempotency keys lie side by side in chunks, with a hash index of the same kind
-//! (`compact`); secondary keys are in a hash index themselves.
+//! (`compact`); secondary keys are in a hash index themselves. Lists follow commits (`listing`).
 //!
 //! Idempotency keys are forgotten by one number, the watermark: a key that was used at or below it
 //! counts as never used. What is left of it in the table is swept afterwards.
 
+mod born;
 mod compact;
 mod hash_index;
+mod list_walk;
+mod listing;
+mod lists;
 mod ready;
 mod secondary;
 mod slab;
@@ -22,12 +26,17 @@ mod states;
 mod stored_state;
 mod sweep;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
+pub use self::list_walk::{Found, ListPlan};
+pub(super) use self::lists::FoundListed;
+use self::lists::Lists;
+pub use self::lists::{Candidate, Set};
 pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
 use self::states::{StateRef, States};
@@ -84,6 +93,10 @@ pub struct Tables {
     firsts: Mutex<BTreeMap<u64, u64>>,
     /// Held by whoever visits the places of states.
     going_through: Mutex<()>,
+    lists: Lists,
+    /// When resources came to be listed, while tables are built.
+    births: Mutex<HashMap<Digest, Born>>,
+    has_guessed_births: AtomicBool,
 }
 
 /// A commit being published; it is complete when this is dropped.
@@ -123,12 +136,15 @@ impl Tables {
 
     /// Publishes a change that was committed at `position`.
     pub fn publish(&self, position: u64, change: Change) {
-        self.publish_ready(position, &mut Ready::new(change));
+        let mut ready = Ready::new(change);
+        self.publish_ready(position, &mut ready);
+        self.settle(&[ready]);
     }
 
     /// As [`Tables::publish`], for a prepared change: what is left of it is freed with it.
     pub fn publish_ready(&self, position: u64, ready: &mut Ready) {
-        let Ready { change, page } = ready;
+        let shown = self.shown_before(ready);
+        let Ready { change, page, .. } = ready;
         for name in &change.unique_left {
             self.unique.shard(name.0).write().remove(name.0);
         }
@@ -164,14 +180,17 @@ impl Tables {
             bytes: &change.state,
         };
         ready.page = self.states.shard(change.key).write().put(state, page);
+        self.publish_in_lists(position, ready, shown);
     }
 
     /// Makes room for changes, and for the idempotency key of the command that makes them, before
     /// the sequencer is held: allocation, and what growing an index moves, would be most of the
     /// critical section. Nothing that anybody reads is altered; what comes in between may use the
     /// room, which is then made when it is needed.
-    pub fn reserve(&self, changes: &[Ready], key: Option<Digest>) {
-        for Ready { change, page } in changes {
+    pub fn reserve(&self, changes: &mut [Ready], key: Option<Digest>) {
+        for ready in changes {
+            self.reserve_in_lists(ready);
+            let Ready { change, page, .. } = ready;
             for name in &change.unique_taken {
                 self.unique
                     .shard(name.0)
@@ -519,6 +538,8 @@ mod tests {
             secondary_left: Vec::new(),
             secondary_kept: Vec::new(),
             ranks: Vec::new(),
+            list: None,
+            lead: None,
         }
     }
 
@@ -561,6 +582,7 @@ mod tests {
                 names: Vec::new(),
                 lists: Vec::new(),
                 ranks: vec![(list, rank(millis))],
+                place: None,
             };
             assert_eq!(other.index(&entries), Ok(()));
         }

@@ -1,6 +1,7 @@
 //! A change that is ready to be published.
 
 use super::StoredState;
+use super::lists::ReadyLists;
 use super::slab::{self, Alone};
 use crate::domain::operation::Change;
 
@@ -10,6 +11,10 @@ pub struct Ready {
     pub(super) change: Change,
     /// The page of a large state, and afterwards its previous one.
     pub(super) page: Option<Alone>,
+    /// The number of the change within its commit.
+    pub(super) number: u32,
+    /// What is known of its effect on lists.
+    pub(super) lists: ReadyLists,
 }
 
 impl Ready {
@@ -22,6 +27,21 @@ impl Ready {
             position: 0,
             bytes: &change.state,
         });
-        Self { change, page }
+        Self {
+            change,
+            page,
+            number: 0,
+            lists: ReadyLists::default(),
+        }
+    }
+
+    /// Prepares the changes of a commit.
+    #[must_use]
+    pub fn all(changes: Vec<Change>) -> Vec<Self> {
+        let numbered = |(number, change)| Self {
+            number,
+            ..Self::new(change)
+        };
+        (0..).zip(changes).map(numbered).collect()
     }
 }

@@ -1,0 +1,98 @@
+//! Lists of what can be read by id.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Uri;
+use hyper::header::HeaderMap;
+
+use super::conditional::found_body;
+use super::list_query::ListQuery;
+use super::response::{Answer, Problems, at_position};
+use crate::base::actor::Actor;
+use crate::catalogue::{ListRow, Success};
+use crate::engine::Engine;
+use crate::engine::admission::{Admission, Permit};
+use crate::engine::lists::ListRequest;
+use crate::journal::tables::Born;
+
+/// Bytes of pages that may be on their way out at once.
+const PAGES_BYTES_MAX: usize = 128 << 20;
+/// Characters of an entity tag.
+const TAG: usize = 32;
+
+/// The budget of the bytes of pages.
+#[must_use]
+pub fn pages_budget() -> Arc<Admission> {
+    Arc::new(Admission::new(PAGES_BYTES_MAX))
+}
+
+/// A page, and its share of the budget until it is sent.
+struct Charged {
+    body: Vec<u8>,
+    _share: Permit,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// The page of a list that is asked for.
+pub async fn page(
+    engine: &Engine,
+    row: &'static ListRow,
+    actor: &Actor,
+    pages: &Arc<Admission>,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Answer {
+    let problems = Problems::PLAIN;
+    let (filters, names): (Vec<_>, Vec<_>) = row.filters().unzip();
+    let is_place = |after: &str| after.parse::<Born>().is_ok();
+    let query = ListQuery::read(uri.query(), row.path, &actor.subject, &[], &names, is_place);
+    let query = match query {
+        Ok(query) => query,
+        Err(rejection) => return problems.rejected(&rejection),
+    };
+    let given = query.filters.iter().filter_map(|(name, value)| {
+        let (filter, _) = filters
+            .iter()
+            .zip(&names)
+            .find(|(_, known)| *known == name)?;
+        Some((*filter, value.clone()))
+    });
+    let request = ListRequest {
+        row,
+        actor,
+        filters: given.collect(),
+        newest_first: query.order == "newest",
+        after: query.after.parse().ok(),
+        limit: query.limit,
+    };
+    let mut share = Permit::none(pages);
+    let page = match engine.list(&request, &mut share).await {
+        Ok(page) => page,
+        Err(reply) => return problems.reply(reply, Success::Ok),
+    };
+    let next = page.next.map_or_else(
+        || "null".to_owned(),
+        |next| format!("\"{}\"", query.cursor(&next.to_string())),
+    );
+    let body = [
+        b"{\"items\":[".as_slice(),
+        &page.items,
+        b"],\"next\":",
+        next.as_bytes(),
+        b"}",
+    ];
+    let body = body.concat();
+    let mut tag = blake3::hash(&body).to_hex().to_string();
+    tag.truncate(TAG);
+    let body = Bytes::from_owner(Charged {
+        body,
+        _share: share,
+    });
+    at_position(found_body(&tag, body, headers), page.position)
+}

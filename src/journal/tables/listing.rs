@@ -1,0 +1,424 @@
+//! How lists follow commits: what a change makes of its own resource's place, and what a booking's
+//! fact makes of the places of all that is bound to it.
+//!
+//! The second may be many, so it is done before and after the sequencer is held. Before: what is
+//! bound to the booking is entered under the new values. Under the sequencer: what has come to be
+//! bound to it since, which is next to nothing. After: it is taken from under the old values. In
+//! between it stands under both, and whoever looks sees which it has. One booking's commits come
+//! one after the other, so no two of them do this at once.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use super::born::Born;
+use super::list_walk::{self, Found, ListPlan};
+use super::lists::{Candidate, FoundListed, Listed, Set};
+use super::{Ready, Tables};
+use crate::base::codec;
+use crate::base::digest::Digest;
+use crate::catalogue;
+use crate::domain::listing::{BookingHash, LeadMove, ListMove, ListPlace, Shared, ValueHash};
+use crate::domain::reference::Fact;
+use crate::domain::reference::reservation_booking::ReservationBooking;
+use crate::domain::registered::{AnyResource, Listed as ListedFrom};
+use crate::domain::resource::{IndexKey, Resource as _, Source as _};
+
+/// How many places are changed while a list is locked.
+const AT_ONCE: usize = 64;
+/// The numbers of births that are guessed begin behind all that changes have.
+const GUESSED: u32 = 1 << 31;
+
+/// The kinds whose resources follow bookings.
+fn followers() -> impl Iterator<Item = &'static dyn AnyResource> {
+    let all = catalogue::RESOURCES.iter().copied();
+    all.filter(|kind| !kind.by_booking().is_empty())
+}
+
+/// The sets of a kind that a change of leads concerns: each before and from here on.
+fn led(kind: &dyn AnyResource, lead: &LeadMove) -> impl Iterator<Item = (Option<Set>, Set)> {
+    lead.leads.iter().filter_map(|(filter, before, after)| {
+        let shared = kind
+            .by_booking()
+            .contains(filter)
+            .then(|| kind.filter(*filter))??;
+        Some((before.map(|before| (shared, before)), (shared, *after)))
+    })
+}
+
+fn bound_to(lead: &LeadMove) -> Set {
+    (Shared::ByFew, lead.bound)
+}
+
+impl Tables {
+    /// What the booking's fact says of what is bound to it, as values of these filters, and the
+    /// position at which it came to say so.
+    fn by_booking(&self, kind: &dyn AnyResource, booking: BookingHash) -> (u64, Vec<Set>) {
+        let mut sets = Vec::new();
+        let position = self.read(booking.fact, &mut |bytes| {
+            let fact: Option<Fact<ReservationBooking>> = codec::decode(bytes).ok();
+            for (filter, value) in fact.iter().flat_map(|fact| fact.leads()) {
+                if let Some(shared) = kind.filter(filter)
+                    && kind.by_booking().contains(&filter)
+                {
+                    sets.push((shared, ValueHash::of(filter, value)));
+                }
+            }
+        });
+        (position.unwrap_or(0), sets)
+    }
+
+    /// The place of the resource that is shown for several that are one item.
+    fn shown(&self, kind: &dyn AnyResource, entry: Digest) -> Option<ListPlace> {
+        let key = self.last_ranked(IndexKey(entry))?;
+        self.place(kind, key)
+    }
+
+    fn place(&self, kind: &dyn AnyResource, key: Digest) -> Option<ListPlace> {
+        let mut place = None;
+        self.read(key, &mut |bytes| place = kind.place(bytes).ok().flatten());
+        place
+    }
+
+    /// Prepares what a change makes of lists, before the sequencer is held.
+    pub(super) fn reserve_in_lists(&self, ready: &mut Ready) {
+        let Ready { change, lists, .. } = ready;
+        if let Some(ListMove { before, after }) = &change.list
+            && let Some(kind) = catalogue::resource(change.kind)
+            && let Some(place) = after
+        {
+            if before.as_ref().map(|before| before.entry) != Some(place.entry) {
+                self.lists.of(change.kind).write().reserve(place.entry);
+            }
+            let booking = place.booking;
+            lists.by_booking = booking.map(|booking| self.by_booking(kind, booking));
+        }
+        if let Some(lead) = &change.lead {
+            lists.entered.clear();
+            for kind in followers() {
+                let entered = self.enter_led(kind, lead);
+                lists.entered.push((kind.kind().tag, entered));
+            }
+        }
+    }
+
+    /// Enters what is bound to a booking under the new values; how many the list had by then.
+    fn enter_led(&self, kind: &dyn AnyResource, lead: &LeadMove) -> u32 {
+        let list = self.lists.of(kind.kind().tag);
+        let mut from = 0;
+        loop {
+            let (numbers, len) = {
+                let list = list.read();
+                (list.numbers_of(bound_to(lead), from, AT_ONCE), list.len())
+            };
+            let Some(last) = numbers.last() else {
+                return len;
+            };
+            from = last + 1;
+            let mut list = list.write();
+            for (_, set) in led(kind, lead) {
+                numbers.iter().for_each(|number| list.add(set, *number));
+            }
+        }
+    }
+
+    /// The places of what is shown for several that are one item, where this change may alter
+    /// that, before it is published.
+    pub(super) fn shown_before(&self, ready: &Ready) -> Vec<(Digest, Option<ListPlace>)> {
+        let change = &ready.change;
+        let (Some(moved), Some(kind)) = (&change.list, catalogue::resource(change.kind)) else {
+            return Vec::new();
+        };
+        if !kind.is_together() {
+            return Vec::new();
+        }
+        let places = moved.before.iter().chain(&moved.after);
+        let mut entries: Vec<_> = places.map(|place| place.entry).collect();
+        entries.dedup();
+        let shown = |entry| (entry, self.shown(kind, entry));
+        entries.into_iter().map(shown).collect()
+    }
+
+    /// Publishes what a change makes of lists, after the rest of it.
+    pub(super) fn publish_in_lists(
+        &self,
+        position: u64,
+        ready: &Ready,
+        shown: Vec<(Digest, Option<ListPlace>)>,
+    ) {
+        let change = &ready.change;
+        if change.list.is_none() && change.lead.is_none() {
+            return;
+        }
+        let Some(kind) = catalogue::resource(change.kind) else {
+            return;
+        };
+        let born = Born {
+            position,
+            number: ready.number,
+        };
+        if shown.is_empty() {
+            if let Some(moved) = &change.list {
+                self.move_in_list(kind, born, ready, moved);
+            }
+        } else {
+            for (entry, before) in shown {
+                let after = self.shown(kind, entry);
+                self.move_in_list(kind, born, ready, &ListMove { before, after });
+            }
+        }
+        if let Some(lead) = &change.lead {
+            for kind in followers() {
+                let tag = kind.kind().tag;
+                let entered = ready.lists.entered.iter().find(|(known, _)| *known == tag);
+                let from = entered.map_or(0, |(_, from)| *from);
+                let mut list = self.lists.of(tag).write();
+                for number in list.numbers_of(bound_to(lead), from, usize::MAX) {
+                    for (_, set) in led(kind, lead) {
+                        list.add(set, number);
+                    }
+                }
+            }
+        }
+    }
+
+    fn move_in_list(
+        &self,
+        kind: &'static dyn AnyResource,
+        born: Born,
+        ready: &Ready,
+        moved: &ListMove,
+    ) {
+        let Some(place) = moved.after.as_ref().or(moved.before.as_ref()) else {
+            return;
+        };
+        // Its booking's fact may have changed since it was looked at.
+        let by_booking = place.booking.map(|booking| match &ready.lists.by_booking {
+            Some((seen, _)) if self.position(booking.fact) == *seen => None,
+            _ => Some(self.by_booking(kind, booking).1),
+        });
+        let mut list = self.lists.of(kind.kind().tag).write();
+        let (number, is_new) = list.enter(place.entry, born);
+        let none = Vec::new();
+        let before = moved.before.as_ref().map_or(&none, |place| &place.values);
+        let after = moved.after.as_ref().map_or(&none, |place| &place.values);
+        for left in before.iter().filter(|set| !after.contains(set)) {
+            list.remove(*left, number);
+        }
+        for joined in after.iter().filter(|set| is_new || !before.contains(set)) {
+            list.add(*joined, number);
+        }
+        if is_new && let Some(by_booking) = by_booking {
+            let seen = || ready.lists.by_booking.iter().flat_map(|(_, sets)| sets);
+            match by_booking {
+                Some(sets) => sets.iter().for_each(|set| list.add(*set, number)),
+                None => seen().for_each(|set| list.add(*set, number)),
+            }
+        }
+    }
+
+    /// Publishes the changes of a commit; [`Tables::settle`] comes after it.
+    pub fn publish_all(&self, position: u64, changes: &mut [Ready]) {
+        for change in changes {
+            self.publish_ready(position, change);
+        }
+    }
+
+    /// What is left to do in lists after a commit: what is bound to a booking is taken from under
+    /// the values that its fact had before. To be called by whoever published the commit, before
+    /// the next one of the same booking.
+    pub fn settle(&self, changes: &[Ready]) {
+        for Ready { change, .. } in changes {
+            let Some(lead) = &change.lead else {
+                continue;
+            };
+            if lead.leads.iter().all(|(_, before, _)| before.is_none()) {
+                continue;
+            }
+            for kind in followers() {
+                self.leave_led(kind, change.key, lead);
+            }
+        }
+    }
+
+    fn leave_led(&self, kind: &dyn AnyResource, fact: Digest, lead: &LeadMove) {
+        let list = self.lists.of(kind.kind().tag);
+        let mut from = 0;
+        loop {
+            let numbers: Vec<_> = {
+                let list = list.read();
+                let numbers = list.numbers_of(bound_to(lead), from, AT_ONCE);
+                numbers
+                    .into_iter()
+                    .map(|number| (number, list.entry(number)))
+                    .collect()
+            };
+            let Some((last, _)) = numbers.last() else {
+                return;
+            };
+            from = last + 1;
+            // It was found by 64 bits, and nothing that another booking has may go.
+            let is_bound = |entry: Digest| {
+                let place = match kind.is_together() {
+                    true => self.shown(kind, entry),
+                    false => self.place(kind, entry),
+                };
+                let booking = place.and_then(|place| place.booking);
+                booking.is_some_and(|booking| booking.fact == fact)
+            };
+            let bound = numbers.into_iter().filter(|(_, entry)| is_bound(*entry));
+            let bound: Vec<_> = bound.collect();
+            let mut list = list.write();
+            for (before, _) in led(kind, lead) {
+                for (number, _) in &bound {
+                    if let Some(before) = before {
+                        list.remove(before, *number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Some of what is looked for in the list of a kind, after this place; at most `most` resources
+    /// are looked at, and fewer when that would take long.
+    #[must_use]
+    pub fn look_into_list(
+        &self,
+        kind: u16,
+        plan: &ListPlan,
+        after: Option<Born>,
+        most: usize,
+    ) -> Found {
+        list_walk::look(&self.lists.of(kind).read(), plan, after, most)
+    }
+
+    /// How many items the list of this kind has.
+    #[must_use]
+    pub fn in_list(&self, kind: u16) -> u32 {
+        self.lists.of(kind).read().len()
+    }
+
+    /// When the resource with this key and state came to be listed; `None` when it is not.
+    #[must_use]
+    pub fn born(&self, kind: u16, key: Digest, state: &[u8]) -> Option<Born> {
+        let resource = catalogue::resource(kind)?;
+        if resource.listed() == ListedFrom::Never {
+            return None;
+        }
+        let entry = match resource.is_together() {
+            true => resource.place(state).ok()??.entry,
+            false => key,
+        };
+        self.lists.of(kind).read().born(entry)
+    }
+
+    /// Notes when this item came to be listed, while tables are built; the earliest counts.
+    pub(in crate::journal) fn note_birth(&self, entry: Digest, born: Born) {
+        let mut births = self.births.lock();
+        let known = births.entry(entry).or_insert(born);
+        *known = born.min(*known);
+    }
+
+    /// Builds the lists of what recovery has found, with the births that were noted.
+    pub(in crate::journal) fn build_lists(&self, found: Vec<FoundListed>) {
+        let births = std::mem::take(&mut *self.births.lock());
+        self.list_all(found, &births, u64::MAX);
+    }
+
+    /// Whether of some resource it is not known when it came to be listed: its state comes from a
+    /// snapshot that did not say so.
+    #[must_use]
+    pub fn has_guessed_births(&self) -> bool {
+        self.has_guessed_births.load(Ordering::Acquire)
+    }
+
+    /// Builds the lists again, when it is known from the log which changes were the first ones of
+    /// their resources; what is not among them was born before `first`.
+    pub fn place_births(&self, births: &HashMap<Digest, Born>, first: u64) {
+        let mut found = Vec::new();
+        self.each(|kind, key, position, bytes| {
+            let resource = catalogue::resource(kind);
+            if let Some(resource) = resource
+                && let Ok(Some(place)) = resource.place(bytes)
+            {
+                found.push(FoundListed {
+                    kind,
+                    key,
+                    position,
+                    place,
+                });
+            }
+        });
+        let mut births = births.clone();
+        for FoundListed { kind, place, .. } in &found {
+            // What is not guessed stays.
+            let list = self.lists.of(*kind).read();
+            if let Some(born) = list.born(place.entry)
+                && born.number < GUESSED
+            {
+                births.insert(place.entry, born);
+            }
+        }
+        self.list_all(found, &births, first.saturating_sub(1));
+    }
+
+    fn list_all(
+        &self,
+        mut found: Vec<FoundListed>,
+        births: &HashMap<Digest, Born>,
+        guessed_upto: u64,
+    ) {
+        let is_guessed = found
+            .iter()
+            .any(|found| !births.contains_key(&found.place.entry));
+        if is_guessed {
+            found.sort_unstable_by_key(|found| (found.position, found.key));
+        }
+        self.has_guessed_births.store(is_guessed, Ordering::Release);
+        let mut all: Vec<Listed> = Vec::with_capacity(found.len());
+        let mut together: HashMap<Digest, usize> = HashMap::new();
+        for (number, found) in (GUESSED..).zip(found) {
+            let FoundListed {
+                kind,
+                position,
+                place,
+                ..
+            } = found;
+            let guess = Born {
+                position: position.min(guessed_upto),
+                number,
+            };
+            let born = births.get(&place.entry).copied().unwrap_or(guess);
+            let Some(resource) = catalogue::resource(kind) else {
+                continue;
+            };
+            let mut sets = place.values;
+            if resource.is_together() {
+                if let Some(index) = together.get(&place.entry) {
+                    let listed = &mut all[*index];
+                    listed.born = listed.born.min(born);
+                    continue;
+                }
+                together.insert(place.entry, all.len());
+                let shown = self.shown(resource, place.entry);
+                sets = shown.map_or_else(Vec::new, |shown| shown.values);
+            }
+            if let Some(booking) = place.booking {
+                sets.extend(self.by_booking(resource, booking).1);
+            }
+            all.push(Listed {
+                kind,
+                born,
+                entry: place.entry,
+                sets,
+            });
+        }
+        self.lists.build(all);
+    }
+
+    /// What lists hold, for comparison within one process: by kinds, each item in order of creation
+    /// with its values.
+    #[must_use]
+    pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
+        self.lists.all()
+    }
+}

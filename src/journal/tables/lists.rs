@@ -1,0 +1,356 @@
+//! The lists of the kinds that can be listed: their resources in the order of their creation, and
+//! under each value of a filter those that have it.
+//!
+//! A kind numbers its resources without gaps, in the order in which they came to be listed; a
+//! resource is never removed. A number takes four bytes, and under a value that many share numbers
+//! are kept in a compressed bitmap, in far less. What few share lies in one tree of values and
+//! numbers. Both give the numbers of a value in order, from any place, in either direction, and take
+//! in or give up one at a cost that does not grow with how many there are.
+//!
+//! A list finds candidates and no more: whoever looks at one sees for itself whether it has the
+//! value. So one that is too many costs a look; one that is missing would be a fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use super::born::Born;
+use super::hash_index::{Entry, HashIndex};
+use crate::base::digest::Digest;
+use crate::domain::listing::{ListPlace, Shared, ValueHash};
+use parking_lot::RwLock;
+use roaring::RoaringBitmap;
+
+/// Tags of kinds that can be listed are below this.
+const KINDS: usize = 256;
+/// Resources of a chunk of numbers: growing never moves more than a pointer to each chunk.
+const CHUNK: usize = 1_024;
+/// Up to so many that share a value are counted, where that takes looking at each.
+const COUNTED: usize = 64;
+
+/// What is kept under one value.
+pub type Set = (Shared, ValueHash);
+
+/// A resource that is listed, or several that are one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its key; the name of the list with ranks where it is several.
+    pub entry: Digest,
+    /// Its place in the order of creation.
+    pub born: Born,
+}
+
+/// A value of a filter and a resource that has it: 64 bits in halves, and the resource's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair([u32; 2], u32);
+
+impl Pair {
+    fn new(value: ValueHash, number: u32) -> Self {
+        let [a, b, c, d, e, f, g, h] = value.0.to_be_bytes();
+        let halves = [
+            u32::from_be_bytes([a, b, c, d]),
+            u32::from_be_bytes([e, f, g, h]),
+        ];
+        Self(halves, number)
+    }
+}
+
+/// A resource by its number: its key, and when it came to be listed, in words of four bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Numbered {
+    pub(super) entry: Digest,
+    position: [u32; 2],
+    number: u32,
+}
+
+impl Numbered {
+    fn new(entry: Digest, born: Born) -> Self {
+        let [a, b, c, d, e, f, g, h] = born.position.to_le_bytes();
+        Self {
+            entry,
+            position: [
+                u32::from_le_bytes([a, b, c, d]),
+                u32::from_le_bytes([e, f, g, h]),
+            ],
+            number: born.number,
+        }
+    }
+
+    pub(super) fn born(self) -> Born {
+        let [low, high] = self.position.map(u64::from);
+        Born {
+            position: high << 32 | low,
+            number: self.number,
+        }
+    }
+}
+
+/// The list of one kind.
+#[derive(Default)]
+pub(super) struct KindList {
+    chunks: Vec<Vec<Numbered>>,
+    len: u32,
+    numbers: HashIndex<u32>,
+    many: BTreeMap<ValueHash, RoaringBitmap>,
+    few: BTreeSet<Pair>,
+}
+
+fn numbered(chunks: &[Vec<Numbered>], number: u32) -> Numbered {
+    let number = number as usize;
+    chunks[number / CHUNK][number % CHUNK]
+}
+
+impl KindList {
+    /// How many resources are listed.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn at(&self, number: u32) -> Numbered {
+        numbered(&self.chunks, number)
+    }
+
+    /// The key of the resource with this number.
+    pub(super) fn entry(&self, number: u32) -> Digest {
+        self.at(number).entry
+    }
+
+    /// When the resource with this key came to be listed.
+    pub(super) fn born(&self, entry: Digest) -> Option<Born> {
+        let number = self.numbers.find(entry, |number| self.entry(*number))?;
+        Some(self.at(*number).born())
+    }
+
+    /// Makes room for one more, with such a key.
+    pub(super) fn reserve(&mut self, entry: Digest) {
+        let chunks = &mut self.chunks;
+        self.numbers
+            .reserve(entry, |number| numbered(chunks, *number).entry);
+        if self.len as usize == chunks.len() * CHUNK {
+            chunks.push(Vec::with_capacity(CHUNK));
+        }
+    }
+
+    /// The number of the resource with this key, and whether it is new: then it was born so, after
+    /// all others.
+    pub(super) fn enter(&mut self, entry: Digest, born: Born) -> (u32, bool) {
+        let chunks = &mut self.chunks;
+        let place = self
+            .numbers
+            .entry(entry, |number| numbered(chunks, *number).entry);
+        match place {
+            Entry::Occupied(place) => (*place.get(), false),
+            Entry::Vacant(place) => {
+                let number = self.len;
+                place.insert(number);
+                // A kind of so many would take more memory than any machine has.
+                self.len = number.checked_add(1).expect("a kind has no 2^32 resources");
+                if number as usize == chunks.len() * CHUNK {
+                    chunks.push(Vec::with_capacity(CHUNK));
+                }
+                chunks[number as usize / CHUNK].push(Numbered::new(entry, born));
+                (number, true)
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, (shared, value): Set, number: u32) {
+        match shared {
+            Shared::ByMany => {
+                self.many.entry(value).or_default().insert(number);
+            }
+            Shared::ByFew => {
+                self.few.insert(Pair::new(value, number));
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, (shared, value): Set, number: u32) {
+        match shared {
+            Shared::ByMany => {
+                if let Some(numbers) = self.many.get_mut(&value) {
+                    numbers.remove(number);
+                }
+            }
+            Shared::ByFew => {
+                self.few.remove(&Pair::new(value, number));
+            }
+        }
+    }
+
+    /// Takes in pairs of values that few share, while tables are built.
+    fn add_few(&mut self, mut pairs: Vec<Pair>) {
+        pairs.sort_unstable();
+        self.few = pairs.into_iter().collect();
+    }
+
+    pub(super) fn has(&self, (shared, value): Set, number: u32) -> bool {
+        match shared {
+            Shared::ByMany => {
+                let numbers = self.many.get(&value);
+                numbers.is_some_and(|numbers| numbers.contains(number))
+            }
+            Shared::ByFew => self.few.contains(&Pair::new(value, number)),
+        }
+    }
+
+    /// About how many have this value.
+    pub(super) fn count(&self, (shared, value): Set) -> u64 {
+        match shared {
+            Shared::ByMany => self.many.get(&value).map_or(0, RoaringBitmap::len),
+            Shared::ByFew => {
+                let range = Pair::new(value, 0)..=Pair::new(value, u32::MAX);
+                let counted = self.few.range(range).take(COUNTED).count();
+                u64::try_from(counted).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// The numbers from this one on that have a value, in order, so many at most.
+    pub(super) fn numbers_of(&self, set: Set, from: u32, most: usize) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        let mut next = self.first(set, Some(from));
+        while let Some(number) = next
+            && numbers.len() < most
+        {
+            numbers.push(number);
+            next = self.first(set, number.checked_add(1));
+        }
+        numbers
+    }
+
+    /// The first number from this one on that has a value.
+    pub(super) fn first(&self, (shared, value): Set, from: Option<u32>) -> Option<u32> {
+        let from = from?;
+        match shared {
+            Shared::ByMany => self.many.get(&value)?.range(from..).next(),
+            Shared::ByFew => {
+                let range = Pair::new(value, from)..=Pair::new(value, u32::MAX);
+                self.few.range(range).next().map(|pair| pair.1)
+            }
+        }
+    }
+
+    /// The last number before this one that has a value.
+    pub(super) fn last(&self, (shared, value): Set, before: u32) -> Option<u32> {
+        match shared {
+            Shared::ByMany => self.many.get(&value)?.range(..before).next_back(),
+            Shared::ByFew => {
+                let range = Pair::new(value, 0)..Pair::new(value, before);
+                self.few.range(range).next_back().map(|pair| pair.1)
+            }
+        }
+    }
+
+    /// How many were born before this, or just so where `with` says.
+    pub(super) fn born_before(&self, born: Born, with: bool) -> u32 {
+        let (mut low, mut high) = (0, self.len);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = self.at(middle).born();
+            if found < born || with && found == born {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// The lists of all kinds. While one is locked nothing else is.
+pub(super) struct Lists(Box<[OnceLock<RwLock<KindList>>]>);
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self((0..KINDS).map(|_| OnceLock::new()).collect())
+    }
+}
+
+/// A resource to be listed, while tables are built.
+pub(super) struct Listed {
+    pub(super) kind: u16,
+    pub(super) born: Born,
+    pub(super) entry: Digest,
+    pub(super) sets: Vec<Set>,
+}
+
+impl Lists {
+    /// The list of the kind with this tag.
+    pub(super) fn of(&self, kind: u16) -> &RwLock<KindList> {
+        self.0[usize::from(kind)].get_or_init(RwLock::default)
+    }
+
+    /// Fills the lists with what is to be listed, in no order, in the place of what they have.
+    pub(super) fn build(&self, mut all: Vec<Listed>) {
+        all.sort_unstable_by_key(|listed| (listed.kind, listed.born));
+        for list in self.0.iter().filter_map(OnceLock::get) {
+            *list.write() = KindList::default();
+        }
+        for of_kind in all.chunk_by(|one, other| one.kind == other.kind) {
+            let mut list = KindList::default();
+            let mut few = Vec::new();
+            for listed in of_kind {
+                let (number, _) = list.enter(listed.entry, listed.born);
+                for (shared, value) in &listed.sets {
+                    match shared {
+                        Shared::ByMany => list.add((*shared, *value), number),
+                        Shared::ByFew => few.push(Pair::new(*value, number)),
+                    }
+                }
+            }
+            list.add_few(few);
+            *self.of(of_kind[0].kind).write() = list;
+        }
+    }
+
+    /// Everything: by kinds, each item in order with its values.
+    pub(super) fn all(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
+        let mut all = Vec::new();
+        for (kind, list) in (0..).zip(&self.0) {
+            let Some(list) = list.get() else {
+                continue;
+            };
+            let list = list.read();
+            let mut values: BTreeMap<u32, BTreeSet<ValueHash>> = BTreeMap::new();
+            for (value, numbers) in &list.many {
+                for number in numbers {
+                    values.entry(number).or_default().insert(*value);
+                }
+            }
+            for Pair([high, low], number) in &list.few {
+                let value = ValueHash(u64::from(*high) << 32 | u64::from(*low));
+                values.entry(*number).or_default().insert(value);
+            }
+            for number in 0..list.len {
+                let numbered = list.at(number);
+                let candidate = Candidate {
+                    entry: numbered.entry,
+                    born: numbered.born(),
+                };
+                let values = values.remove(&number).unwrap_or_default();
+                all.push((kind, candidate, values.into_iter().collect()));
+            }
+        }
+        all
+    }
+}
+
+/// What is known of a change's effect on lists before it is published.
+#[derive(Default)]
+pub(super) struct ReadyLists {
+    /// What a booking's fact says of a resource that comes to be listed, and the position of the
+    /// commit that made it say so.
+    pub(super) by_booking: Option<(u64, Vec<Set>)>,
+    /// The kinds bound to bookings, each with how many were in its list when those of the booking
+    /// were entered under its new values.
+    pub(super) entered: Vec<(u16, u32)>,
+}
+
+/// A resource that recovery has found, and that is listed.
+pub(in crate::journal) struct FoundListed {
+    pub(in crate::journal) kind: u16,
+    pub(in crate::journal) key: Digest,
+    /// The position of its last commit.
+    pub(in crate::journal) position: u64,
+    pub(in crate::journal) place: ListPlace,
+}

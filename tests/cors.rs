@@ -1,0 +1,161 @@
+//! Pages of other origins: those that are named may call the service, and nobody else's.
+
+use std::process::Command;
+
+use carebook::catalogue::{OPERATIONS, READS};
+
+use crate::support::good::method;
+use crate::support::{Answer, Client, Server, World, carebook, serve_arguments};
+
+const OURS: &str = "https://app.example.com";
+const OTHER: &str = "https://evil.example.com";
+const REQUEST_HEADERS: &str =
+    "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id";
+const EXPOSED: &str =
+    "Carebook-Dry-Run, Carebook-Position, ETag, Idempotent-Replayed, Retry-After, X-Request-Id";
+
+fn preflight(client: &mut Client, path: &str, origin: &str, method: &str) -> Answer {
+    let headers = [
+        ("Origin", origin),
+        ("Access-Control-Request-Method", method),
+        (
+            "Access-Control-Request-Headers",
+            "authorization,content-type",
+        ),
+    ];
+    client.request("OPTIONS", path, &headers, b"")
+}
+
+fn of_cors(answer: &Answer) -> Vec<&str> {
+    let names = answer.headers.iter().map(|(name, _)| name.as_str());
+    names
+        .filter(|name| name.starts_with("access-control-"))
+        .collect()
+}
+
+#[test]
+fn a_page_of_a_named_origin_is_told_what_each_route_allows_and_another_ones_is_told_nothing() {
+    let world = World::new();
+    let origins = [
+        "--cors-origin",
+        OURS,
+        "--cors-origin",
+        "http://localhost:3000",
+    ];
+    let server = Server::start_with(&world, &origins);
+    let mut client = server.client();
+    let routes = OPERATIONS
+        .iter()
+        .map(|row| (method(row), row.path))
+        .chain(READS.iter().map(|row| ("GET", row.path)))
+        .chain([("POST", "/reference-facts"), ("GET", "/events")]);
+    for (method, path) in routes {
+        let path = path.replace(['{', '}'], "");
+        for origin in [OURS, "http://localhost:3000"] {
+            let told = preflight(&mut client, &path, origin, method);
+            assert_eq!(told.status, 204, "{path}");
+            assert_eq!(told.header("access-control-allow-origin"), Some(origin));
+            let methods = told.header("access-control-allow-methods").unwrap();
+            assert!(
+                methods.split(", ").any(|one| one == method),
+                "{path} {methods}"
+            );
+            assert_eq!(
+                told.header("access-control-allow-methods"),
+                told.header("allow")
+            );
+            assert_eq!(
+                told.header("access-control-allow-headers"),
+                Some(REQUEST_HEADERS)
+            );
+            assert_eq!(told.header("vary"), Some("Origin"));
+            assert_eq!(told.header("access-control-allow-credentials"), None);
+        }
+        for origin in [
+            OTHER,
+            "null",
+            "*",
+            "https://app.example.com.evil.com",
+            "http://app.example.com",
+        ] {
+            let told = preflight(&mut client, &path, origin, method);
+            assert_eq!(told.status, 204, "{path}");
+            assert_eq!(of_cors(&told), [""; 0], "{path} {origin}");
+            assert_eq!(told.header("vary"), Some("Origin"));
+        }
+    }
+}
+
+#[test]
+fn every_answer_names_the_origin_and_what_a_page_may_read_of_it() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--cors-origin", OURS]);
+    let mut client = server.client();
+    let bearer = format!("Bearer {}", world.headquarters());
+    let body = world.deposit_request("S-1", "key-1").to_string();
+    let json = ("Content-Type", "application/json");
+    let token = ("Authorization", bearer.as_str());
+    let deposit = "/settlement-deposit-requests";
+    for (method, path, headers, body, status) in [
+        ("POST", deposit, vec![token, json], body.as_bytes(), 201),
+        ("POST", deposit, vec![token, json], body.as_bytes(), 201),
+        ("POST", deposit, vec![token, json], b"{}".as_slice(), 400),
+        ("POST", deposit, vec![json], b"{}", 401),
+        (
+            "GET",
+            "/settlement-statements/nothing",
+            vec![token],
+            b"",
+            404,
+        ),
+        ("GET", "/nothing", vec![], b"", 404),
+        ("DELETE", deposit, vec![], b"", 405),
+    ] {
+        for (origin, is_ours) in [(OURS, true), (OTHER, false)] {
+            let mut headers = headers.clone();
+            headers.push(("Origin", origin));
+            let answer = client.request(method, path, &headers, body);
+            assert!(answer.status == status || status == 201, "{answer:?}");
+            assert_eq!(answer.header("vary"), Some("Origin"));
+            if is_ours {
+                assert_eq!(answer.header("access-control-allow-origin"), Some(OURS));
+                assert_eq!(
+                    answer.header("access-control-expose-headers"),
+                    Some(EXPOSED)
+                );
+            } else {
+                assert_eq!(of_cors(&answer), [""; 0], "{answer:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_named_origin_no_page_is_told_anything() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let told = preflight(&mut client, "/events", OURS, "GET");
+    assert_eq!((told.status, told.header("vary")), (204, None));
+    assert_eq!(of_cors(&told), [""; 0]);
+    let answer = client.request("GET", "/healthz", &[("Origin", OURS)], b"");
+    assert_eq!((answer.status, answer.header("vary")), (200, None));
+    assert_eq!(of_cors(&answer), [""; 0]);
+}
+
+#[test]
+fn what_is_no_origin_is_exit_code_2() {
+    let world = World::new();
+    for unfit in [
+        "*",
+        "null",
+        "app.example.com",
+        "https://app.example.com/",
+        "https://",
+    ] {
+        let mut command: Command = carebook();
+        serve_arguments(&mut command, &world).args(["--cors-origin", unfit]);
+        let ended = command.output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{unfit}");
+    }
+}

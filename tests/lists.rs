@@ -1,0 +1,405 @@
+//! Lists over HTTP: pages, cursors, filters, refusals. That each actor is shown what reads by id
+//! give, for every list and filter, is in `tests/model`.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use carebook::base::actor::ActorKind;
+use carebook::catalogue::LISTS;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Client, Server, World, actor};
+
+const STATEMENTS: &str = "/settlement-statements";
+
+/// A statement that headquarters opens; its identifier.
+fn open(world: &World, client: &mut Client, token: &str, branch: &str, code: &str) -> String {
+    let mut body = world.deposit_request(code, &format!("key {code}"));
+    body["branchProfileId"] = json!(branch);
+    let answer = client.post("/settlement-deposit-requests", token, &body);
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["statementId"].as_str().unwrap().to_owned()
+}
+
+fn page(client: &mut Client, token: &str, query: &str) -> Answer {
+    let answer = client.get(&format!("{STATEMENTS}?{query}"), token);
+    assert_eq!(answer.status, 200, "{query}: {answer:?}");
+    answer
+}
+
+fn ids(page: &Answer) -> Vec<String> {
+    let body = page.json();
+    let items = body["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["statementId"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn next(page: &Answer) -> Option<String> {
+    page.json()["next"].as_str().map(ToOwned::to_owned)
+}
+
+#[test]
+fn pages_go_through_all_in_the_order_of_creation_and_their_cursors_survive_a_restart() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let token = world.headquarters();
+    let mut opened: Vec<_> = (0..7)
+        .map(|number| {
+            open(
+                &world,
+                &mut client,
+                &token,
+                "branch-1",
+                &format!("C-{number}"),
+            )
+        })
+        .collect();
+    let oldest = page(&mut client, &token, "order=oldest&limit=3");
+    assert_eq!(ids(&oldest), opened[..3]);
+    let newest = page(&mut client, &token, "limit=3");
+    assert_eq!(ids(&newest), [&*opened[6], &*opened[5], &*opened[4]]);
+    assert_eq!(newest.position(), client.get(STATEMENTS, &token).position());
+    server.stop();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    // What comes in between is before the newest, and after the oldest.
+    opened.push(open(&world, &mut client, &token, "branch-1", "C-7"));
+    let on = format!("cursor={}&limit=500", next(&newest).unwrap());
+    let rest = page(&mut client, &token, &on);
+    assert_eq!(
+        ids(&rest),
+        [&*opened[3], &*opened[2], &*opened[1], &*opened[0]]
+    );
+    assert_eq!(next(&rest), None);
+    let on = format!("order=oldest&cursor={}", next(&oldest).unwrap());
+    let rest = page(&mut client, &token, &on);
+    assert_eq!(ids(&rest), opened[3..]);
+    assert_eq!(next(&rest), None);
+    // A page that ends with the last one says so.
+    let all = page(&mut client, &token, "limit=8");
+    assert_eq!((ids(&all).len(), next(&all)), (8, None));
+}
+
+#[test]
+fn what_is_shown_is_the_body_that_is_read_and_the_memo_is_the_head_office_s() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let (token, manager) = (world.headquarters(), world.manager("branch-2"));
+    let id = open(&world, &mut client, &token, "branch-2", "C-1");
+    open(&world, &mut client, &token, "branch-1", "C-2");
+    for reader in [&token, &manager] {
+        let read = client.get(&format!("{STATEMENTS}/{id}"), reader);
+        let listed = page(&mut client, reader, "branchProfileId=branch-2");
+        assert_eq!(listed.json(), json!({"items": [read.json()], "next": null}));
+    }
+    assert_eq!(ids(&page(&mut client, &manager, "")), [id]);
+    let others = page(&mut client, &manager, "branchProfileId=branch-1");
+    assert_eq!(others.json(), json!({"items": [], "next": null}));
+    let nothing = page(&mut client, &token, "status=nothing+has+it");
+    assert_eq!(nothing.json(), json!({"items": [], "next": null}));
+    for kind in ActorKind::ALL {
+        let nobody = world.token(&actor(kind, "nobody"));
+        for row in LISTS.iter() {
+            let answer = client.get(row.path, &nobody);
+            assert_eq!(answer.status, 200, "{kind} {}: {answer:?}", row.path);
+        }
+    }
+}
+
+#[test]
+fn a_filter_follows_a_statement_when_it_moves_on() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let (token, manager) = (world.headquarters(), world.manager("branch-1"));
+    let id = open(&world, &mut client, &token, "branch-1", "C-1");
+    let other = open(&world, &mut client, &token, "branch-1", "C-2");
+    let acknowledge = json!({
+        "statementId": id,
+        "expectedRevision": 1,
+        "actorKind": "branch_manager",
+        "actorProfileId": "manager-1",
+        "idempotencyKey": "ack",
+        "reason": null,
+        "lineAcknowledgements": [{
+            "lineAcknowledgementId": "line-1",
+            "settlementLineKey": "key-1",
+            "settlementLineKind": "membership_due",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-01-01T00:00:00Z",
+            "acknowledgementNote": null,
+        }],
+    });
+    let waiting = "status=awaiting_branch_deposit&branchProfileId=branch-1";
+    assert_eq!(ids(&page(&mut client, &manager, waiting)), [&*other, &*id]);
+    let path = "/settlement-branch-deposit-acknowledgements";
+    let answer = client.post(path, &manager, &acknowledge);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(ids(&page(&mut client, &manager, waiting)), [&*other]);
+    let confirming = page(&mut client, &token, "status=awaiting_confirmation");
+    assert_eq!(ids(&confirming), [&*id]);
+}
+
+#[test]
+fn what_is_bound_to_a_booking_is_found_by_what_its_fact_says_now() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let (token, workflow) = (world.headquarters(), world.workflow());
+    let booking = |revision: i64, branch: &str, mother: &str| {
+        json!({"kind": "reservation-booking", "id": "booking-1", "revision": revision,
+            "facts": {"motherUserId": mother, "motherMemberId": "member-1",
+                "branchProfileId": branch, "state": "active"}})
+    };
+    let adjustment = |id: &str, revision: i64, booking: &str, status: &str, at: &str| {
+        json!({"kind": "payment-change-adjustment", "id": id, "revision": revision,
+            "facts": {"reservationBookingId": booking, "motherUserId": "mother-1",
+                "customerDeltaKrw": 10, "couponAdjustmentKrw": 0, "pureCustomerAmountKrw": 10,
+                "motherPayableAdjustmentKrw": 10, "adjustmentStatus": status,
+                "requestedAt": at, "preRegistration": null}})
+    };
+    let mut put = |facts: &[Value]| {
+        let answer = client.put_facts(&workflow, facts);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let text = answer.text().to_owned();
+        assert!(
+            text.contains("\"conflict\":0") && text.contains("\"invalid\":0"),
+            "{text}"
+        );
+    };
+    // Before its booking's fact, and after that of another.
+    put(&[
+        adjustment("a-1", 1, "booking-1", "requested", "2026-01-01T00:00:00Z"),
+        adjustment("b-1", 1, "booking-2", "payable", "2026-01-01T00:00:00Z"),
+    ]);
+    let mut client = server.client();
+    let list = |client: &mut Client, query: &str| -> Vec<String> {
+        let path = format!("/reservation-payment-change-adjustments?{query}");
+        let answer = client.get(&path, &token);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let body = answer.json();
+        let items = body["items"].as_array().unwrap().iter();
+        let id = |item: &Value| {
+            item["paymentChangeAdjustmentId"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        items.map(id).collect()
+    };
+    let in_branch =
+        |client: &mut Client, branch: &str| list(client, &format!("branchProfileId={branch}"));
+    assert_eq!(in_branch(&mut client, "branch-1"), [""; 0]);
+    let put = |facts: &[Value]| {
+        let answer = server.client().put_facts(&workflow, facts);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    put(&[booking(1, "branch-1", "mother-1")]);
+    assert_eq!(in_branch(&mut client, "branch-1"), ["a-1"]);
+    put(&[booking(2, "branch-2", "mother-1")]);
+    assert_eq!(in_branch(&mut client, "branch-1"), [""; 0]);
+    assert_eq!(in_branch(&mut client, "branch-2"), ["a-1"]);
+    put(&[booking(3, "branch-1", "mother-1")]);
+    assert_eq!(in_branch(&mut client, "branch-1"), ["a-1"]);
+    assert_eq!(in_branch(&mut client, "branch-2"), [""; 0]);
+    // A later one takes the place of the first, in the order of the booking's first.
+    put(&[adjustment(
+        "a-2",
+        1,
+        "booking-1",
+        "payable",
+        "2026-02-01T00:00:00Z",
+    )]);
+    assert_eq!(list(&mut client, ""), ["b-1", "a-2"]);
+    assert_eq!(list(&mut client, "status=requested"), [""; 0]);
+    assert_eq!(
+        list(&mut client, "status=payable&order=oldest"),
+        ["a-2", "b-1"]
+    );
+    assert_eq!(in_branch(&mut client, "branch-1"), ["a-2"]);
+    server.stop();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    assert_eq!(
+        list(&mut client, "status=payable&order=oldest"),
+        ["a-2", "b-1"]
+    );
+    assert_eq!(in_branch(&mut client, "branch-1"), ["a-2"]);
+}
+
+#[test]
+fn every_fault_of_a_request_for_a_page_is_told_with_its_place() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let token = world.headquarters();
+    for number in 0..3 {
+        open(
+            &world,
+            &mut client,
+            &token,
+            "branch-1",
+            &format!("C-{number}"),
+        );
+    }
+    let first = page(
+        &mut client,
+        &token,
+        "limit=1&status=awaiting_branch_deposit",
+    );
+    let cursor = next(&first).unwrap();
+    let mut faults = |path: &str, token: &str| {
+        let answer = client.get(path, token);
+        assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        assert_eq!(answer.json()["code"], "request_invalid");
+        answer.faults()
+    };
+    let one = |path: &str, code: &str| vec![(path.to_owned(), code.to_owned())];
+    let of = |query: &str| format!("{STATEMENTS}?{query}");
+    for (query, path, code) in [
+        ("limit=0", "query.limit", "out_of_range"),
+        ("limit=501", "query.limit", "out_of_range"),
+        ("limit=x", "query.limit", "wrong_type"),
+        ("order=up", "query.order", "not_allowed"),
+        ("status=", "query.status", "too_short"),
+        ("status=a&status=a", "query.status", "duplicate_field"),
+        ("paymentId=1", "query.paymentId", "unknown_field"),
+        ("motherUserId=1", "query.motherUserId", "unknown_field"),
+        ("cursor=x", "query.cursor", "pattern"),
+        ("dryRun=true", "query.dryRun", "not_allowed"),
+    ] {
+        assert_eq!(faults(&of(query), &token), one(path, code), "{query}");
+    }
+    // Bound to list, filters, order and subject, and to no limit.
+    let foreign = one("query.cursor", "pattern");
+    assert_eq!(faults(&of(&format!("cursor={cursor}")), &token), foreign);
+    let bound = format!("status=awaiting_branch_deposit&cursor={cursor}");
+    assert_eq!(
+        faults(&of(&format!("{bound}&order=oldest")), &token),
+        foreign
+    );
+    assert_eq!(faults(&of(&bound), &world.manager("branch-1")), foreign);
+    let elsewhere = format!("/settlement-data-room-requests?{bound}");
+    assert_eq!(faults(&elsewhere, &token), foreign);
+    assert_eq!(
+        ids(&page(&mut client, &token, &format!("{bound}&limit=2"))).len(),
+        2
+    );
+}
+
+#[test]
+fn a_list_is_asked_for_as_a_read_is() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let token = world.headquarters();
+    let empty = client.get(STATEMENTS, &token);
+    assert_eq!(empty.json(), json!({"items": [], "next": null}));
+    open(&world, &mut client, &token, "branch-1", "C-1");
+    let bearer = format!("Bearer {token}");
+    let authorization = ("authorization", bearer.as_str());
+    let found = client.request("GET", STATEMENTS, &[authorization], b"");
+    assert_eq!(found.header("cache-control"), Some("private, no-cache"));
+    let tag = found.header("etag").unwrap().to_owned();
+    assert_ne!(empty.header("etag"), Some(tag.as_str()));
+    let same = [authorization, ("if-none-match", tag.as_str())];
+    assert_eq!(client.request("GET", STATEMENTS, &same, b"").status, 304);
+    let head = client.request("HEAD", STATEMENTS, &[authorization], b"");
+    assert_eq!((head.status, head.text()), (200, ""));
+    assert_eq!(head.position(), found.position());
+    assert_eq!(client.request("GET", STATEMENTS, &[], b"").status, 401);
+    for row in LISTS.iter() {
+        let options = client.request("OPTIONS", row.path, &[], b"");
+        let allow = options.header("allow").unwrap();
+        assert!(allow.contains("GET") && allow.contains("HEAD"), "{allow}");
+        assert_eq!(client.request("PUT", row.path, &[], b"").status, 405);
+        assert_eq!(client.get(&format!("{}/", row.path), &token).status, 404);
+    }
+    let withdrawn = json!({"kind": "actor", "id": "hq-1", "revision": 1,
+        "facts": {"lifecycle": "withdrawn"}});
+    let hq = world.plain(ActorKind::HeadquartersAdministrator, "hq-1");
+    client.put_facts(&world.workflow(), &[withdrawn]);
+    assert_eq!(client.get(STATEMENTS, &hq).status, 403);
+}
+
+/// Walks from the first page to the last while statements are opened and acknowledged: none
+/// repeats, and none is missing that stood all the while.
+#[test]
+fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
+    let seed = crate::support::seed();
+    let walks: usize = std::env::var("LIST_WALKS").map_or(60, |text| text.parse().unwrap());
+    let world = World::new();
+    let server = Server::start(&world);
+    let token = world.headquarters();
+    let mut client = server.client();
+    let standing: BTreeSet<_> = (0..120)
+        .map(|number| {
+            open(
+                &world,
+                &mut client,
+                &token,
+                "branch-1",
+                &format!("C-{number}"),
+            )
+        })
+        .collect();
+    let is_over = AtomicBool::new(false);
+    let walked = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.client();
+            let mut number = 0;
+            // A walk sees those before it as well: there are only so many in the end.
+            while !is_over.load(Ordering::Relaxed) {
+                let branch = ["branch-1", "branch-2"][number % 2];
+                if number < 2_000 {
+                    open(&world, &mut client, &token, branch, &format!("D-{number}"));
+                } else {
+                    std::thread::yield_now();
+                }
+                number += 1;
+            }
+        });
+        let walkers: Vec<_> = (0..4_u64)
+            .map(|walker| {
+                let (server, token, standing, walked) = (&server, &token, &standing, &walked);
+                scope.spawn(move || {
+                    let mut random = StdRng::seed_from_u64(seed ^ walker);
+                    let mut client = server.client();
+                    while walked.fetch_add(1, Ordering::Relaxed) < walks {
+                        let order = ["newest", "oldest"][random.random_range(0..2)];
+                        let filter = [
+                            "",
+                            "&branchProfileId=branch-1",
+                            "&status=awaiting_branch_deposit",
+                        ][random.random_range(0..3)];
+                        let (mut seen, mut cursor) = (BTreeSet::new(), String::new());
+                        loop {
+                            let limit = random.random_range(20..=500);
+                            let query = format!("order={order}&limit={limit}{filter}{cursor}");
+                            let found = page(&mut client, token, &query);
+                            for id in ids(&found) {
+                                assert!(seen.insert(id), "{query} repeats SEED={seed}");
+                            }
+                            match next(&found) {
+                                Some(next) => cursor = format!("&cursor={next}"),
+                                None => break,
+                            }
+                        }
+                        assert!(seen.is_superset(standing), "{order}{filter} SEED={seed}");
+                    }
+                })
+            })
+            .collect();
+        for walker in walkers {
+            walker.join().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!("{walks} walks");
+}
