@@ -18,7 +18,7 @@ use super::conditional::found_answer;
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
-use super::history::{self, HistoryQuery};
+use super::history;
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
@@ -82,7 +82,7 @@ const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache
 /// A year of TLS only (RFC 6797).
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-type Parameters<'a> = Vec<(&'a str, &'a str)>;
+pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
 /// What a request says beside its body.
 #[derive(Clone, Copy)]
@@ -477,44 +477,10 @@ impl Service {
             Err(reply) => problems.reply(reply, Success::Ok),
         }
     }
-
-    /// A page of the history of what `row` reads.
-    async fn history(
-        &self,
-        caller: &Caller,
-        row: &'static ReadRow,
-        parameters: &Parameters<'_>,
-        headers: &HeaderMap,
-        uri: &Uri,
-    ) -> Answer {
-        let problems = Problems {
-            problem: row.problem,
-            ..Problems::PLAIN
-        };
-        let actor = match self.actor(caller, headers, problems).await {
-            Ok(actor) => actor,
-            Err(answer) => return *answer,
-        };
-        if DryRun::of(uri.query()) != DryRun::No {
-            return problems.rejected(&no_dry_run());
-        }
-        let asked = match HistoryQuery::read(uri, &actor.subject) {
-            Ok(asked) => asked,
-            Err(rejection) => return problems.rejected(&rejection),
-        };
-        let Some(trail) = row.trail else {
-            return problems.rejected(&Rejection::not_found());
-        };
-        let found = self
-            .engine
-            .past(row, trail, &actor, parameters, asked.query)
-            .await;
-        history::answer(problems, found, Some(&asked), headers)
-    }
 }
 
 /// The refusal of a dry run where nothing is carried out.
-fn no_dry_run() -> Rejection {
+pub(super) fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 

@@ -285,21 +285,6 @@ impl Tables {
         shard.get(key).map_or(0, |state| state.position)
     }
 
-    /// A resource as it stands: the position of its last commit, its state, its kind.
-    #[must_use]
-    pub fn copied(&self, key: Digest) -> Option<(u64, Vec<u8>, u16)> {
-        let shard = self.states.shard(key).read();
-        let page = match shard.look(key)? {
-            StateRef::Small(state) => {
-                return Some((state.position, state.bytes.to_vec(), state.kind));
-            }
-            StateRef::Large(page) => page,
-        };
-        drop(shard);
-        let state = slab::state_of(&page);
-        Some((state.position, state.bytes.to_vec(), state.kind))
-    }
-
     /// How many resources there are.
     #[must_use]
     pub fn resources(&self) -> usize {
