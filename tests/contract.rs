@@ -6,7 +6,7 @@ use std::sync::Barrier;
 
 use carebook::base::actor::{Actor, ActorKind};
 use carebook::catalogue::{
-    Invalid, KeySource, OPERATIONS, ProblemShape, READS, ReadRow, Row, Success,
+    Invalid, KeySource, LISTS, OPERATIONS, ProblemShape, READS, ReadRow, Row, Success,
 };
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use serde_json::{Value, json};
@@ -445,6 +445,9 @@ fn methods_by_path() -> Vec<(String, BTreeSet<&'static str>, ProblemShape)> {
     }
     for row in READS {
         add(row.path, &["GET", "HEAD"], row.problem);
+    }
+    for row in LISTS.iter() {
+        add(row.path, &["GET", "HEAD"], ProblemShape::Full);
     }
     add("/reference-facts", &["POST"], ProblemShape::Full);
     add("/healthz", &["GET", "HEAD"], ProblemShape::Full);

@@ -105,7 +105,6 @@ pub const fn by_few<R>(filter: Filter, value: fn(&R) -> Option<Cow<'_, str>>) ->
 }
 
 /// A value of a filter.
-#[expect(clippy::unnecessary_wraps, reason = "what filters are declared with")]
 pub fn is(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(value))
 }

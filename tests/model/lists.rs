@@ -125,13 +125,8 @@ pub async fn check(running: &impl Asks, model: &Model, seed: u64) -> Orders {
         paths.retain(|path| path.starts_with(&below));
         paths.sort();
         paths.dedup();
-        for who in 0..ACTORS.len() {
-            let at = |what: &str| {
-                format!(
-                    "{} for {} {what} SEED={seed}",
-                    row.name, ACTORS[who].subject
-                )
-            };
+        for (who, actor) in ACTORS.iter().enumerate() {
+            let at = |what: &str| format!("{} for {} {what} SEED={seed}", row.name, actor.subject);
             let mut found = Vec::new();
             for path in &paths {
                 let answer = running.get(path, who).await;
