@@ -18,7 +18,6 @@ use super::conditional::found_answer;
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
-use super::history;
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
@@ -459,18 +458,9 @@ impl Service {
         if DryRun::of(query) != DryRun::No {
             return problems.rejected(&no_dry_run());
         }
-        if let Some(trail) = row.trail {
-            match history::asked_of_read(query) {
-                Ok(None) => {}
-                Ok(Some(asked)) => {
-                    let found = self
-                        .engine
-                        .past(row, trail, &actor, parameters, asked)
-                        .await;
-                    return history::answer(problems, found, None, headers);
-                }
-                Err(rejection) => return problems.rejected(&rejection),
-            }
+        let past = self.earlier_body(row, &actor, parameters, query, headers);
+        if let Some(answer) = past.await {
+            return answer;
         }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
