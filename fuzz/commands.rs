@@ -71,6 +71,7 @@ pub fn record(input: &[u8]) {
             advances: change.advances,
             path,
             event: Blob(change.event.0),
+            base: change.base.clone(),
         });
         let again = NewRecord {
             schema: SCHEMA,

@@ -56,7 +56,8 @@ fn keep(data: &Path, form: &Path, name: &str) {
     let mut lengths = String::new();
     for file in files(data) {
         let file_name = file.file_name().unwrap().to_str().unwrap();
-        if file_name == "lock" {
+        // A key is no part of a form, and is to be readable by its owner alone.
+        if ["lock", "webhook.key"].contains(&file_name) {
             continue;
         }
         let bytes = std::fs::read(&file).unwrap();

@@ -18,6 +18,7 @@ mod facts_load;
 mod floors;
 mod fuzzed;
 mod golden;
+mod history;
 mod hostile;
 mod http;
 mod identity_provider;

@@ -181,6 +181,7 @@ fn record(decided: &Decided, fingerprint: Fingerprint) -> Vec<u8> {
         advances: change.advances,
         path: &change.path,
         event: Blob(&change.event),
+        base: None,
     });
     let record = NewRecord {
         schema: SCHEMA,

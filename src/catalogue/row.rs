@@ -4,8 +4,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::domain::listing::Filter;
 use crate::domain::operation::AnyOperation;
-use crate::domain::read::{Read, ScopeOf};
+use crate::domain::read::{Numbered, Read, ScopeOf, Trail};
 use crate::domain::registered::AnyResource;
+use crate::domain::resource::Resource;
 
 /// The method of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,8 @@ pub struct ReadRow {
     pub needs_permission: bool,
     /// Whether what it gives is always there.
     pub is_always: bool,
+    /// How its history is found, where it has one.
+    pub trail: Option<Trail>,
 }
 
 /// Makes the schema of a body, among those of the document that it is for.
@@ -287,12 +290,8 @@ impl ReadRow {
             body: |schemas| schemas.subschema_for::<B>(),
             needs_permission: false,
             is_always: false,
+            trail: None,
         }
-    }
-
-    /// With this shape of problems.
-    pub(super) const fn problems(self, problem: ProblemShape) -> Self {
-        Self { problem, ..self }
     }
 
     /// Refused to actors without a permission.
@@ -307,6 +306,32 @@ impl ReadRow {
     pub(super) const fn always(self) -> Self {
         Self {
             is_always: true,
+            ..self
+        }
+    }
+
+    /// Of the resource that the path names, whose revisions are its own.
+    pub(super) const fn of<R: Resource, B: JsonSchema>(
+        name: &'static str,
+        path: &'static str,
+        read: Read,
+    ) -> Self {
+        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByRevision))
+    }
+
+    /// Of the resource that the path names, which has no revision but the positions of its commits.
+    pub(super) const fn of_commits<R: Resource, B: JsonSchema>(
+        name: &'static str,
+        path: &'static str,
+        read: Read,
+    ) -> Self {
+        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByPosition))
+    }
+
+    /// With a history that is found so.
+    pub(super) const fn with(self, trail: Trail) -> Self {
+        Self {
+            trail: Some(trail),
             ..self
         }
     }

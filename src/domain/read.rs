@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::listing::Scope;
 use super::operation::to_json;
 use super::rejection::Rejection;
-use super::resource::{ReadView, Resource};
+use super::resource::{Kind, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::time::Instant;
@@ -20,9 +20,19 @@ pub struct ReadRequest<'a> {
     pub path: &'a [(&'a str, &'a str)],
     /// Committed state.
     pub view: &'a ReadView<'a>,
+    /// Whether the actor may read is not asked: by how things stand now it may, and the view shows
+    /// how they stood.
+    pub is_judged: bool,
 }
 
 impl ReadRequest<'_> {
+    /// Whether the actor is to be shown the body: `may` says whether it may read the resource as the
+    /// view shows it.
+    #[must_use]
+    pub fn admits(&self, may: impl FnOnce() -> bool) -> bool {
+        self.is_judged || may()
+    }
+
     /// A parameter of the path; empty when the route has none of that name.
     #[must_use]
     pub fn param(&self, name: &str) -> &str {
@@ -88,6 +98,51 @@ impl Representation {
             tag: view.position(key).to_string(),
             body: to_json(body),
         })
+    }
+}
+
+/// How the revisions of what a read gives are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbered {
+    /// By the resource's own revision: only commits that advance it make one.
+    ByRevision,
+    /// By the positions of its commits: it has no revision of its own.
+    ByPosition,
+}
+
+/// How the history of what a read gives is found.
+#[derive(Clone, Copy)]
+pub struct Trail {
+    /// The kind of the resource whose commits it tells.
+    pub kind: Kind,
+    /// How its revisions are numbered.
+    pub numbered: Numbered,
+    /// The keys of the resources whose commits they are: one, or several that the read takes the
+    /// latest of.
+    pub keys: fn(&ReadRequest<'_>) -> Vec<Digest>,
+}
+
+impl Trail {
+    /// Of the resource whose identifier is what the path names.
+    #[must_use]
+    pub const fn of_path<R: Resource>(numbered: Numbered) -> Self {
+        Self::of::<R>(numbered, |request| {
+            let id: Vec<_> = request.path.iter().map(|(_, value)| *value).collect();
+            vec![R::KIND.key(&id)]
+        })
+    }
+
+    /// Of the resources with these keys.
+    #[must_use]
+    pub const fn of<R: Resource>(
+        numbered: Numbered,
+        keys: fn(&ReadRequest<'_>) -> Vec<Digest>,
+    ) -> Self {
+        Self {
+            kind: R::KIND,
+            numbered,
+            keys,
+        }
     }
 }
 

@@ -104,6 +104,12 @@ pub trait AnyResource: Send + Sync {
         at: Instant,
         next: &mut Vec<u8>,
     ) -> Result<Digest, String>;
+    /// The states of a resource one after another, from this one on; from before its birth where
+    /// there is none.
+    ///
+    /// # Errors
+    /// When the bytes are no such state.
+    fn retrace(&self, from: Option<Versioned<'_>>) -> Result<Box<dyn Retracing>, DecodeError>;
     /// What the indexes hold of a resource in this state.
     ///
     /// # Errors
@@ -162,6 +168,46 @@ pub trait AnyResource: Send + Sync {
     /// The forms of state and event, and of all types that stand in them.
     #[cfg(test)]
     fn forms(&self) -> Vec<String>;
+}
+
+/// The states of a resource one after another, as its events have made them. A state is decoded once
+/// and not encoded before it is asked for, so that many events cost little.
+pub trait Retracing {
+    /// Goes on to the state after this event, which was committed at `at`.
+    ///
+    /// # Errors
+    /// A sentence that says why the event does not follow on the state.
+    fn apply(&mut self, event: Versioned<'_>, at: Instant) -> Result<(), String>;
+    /// The bytes of the state, in the present version; `None` before the birth.
+    fn state(&self) -> Option<Vec<u8>>;
+    /// The revision of the state; [`Revision::NONE`] before the birth.
+    fn revision(&self) -> Revision;
+}
+
+impl<R: Resource> Retracing for Option<R> {
+    fn apply(&mut self, event: Versioned<'_>, at: Instant) -> Result<(), String> {
+        let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
+        *self = Some(applied(self.take(), &event, at)?);
+        Ok(())
+    }
+
+    fn state(&self) -> Option<Vec<u8>> {
+        self.as_ref().map(codec::encode)
+    }
+
+    fn revision(&self) -> Revision {
+        self.as_ref().map_or(Revision::NONE, R::revision)
+    }
+}
+
+/// The state after an event, if it follows on the state before.
+fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Instant) -> Result<R, String> {
+    let revision = before.as_ref().map(R::revision);
+    let apply = std::panic::AssertUnwindSafe(|| R::apply(before, event, at));
+    std::panic::catch_unwind(apply).map_err(|_| {
+        let event = event_name(event);
+        format!("{event} does not follow on revision {revision:?}")
+    })
 }
 
 /// Finds a kind of resource by its tag.
@@ -235,17 +281,18 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
             .transpose()
             .map_err(|error| format!("the state: {error}"))?;
         let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
-        let revision = before.as_ref().map(R::revision);
-        let after = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            R::apply(before, &event, at)
-        }))
-        .map_err(|_| {
-            let event = event_name(&event);
-            format!("{event} does not follow on revision {revision:?}")
-        })?;
+        let after = applied(before, &event, at)?;
         after.validate()?;
         codec::encode_into(&after, next);
         Ok(after.key())
+    }
+
+    fn retrace(&self, from: Option<Versioned<'_>>) -> Result<Box<dyn Retracing>, DecodeError> {
+        let state: Option<R> = match from {
+            None => None,
+            Some(from) => Some(codec::decode(&self.present(from)?)?),
+        };
+        Ok(Box::new(state))
     }
 
     fn entries(&self, state: &[u8]) -> Result<Entries, String> {

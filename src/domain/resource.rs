@@ -156,6 +156,8 @@ crate::wire_enum! {
         PayerBooks = "books of a payer",
         /// A list: the facts that apply some relationship of one relation and subject.
         RelationshipsOfSubject = "relationships of a subject",
+        /// A list: the consent versions that there ever were.
+        ConsentVersions = "consent versions",
     }
 }
 
@@ -207,6 +209,15 @@ pub trait Source {
 
     /// The key of the resource that ranks highest in `list`, which is one with ranks.
     fn last_ranked(&self, list: IndexKey) -> Option<Digest>;
+
+    /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
+    fn ranked(&self, list: IndexKey) -> Vec<Digest>;
+
+    /// Whether this is not how things stand, but how they stood at an earlier position. Lists then
+    /// have those alone that stand in them still.
+    fn is_of_the_past(&self) -> bool {
+        false
+    }
 }
 
 /// A read-only view of committed state that remembers what was read from it, so that an answer
@@ -231,6 +242,13 @@ impl<'a> ReadView<'a> {
             secondary_seen: RefCell::default(),
             in_lists: RefCell::default(),
         }
+    }
+
+    /// Whether things are seen as they stood at an earlier position, see
+    /// [`Source::is_of_the_past`].
+    #[must_use]
+    pub fn is_of_the_past(&self) -> bool {
+        self.source.is_of_the_past()
     }
 
     /// The resource with this identifier.
@@ -355,6 +373,14 @@ impl<'a> ReadView<'a> {
         let (state, position) = self.state(key);
         self.in_lists.borrow_mut().push((key, position));
         state
+    }
+
+    /// The keys of all resources that have a rank in `list`, in ascending order of their ranks.
+    #[must_use]
+    pub fn ranked(&self, list: IndexKey) -> Vec<Digest> {
+        let touched = self.source.secondary_touched(list);
+        self.secondary_seen.borrow_mut().push((list, touched));
+        self.source.ranked(list)
     }
 
     /// How many resources were read because they stand in secondary indexes.
@@ -484,6 +510,10 @@ mod tests {
 
         fn last_ranked(&self, _: IndexKey) -> Option<Digest> {
             None
+        }
+
+        fn ranked(&self, _: IndexKey) -> Vec<Digest> {
+            Vec::new()
         }
     }
 

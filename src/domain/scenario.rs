@@ -68,6 +68,11 @@ impl Source for Memory {
     fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
         self.ranks.get(&list)?.last().map(|(_, key)| *key)
     }
+
+    fn ranked(&self, list: IndexKey) -> Vec<Digest> {
+        let ranked = self.ranks.get(&list).into_iter().flatten();
+        ranked.map(|(_, key)| *key).collect()
+    }
 }
 
 /// A source that counts how many states are read from it.
@@ -96,6 +101,10 @@ impl Source for Counting<'_> {
 
     fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
         self.source.last_ranked(list)
+    }
+
+    fn ranked(&self, list: IndexKey) -> Vec<Digest> {
+        self.source.ranked(list)
     }
 }
 
@@ -550,6 +559,7 @@ impl Scenario {
             now: self.now,
             path: parameters,
             view: &view,
+            is_judged: false,
         };
         (row.read)(&request).map(|Representation { tag, body }| (tag, json_or_null(&body)))
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 use wal::Appender;
 
@@ -137,6 +137,8 @@ pub(crate) struct Shared {
     pub(super) published: PublisherCounts,
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
+    /// Who may look at the past now.
+    pub(super) looks: Semaphore,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,

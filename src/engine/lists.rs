@@ -147,6 +147,7 @@ impl Shared {
             path: &[],
             view: &view,
             now: self.clock.now(),
+            is_judged: false,
         });
         let set = |(filter, value): &(Filter, String)| -> Option<Set> {
             Some((kind.filter(*filter)?, ValueHash::of(*filter, value)))
@@ -215,6 +216,7 @@ impl Shared {
             path: &path,
             view,
             now: self.clock.now(),
+            is_judged: false,
         });
         found.ok().map(|found| found.body)
     }

@@ -17,6 +17,7 @@
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
 pub mod admission;
+mod bases;
 pub mod channel;
 pub mod checkpointer;
 pub mod clock;
@@ -37,6 +38,8 @@ pub mod lists;
 mod log_upkeep;
 mod messages;
 pub mod outbox;
+pub mod past;
+mod past_asked;
 mod pipeline;
 pub mod processors;
 pub mod publisher;
@@ -59,6 +62,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use wal::OpenLog;
 
 use crate::base::actor::Actor;
@@ -172,6 +176,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
+            looks: Semaphore::new(past::LOOKS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

@@ -1,5 +1,6 @@
 //! What a resource's actor does with one command: decide, write, publish.
 
+use std::iter::repeat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -224,6 +225,7 @@ impl ActorMessage {
         decided: &Decided,
         view: &ReadView<'_>,
     ) -> Result<Vec<u8>, TooLarge> {
+        let bases = self.bases(decided, view);
         let record = NewRecord {
             schema: SCHEMA,
             at,
@@ -240,7 +242,8 @@ impl ActorMessage {
             changes: decided
                 .changes
                 .iter()
-                .map(|change| NewChange {
+                .zip(bases.iter().map(Option::as_deref).chain(repeat(None)))
+                .map(|(change, base)| NewChange {
                     kind: change.kind,
                     version: change.version,
                     key: change.key,
@@ -249,6 +252,7 @@ impl ActorMessage {
                     advances: change.advances,
                     path: &change.path,
                     event: Blob(change.event.as_slice()),
+                    base: base.map(Blob),
                 })
                 .collect(),
             outbox: &decided.outbox,
@@ -260,7 +264,18 @@ impl ActorMessage {
                 None => RecordOutcome::None,
             },
         };
-        record.encode_within(self.shared.limits.record_bytes_max)
+        let most = self.shared.limits.record_bytes_max;
+        record.encode_within(most).or_else(|too_large| {
+            if bases.iter().all(Option::is_none) {
+                return Err(too_large);
+            }
+            // Nothing needs them but what is shown of earlier times.
+            let mut record = record;
+            for change in &mut record.changes {
+                change.base = None;
+            }
+            record.encode_within(most)
+        })
     }
 
     /// Rejects a command whose record would have so many bytes: the request itself asks for so

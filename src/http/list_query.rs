@@ -10,8 +10,8 @@ use crate::base::text::is_blank;
 use crate::domain::rejection::Rejection;
 
 /// The most items of a page, and how many it has where nothing is said.
-const LIMIT_MAX: usize = 500;
-const LIMIT: usize = 50;
+pub(super) const LIMIT_MAX: usize = 500;
+pub(super) const LIMIT: usize = 50;
 /// The most characters of an identifier.
 const VALUE_MAX: usize = 512;
 

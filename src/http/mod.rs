@@ -14,6 +14,8 @@ pub mod facts;
 pub mod forgeries;
 pub mod frames;
 pub mod framing;
+mod history;
+mod history_reads;
 pub mod list_query;
 pub mod lists;
 pub mod metrics;

@@ -17,6 +17,7 @@ use crate::catalogue::{
 pub struct Place {
     operations: Vec<(Method, Series, &'static Row)>,
     read: Option<(Series, &'static ReadRow)>,
+    history: Option<(Series, &'static ReadRow)>,
     list: Option<(Series, &'static ListRow)>,
     special: Vec<(Method, Series, Special)>,
 }
@@ -157,6 +158,8 @@ pub enum Asked {
     Operation(&'static Row),
     /// A read.
     Read(&'static ReadRow),
+    /// The history of what a read gives.
+    History(&'static ReadRow),
     /// A list.
     List(&'static ListRow),
     /// Something else.
@@ -177,6 +180,7 @@ pub fn series_names() -> Vec<&'static str> {
     let special = Special::ALL.into_iter().map(|(.., name)| name);
     operations
         .chain(reads)
+        .chain(["read_history"])
         .chain(lists)
         .chain(special)
         .chain(["other"])
@@ -191,6 +195,12 @@ fn method_of(row: &Row) -> Method {
     }
 }
 
+/// The path of the history of what this row reads.
+#[must_use]
+pub fn history_path(row: &ReadRow) -> String {
+    format!("{}/history", row.path)
+}
+
 /// A route, found for a path.
 pub struct RouteMatch<'r, 'p> {
     /// The place.
@@ -203,7 +213,7 @@ pub struct RouteMatch<'r, 'p> {
 pub struct Routes {
     router: matchit::Router<Place>,
     /// What is at each path.
-    all: Vec<(&'static str, Vec<(Method, Asked)>)>,
+    all: Vec<(String, Vec<(Method, Asked)>)>,
 }
 
 impl Routes {
@@ -214,36 +224,45 @@ impl Routes {
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         let operations = OPERATIONS.iter().chain(MANAGEMENT);
-        let mut places: BTreeMap<&'static str, Place> = BTreeMap::new();
+        let mut places: BTreeMap<String, Place> = BTreeMap::new();
         let mut series = (0..).map(Series);
         for (row, series) in operations.zip(&mut series) {
             if !offer.has(!row.bearer) {
                 continue;
             }
             places
-                .entry(row.path)
+                .entry(row.path.to_owned())
                 .or_default()
                 .operations
                 .push((method_of(row), series, row));
         }
         for (row, series) in READS.iter().chain(MANAGEMENT_READS).zip(&mut series) {
             if offer.has(false) {
-                places.entry(row.path).or_default().read = Some((series, row));
+                places.entry(row.path.to_owned()).or_default().read = Some((series, row));
+            }
+        }
+        if let Some(series) = series.next() {
+            let rows = READS.iter().filter(|row| row.trail.is_some());
+            for row in rows.filter(|_| offer.has(false)) {
+                let place = places.entry(history_path(row)).or_default();
+                place.history = Some((series, row));
             }
         }
         for (row, series) in LISTS.iter().zip(&mut series) {
             if offer.has(false) {
-                places.entry(row.path).or_default().list = Some((series, row));
+                places.entry(row.path.to_owned()).or_default().list = Some((series, row));
             }
         }
         for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
             if special.is_everywhere() || offer.has(special == Special::Metrics) {
-                let place = places.entry(path).or_default();
+                let place = places.entry(path.to_owned()).or_default();
                 place.special.push((method, series, special));
             }
         }
         let mut router = matchit::Router::new();
-        let all = places.iter().map(|(path, place)| (*path, place.all()));
+        let all = places
+            .iter()
+            .map(|(path, place)| (path.clone(), place.all()));
         let all = all.collect();
         for (path, place) in places {
             router
@@ -254,11 +273,11 @@ impl Routes {
     }
 
     /// All paths, each with the methods that it has, and what they ask for.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, Method, Asked)> {
+    pub fn all(&self) -> impl Iterator<Item = (&str, Method, Asked)> {
         let all = self.all.iter();
         all.flat_map(|(path, asked)| {
             let asked = asked.iter();
-            asked.map(|(method, asked)| (*path, method.clone(), *asked))
+            asked.map(|(method, asked)| (path.as_str(), method.clone(), *asked))
         })
     }
 
@@ -290,7 +309,10 @@ impl Place {
             special.map(|(method, _, special)| (method.clone(), Asked::Special(*special)));
         let read = self.read.map(|(_, row)| (Method::GET, Asked::Read(row)));
         let list = self.list.map(|(_, row)| (Method::GET, Asked::List(row)));
-        operations.chain(special).chain(read).chain(list).collect()
+        let history = self.history;
+        let history = history.map(|(_, row)| (Method::GET, Asked::History(row)));
+        let reads = read.into_iter().chain(list).chain(history);
+        operations.chain(special).chain(reads).collect()
     }
 
     /// What `method` asks for here; HEAD is treated like GET.
@@ -303,19 +325,22 @@ impl Place {
         };
         let operation = self.operations.iter().find(|(known, ..)| known == method);
         let special = self.special.iter().find(|(known, ..)| known == method);
-        let read = self.read.filter(|_| *method == Method::GET);
-        let list = self.list.filter(|_| *method == Method::GET);
+        let is_get = *method == Method::GET;
+        let read = self.read.filter(|_| is_get);
+        let history = self.history.filter(|_| is_get);
+        let list = self.list.filter(|_| is_get);
         operation
             .map(|(_, series, row)| (*series, Asked::Operation(row)))
             .or(special.map(|(_, series, special)| (*series, Asked::Special(*special))))
             .or(read.map(|(series, row)| (series, Asked::Read(row))))
+            .or(history.map(|(series, row)| (series, Asked::History(row))))
             .or(list.map(|(series, row)| (series, Asked::List(row))))
     }
 
     /// The methods of this path, for `Allow`.
     #[must_use]
     pub fn methods(&self) -> String {
-        let is_read = self.read.is_some() || self.list.is_some();
+        let is_read = self.read.is_some() || self.list.is_some() || self.history.is_some();
         let read = is_read.then_some(Method::GET);
         let operations = self.operations.iter().map(|(method, ..)| method.clone());
         let special = self.special.iter().map(|(method, ..)| method.clone());
@@ -337,7 +362,10 @@ impl Place {
         let operation = self.operations.first().map(|(.., row)| Problems::of(row));
         // Operations that share a path with a read use the read's problem shape.
         operation.unwrap_or(Problems {
-            problem: self.read.map_or(ProblemShape::Full, |(_, row)| row.problem),
+            problem: self
+                .read
+                .or(self.history)
+                .map_or(ProblemShape::Full, |(_, row)| row.problem),
             ..Problems::PLAIN
         })
     }
@@ -369,6 +397,15 @@ mod tests {
             };
             assert_eq!(series_names()[series.0], row.name);
             assert!(found.place.methods().contains("GET, "));
+            let path = history_path(row).replace(['{', '}'], "");
+            let history = routes.find(&path);
+            assert_eq!(history.is_some(), row.trail.is_some(), "{}", row.path);
+            if let Some(history) = history {
+                let asked = history.place.asked(&Method::GET).unwrap();
+                assert!(matches!(asked.1, Asked::History(of) if of.name == row.name));
+                assert_eq!(series_names()[asked.0.0], "read_history");
+                assert_eq!(history.place.methods(), "GET, HEAD, OPTIONS");
+            }
         }
         for row in LISTS.iter() {
             let found = routes.find(row.path).unwrap();
@@ -397,7 +434,7 @@ mod tests {
         assert_eq!(names.len(), series_names().len());
         let operations = OPERATIONS.len() + MANAGEMENT.len();
         let reads = READS.len() + MANAGEMENT_READS.len();
-        let others = LISTS.len() + Special::ALL.len() + 1;
+        let others = LISTS.len() + Special::ALL.len() + 2;
         assert_eq!(names.len(), operations + reads + others);
     }
 

@@ -81,7 +81,7 @@ const ASKED_FOR_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache
 /// A year of TLS only (RFC 6797).
 const TLS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
-type Parameters<'a> = Vec<(&'a str, &'a str)>;
+pub(super) type Parameters<'a> = Vec<(&'a str, &'a str)>;
 
 /// What a request says beside its body.
 #[derive(Clone, Copy)]
@@ -300,10 +300,10 @@ impl Service {
                 }
             }
             Asked::Read(row) => {
-                let dry_run = DryRun::of(uri.query());
-                self.read_row(caller, row, &parameters, headers, dry_run)
+                self.read_row(caller, row, &parameters, headers, uri.query())
                     .await
             }
+            Asked::History(row) => self.history(caller, row, &parameters, headers, uri).await,
             Asked::List(row) => self.list_row(caller, row, uri, headers).await,
             Asked::Special(special) if special.is_management_list() => {
                 self.management_list(caller, special, (&parameters, uri), headers)
@@ -445,7 +445,7 @@ impl Service {
         row: &'static ReadRow,
         parameters: &Parameters<'_>,
         headers: &HeaderMap,
-        dry_run: DryRun,
+        query: Option<&str>,
     ) -> Answer {
         let problems = Problems {
             problem: row.problem,
@@ -455,8 +455,12 @@ impl Service {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        if dry_run != DryRun::No {
+        if DryRun::of(query) != DryRun::No {
             return problems.rejected(&no_dry_run());
+        }
+        let past = self.earlier_body(row, &actor, parameters, query, headers);
+        if let Some(answer) = past.await {
+            return answer;
         }
         match self.engine.read(row.read, &actor, parameters).await {
             Ok((found, position)) => at_position(found_answer(found, headers), position),
@@ -466,7 +470,7 @@ impl Service {
 }
 
 /// The refusal of a dry run where nothing is carried out.
-fn no_dry_run() -> Rejection {
+pub(super) fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 

@@ -1,7 +1,7 @@
 //! Public events as they leave the service: `CloudEvents` 1.0 objects, made of the log's records.
 //!
 //! A commit tells one event for each resource that it changed, or several where a change is read
-//! at several paths, in the order of its record. Records of a layout before the present one do not
+//! at several paths, in the order of its record. Records of the first layout do not
 //! say what events need, and tell nothing.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 
-use super::record::{Record, SCHEMA};
+use super::record::{Record, SCHEMA_OF_EVENTS};
 use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
 use crate::catalogue;
@@ -83,7 +83,7 @@ impl Teller {
     ) -> Result<u32, DecodeError> {
         let record = Record::decode(record)?;
         let mut number = 0;
-        if record.schema != SCHEMA {
+        if record.schema < SCHEMA_OF_EVENTS {
             return Ok(number);
         }
         for change in &record.changes {

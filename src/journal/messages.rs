@@ -31,6 +31,13 @@ pub(super) struct Sent {
     pub(super) event: Vec<u8>,
 }
 
+/// The event of the birth of the message with this key, if the record has it.
+pub(super) fn born_as(record: &Record<'_>, key: Digest, log_id: [u8; 16]) -> Option<Vec<u8>> {
+    let mut outbox = record.outbox.iter();
+    let message = outbox.find(|message| Message::key_of(message.number) == key)?;
+    Some(codec::encode(&birth(message, log_id)))
+}
+
 /// What is known of messages that programs stored in which they were no resources.
 #[derive(Default)]
 pub(super) struct MessagesOfOld {

@@ -2,10 +2,12 @@
 //!
 //! The log itself, the crate `wal`, knows bytes and positions; here they become commits.
 
+pub mod bases;
 pub mod births;
 pub mod counters;
 pub mod events;
 mod messages;
+pub mod past;
 pub mod personal;
 pub mod record;
 pub mod replay;

@@ -3,14 +3,14 @@
 //!
 //! | Part | Content |
 //! |---|---|
-//! | schema | 3 |
+//! | schema | 4 |
 //! | at | milliseconds since 1970 |
 //! | operation | the operation's number; 0 for a reference fact |
 //! | subject | who sent the command: the token's subject |
 //! | actor | the kind and the profile of who sent it; none for operations without a token |
 //! | key | the idempotency key and the fingerprint of the request content |
 //! | changes | kind, version, key, position of the previous commit, revision, path and event of
-//! each resource, the one that decided first |
+//! each resource, the one that decided first; with some of them the state before |
 //! | outbox | messages to other systems |
 //! | outcome | none, the response, the position of the commit with the same response, a response
 //! that replaces an earlier one, or the position up to which keys are forgotten |
@@ -26,7 +26,10 @@ use crate::domain::operation::{Disposition, OutboxMessage};
 use crate::domain::stored::Versioned;
 
 /// The version of this layout. A record of an unknown version is rejected.
-pub const SCHEMA: u8 = 3;
+pub const SCHEMA: u8 = 4;
+
+/// The first version that says who sent the command, and of a change its revision and path.
+pub const SCHEMA_OF_EVENTS: u8 = 3;
 
 /// A commit as it is read from the log; its text and bytes are borrowed from there.
 #[derive(Debug, PartialEq, Deserialize)]
@@ -94,6 +97,10 @@ pub struct RecordChange<'a> {
     /// The event's bytes.
     #[serde(borrow)]
     pub event: Blob<&'a [u8]>,
+    /// The state before the change, of the same version, where its record has it: the resource's
+    /// states from here on are made without what comes before.
+    #[serde(borrow)]
+    pub base: Option<Blob<&'a [u8]>>,
 }
 
 impl RecordChange<'_> {
@@ -104,6 +111,16 @@ impl RecordChange<'_> {
             version: self.version,
             bytes: self.event.0,
         }
+    }
+
+    /// The state before the change, in the version in which it was stored, where the record has it.
+    #[must_use]
+    pub fn stored_base(&self) -> Option<Versioned<'_>> {
+        let base = self.base.as_ref()?;
+        Some(Versioned {
+            version: self.version,
+            bytes: base.0,
+        })
     }
 
     /// Checks that the previous change is at this position, 0 if there is none.
@@ -209,6 +226,8 @@ pub struct NewChange<'a> {
     pub path: &'a [String],
     /// The event's bytes.
     pub event: Blob<&'a [u8]>,
+    /// The state before the change, of the same version, where the record is to have it.
+    pub base: Option<Blob<&'a [u8]>>,
 }
 
 impl NewRecord<'_> {
@@ -247,7 +266,7 @@ impl NewRecord<'_> {
 }
 
 impl<'a> Record<'a> {
-    /// Decodes a record, of this layout or the one before.
+    /// Decodes a record, of this layout or one before.
     ///
     /// # Errors
     /// When the bytes are not a record, or one of a version that this program does not know.
@@ -255,6 +274,7 @@ impl<'a> Record<'a> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
             Some(&before::SCHEMA) => before::decode(bytes),
+            Some(&first::SCHEMA) => first::decode(bytes),
             Some(other) => {
                 let (found, known) = (u16::from(*other), u16::from(SCHEMA));
                 Err(DecodeError::other_version("a record", found, known))
@@ -293,9 +313,76 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
     Digest::of(KEYS | operation, &[subject, key])
 }
 
-/// The previous layout: a change had neither revision nor path, and a record not who sent the
-/// command. What it changed is read; no events are made from it.
+/// The previous layout: no change had the state before it.
 mod before {
+    use serde::Deserialize;
+
+    use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordActor};
+    use super::{RecordChange, RecordKey, RecordOutcome, Revision, codec};
+
+    pub(super) const SCHEMA: u8 = 3;
+
+    #[derive(Deserialize)]
+    struct Before<'a> {
+        schema: u8,
+        at: Instant,
+        operation: u16,
+        subject: &'a str,
+        #[serde(borrow)]
+        actor: Option<RecordActor<&'a str>>,
+        #[serde(borrow)]
+        key: Option<RecordKey<&'a str>>,
+        #[serde(borrow)]
+        changes: Vec<ChangeBefore<'a>>,
+        outbox: Vec<OutboxMessage>,
+        #[serde(borrow)]
+        outcome: RecordOutcome<&'a [u8]>,
+    }
+
+    #[derive(Deserialize)]
+    struct ChangeBefore<'a> {
+        kind: u16,
+        version: u16,
+        key: Digest,
+        before: u64,
+        revision: Revision,
+        advances: bool,
+        #[serde(borrow)]
+        path: Vec<&'a str>,
+        #[serde(borrow)]
+        event: Blob<&'a [u8]>,
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+        let record: Before<'_> = codec::decode_borrowed(bytes)?;
+        let changes = record.changes.into_iter().map(|change| RecordChange {
+            kind: change.kind,
+            version: change.version,
+            key: change.key,
+            before: change.before,
+            revision: change.revision,
+            advances: change.advances,
+            path: change.path,
+            event: change.event,
+            base: None,
+        });
+        Ok(Record {
+            schema: record.schema,
+            at: record.at,
+            operation: record.operation,
+            subject: record.subject,
+            actor: record.actor,
+            key: record.key,
+            changes: changes.collect(),
+            outbox: record.outbox,
+            outcome: record.outcome,
+        })
+    }
+}
+
+/// The layout before that: a change had neither revision nor path, and a record not who sent the
+/// command. What it changed is read; no events are made from it.
+mod first {
     use serde::Deserialize;
 
     use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordChange};
@@ -339,6 +426,7 @@ mod before {
             advances: false,
             path: Vec::new(),
             event: change.event,
+            base: None,
         });
         Ok(Record {
             schema: record.schema,
@@ -360,6 +448,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
+    use crate::base::digest::hex;
 
     static PATH: LazyLock<Vec<String>> = LazyLock::new(|| vec!["s-1".to_owned()]);
 
@@ -386,6 +475,7 @@ mod tests {
                 advances: true,
                 path: &PATH,
                 event: Blob(event),
+                base: None,
             }],
             outbox,
             outcome: RecordOutcome::Answer {
@@ -429,7 +519,7 @@ mod tests {
         let error = Record::decode(&bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a record of version 4, and this carebook knows version 3: it was written by a newer \
+            "a record of version 5, and this carebook knows version 4: it was written by a newer \
              carebook, run that one"
         );
         bytes[0] = 1;
@@ -443,12 +533,16 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_of_version_3_never_changes() {
-        let bytes = sample(&[], b"event").encode();
-        assert_eq!(
-            crate::base::digest::hex(&bytes),
-            GOLDEN.replace(char::is_whitespace, ""),
-        );
+    fn the_layout_of_version_4_never_changes() {
+        let mut record = sample(&[], b"event");
+        let without = hex(&record.encode());
+        assert_eq!(without, GOLDEN.replace(char::is_whitespace, ""));
+        record.changes[0].base = Some(Blob(b"before"));
+        let bytes = record.encode();
+        let read = Record::decode(&bytes).unwrap();
+        assert_eq!(read.changes[0].stored_base().unwrap().bytes, b"before");
+        let with = without.replace("056576656e7400", "056576656e7401066265666f7265");
+        assert_eq!(hex(&bytes), with);
     }
 
     #[test]
@@ -464,10 +558,7 @@ mod tests {
         let bytes = record.encode();
         let start = &GOLDEN.replace(char::is_whitespace, "");
         let start = start.strip_suffix("0100027b7d").unwrap();
-        assert_eq!(
-            crate::base::digest::hex(&bytes),
-            format!("{start}032901027b7d"),
-        );
+        assert_eq!(hex(&bytes), format!("{start}032901027b7d"),);
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         let body = Blob(b"{}".as_slice());
         let (of, accepted) = (41, true);
@@ -478,10 +569,7 @@ mod tests {
     fn forgetting_keys_has_a_layout_that_never_changes() {
         let at = Instant::parse("2026-11-20T12:00:00Z").unwrap();
         let bytes = NewRecord::forgotten(300, at).encode();
-        assert_eq!(
-            crate::base::digest::hex(&bytes),
-            "03fd00d4a7f14303000000000000000004fb2c01",
-        );
+        assert_eq!(hex(&bytes), "04fd00d4a7f14303000000000000000004fb2c01",);
         let Record { outcome, .. } = Record::decode(&bytes).unwrap();
         assert_eq!(outcome, RecordOutcome::Forgotten { through: 300 });
     }
@@ -495,6 +583,14 @@ mod tests {
     }
 
     const GOLDEN: &str = "
+        04 fd00d4a7f143030000 09 0468712d31
+        01 06 0468712d31
+        01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
+        01 64 03 64c32a78d9b653146db202abc8fcd3ba 07 02 01 0103732d31 056576656e74 00
+        00
+        01 00 027b7d";
+
+    const GOLDEN_OF_VERSION_3: &str = "
         03 fd00d4a7f143030000 09 0468712d31
         01 06 0468712d31
         01 056b65792d31 0694aacb66d62e742a92e8d5f1e82bd9d2a8ca1be88744201fbe63d0f5007502
@@ -509,14 +605,27 @@ mod tests {
         00
         01 00 027b7d";
 
+    fn bytes_of(golden: &str) -> Vec<u8> {
+        let text = golden.replace(char::is_whitespace, "");
+        let pairs = (0..text.len()).step_by(2);
+        pairs
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_record_of_version_3_is_read_as_one_without_states() {
+        let present = sample(&[], b"event").encode();
+        let mut expected = Record::decode(&present).unwrap();
+        expected.schema = 3;
+        let bytes = bytes_of(GOLDEN_OF_VERSION_3);
+        assert_eq!(Record::decode(&bytes).unwrap(), expected);
+    }
+
     #[test]
     fn a_record_of_version_2_is_read_without_what_it_does_not_say() {
         let present = sample(&[], b"event").encode();
-        let text = GOLDEN_OF_VERSION_2.replace(char::is_whitespace, "");
-        let bytes: Vec<u8> = (0..text.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
-            .collect();
+        let bytes = bytes_of(GOLDEN_OF_VERSION_2);
         let mut expected = Record::decode(&present).unwrap();
         (expected.schema, expected.actor) = (2, None);
         let change = &mut expected.changes[0];

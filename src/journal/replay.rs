@@ -339,6 +339,7 @@ impl Replay {
                     advances: true,
                     path: Vec::new(),
                     event: Blob(event),
+                    base: None,
                 };
                 let place = Born {
                     position,
@@ -469,6 +470,7 @@ mod tests {
                 advances: true,
                 path: &[],
                 event: Blob(change.event.0),
+                base: None,
             });
             NewRecord {
                 changes: changes.collect(),
@@ -573,6 +575,7 @@ mod tests {
             advances: true,
             path: &[],
             event: Blob(event.as_slice()),
+            base: None,
         });
         NewRecord {
             schema: SCHEMA,

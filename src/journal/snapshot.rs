@@ -310,6 +310,7 @@ mod tests {
                 advances: true,
                 path: &[],
                 event: Blob(b"event"),
+                base: None,
             }],
             outbox,
             outcome: RecordOutcome::Answer {

@@ -201,6 +201,7 @@ fn record<R: Resource>(id: &str, before: u64, event: &R::Event) -> Vec<u8> {
         advances: true,
         path: &[],
         event: Blob(event.as_slice()),
+        base: None,
     };
     NewRecord {
         schema: SCHEMA,

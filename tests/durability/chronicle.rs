@@ -942,6 +942,7 @@ impl<'a> Checking<'a> {
                 now: Instant::from_millis(wall),
                 path: &path,
                 view: &view,
+                is_judged: false,
             });
             let expected = whole(match found {
                 Ok(found) => {

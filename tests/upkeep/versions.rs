@@ -56,6 +56,7 @@ fn again(record: &Record<'_>, schema: u8, kind: impl Fn(u16) -> u16, version: u1
         advances: true,
         path: &[],
         event: Blob(change.event.0),
+        base: None,
     });
     NewRecord {
         schema,

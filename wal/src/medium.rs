@@ -92,6 +92,10 @@ pub trait Medium: Send + Sync {
     /// one after the last when there is none.
     fn first(&self) -> u64;
 
+    /// The first position of the newest part of the log that is given up as a whole, as far as this
+    /// start has written it; what comes before may be given up without it. 0: nothing was written.
+    fn newest_part(&self) -> u64;
+
     /// Shows the records from a position to another one that is durable, in order and without
     /// gaps, until `visit` breaks; returns the position after the last one that was shown. Nobody
     /// waits for it: neither batches nor compactions.

@@ -293,6 +293,10 @@ impl Medium for MemoryLog {
         self.state.lock().forgotten + 1
     }
 
+    fn newest_part(&self) -> u64 {
+        self.first()
+    }
+
     fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
         let mut position = from;
         while position <= upto {

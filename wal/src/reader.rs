@@ -33,6 +33,8 @@ pub(crate) struct Reader {
     files: Mutex<HashMap<u64, Arc<dyn File>>>,
     /// The first position that the log has.
     first: AtomicU64,
+    /// The newest segment in which a frame was written, and the position of the first one.
+    newest: (AtomicU64, AtomicU64),
     /// What the newest snapshot keeps of records that the log may no longer have.
     kept: RwLock<Option<Arc<Kept>>>,
     /// Newest first.
@@ -64,6 +66,7 @@ impl Reader {
             index: RwLock::new(index),
             files: Mutex::new(HashMap::new()),
             first: AtomicU64::new(first),
+            newest: (AtomicU64::new(0), AtomicU64::new(0)),
             kept: RwLock::new(kept.map(Arc::new)),
             snapshots: RwLock::default(),
             sealed: RwLock::default(),
@@ -145,6 +148,11 @@ impl Reader {
 
     /// Notes a data frame that is durable.
     pub(crate) fn note(&self, position: u64, segment: u64, offset: u64) {
+        // One thread writes.
+        if self.newest.0.load(Ordering::Relaxed) != segment {
+            self.newest.0.store(segment, Ordering::Relaxed);
+            self.newest.1.store(position, Ordering::Release);
+        }
         self.index.write().note(position, segment, offset);
     }
 
@@ -192,6 +200,11 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// The position of the first frame of the newest segment that was written; 0 before one was.
+    pub(crate) fn newest_part(&self) -> u64 {
+        self.newest.1.load(Ordering::Acquire)
     }
 
     /// The first position that the log has.

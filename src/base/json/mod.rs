@@ -8,6 +8,7 @@
 //! [`json_object!`]: crate::json_object
 
 mod canonical;
+mod differences;
 mod fault;
 mod fields;
 mod reader;
@@ -16,6 +17,7 @@ mod shape;
 mod value;
 
 pub use canonical::{AnyObject, canonical_text};
+pub use differences::{Difference, differences};
 pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, FromJson, Reader, field};

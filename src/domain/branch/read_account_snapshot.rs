@@ -16,7 +16,10 @@ pub fn read_account_snapshot(request: &ReadRequest<'_>) -> Result<Representation
         .view
         .get::<AccountSnapshot>(&[request.param("snapshotId")]);
     match snapshot {
-        Some(snapshot) if may_settle(request.actor, &snapshot.taken.branch_office_profile_id) => {
+        Some(snapshot)
+            if request
+                .admits(|| may_settle(request.actor, &snapshot.taken.branch_office_profile_id)) =>
+        {
             Representation::at_position(request.view, snapshot.key(), &SnapshotBody::new(&snapshot))
         }
         _ => Err(Rejection::not_found()),

@@ -17,9 +17,11 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
     let held = request.view.get::<CareHistoryGrant>(&[request.param("id")]);
     match held {
         Some(held)
-            if actor.is_headquarters()
-                || is_mother(actor, &held.grant.terms.mother_member_id)
-                || is_member(actor, &held.grantee_member_id) =>
+            if request.admits(|| {
+                actor.is_headquarters()
+                    || is_mother(actor, &held.grant.terms.mother_member_id)
+                    || is_member(actor, &held.grantee_member_id)
+            }) =>
         {
             Representation::at_revision(&held, &CareHistoryGrantBody::new(&held))
         }

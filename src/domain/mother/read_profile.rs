@@ -3,10 +3,16 @@
 
 use super::state::{MotherProfile, ProfileBody};
 use crate::base::actor::ActorKind;
-use crate::domain::read::{ReadRequest, Representation};
+use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
 use crate::domain::reference::consent_version::required_at;
 use crate::domain::reference::mother_profile::owner;
 use crate::domain::rejection::Rejection;
+
+/// The history of the actor's own profile.
+pub const TRAIL: Trail = Trail::of::<MotherProfile>(Numbered::ByRevision, |request| {
+    let holder = request.view.holder(owner(&request.actor.subject));
+    holder.into_iter().collect()
+});
 
 /// Reads the profile of the actor's own.
 ///

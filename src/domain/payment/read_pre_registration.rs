@@ -23,7 +23,10 @@ pub fn read_pre_registration(request: &ReadRequest<'_>) -> Result<Representation
         return Err(Rejection::not_found());
     };
     match &obligation.pre_registration {
-        Some(registration) if may_read(&obligation, request.actor, request.view, request.now) => {
+        Some(registration)
+            if request
+                .admits(|| may_read(&obligation, request.actor, request.view, request.now)) =>
+        {
             let status = PreRegistrationStatus::PreRegistered;
             let body = PreRegistrationBody::new(registration, status);
             Representation::at_position(request.view, obligation.key(), &body)

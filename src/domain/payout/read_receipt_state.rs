@@ -18,11 +18,11 @@ pub fn read_receipt_state(request: &ReadRequest<'_>) -> Result<Representation, R
         request.param("contractAssignmentKey"),
         request.param("instructionId"),
     ]);
-    let may_read = actor.is_headquarters()
-        || request
-            .view
-            .fact::<ReservationBooking>(booking_id)
-            .is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id));
+    let may_read = request.admits(|| {
+        let booking = request.view.fact::<ReservationBooking>(booking_id);
+        actor.is_headquarters()
+            || booking.is_some_and(|booking| actor.manages_branch(&booking.facts.branch_profile_id))
+    });
     match receipt {
         Some(receipt) if may_read => {
             Representation::at_revision(&receipt, &PayoutReceiptBody::new(&receipt))

@@ -25,6 +25,11 @@ impl ConsentVersionFact {
     pub fn is_published(&self, now: Instant) -> bool {
         self.published_at <= now
     }
+
+    /// Whether it is the version in force of its policy, and every mother must accept it.
+    fn is_required(&self) -> bool {
+        self.required && self.current
+    }
 }
 
 impl FactKind for ConsentVersionFact {
@@ -40,17 +45,20 @@ impl FactKind for ConsentVersionFact {
     }
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
-        if self.required && self.current {
-            vec![required_consents()]
-        } else {
-            Vec::new()
-        }
+        let mut lists = vec![consent_versions()];
+        lists.extend(self.is_required().then(required_consents));
+        lists
     }
 }
 
 /// The list of the current versions that every mother must accept, published or to be.
 fn required_consents() -> IndexKey {
     IndexKey::new(Index::RequiredConsents, &[])
+}
+
+/// The list of all versions.
+fn consent_versions() -> IndexKey {
+    IndexKey::new(Index::ConsentVersions, &[])
 }
 
 /// The identifier of a consent version. Neither part can have an `@` in it.
@@ -63,9 +71,14 @@ pub fn version_id(policy_key: &PolicyKey, version_label: &VersionLabel) -> Strin
 /// required, current and published.
 #[must_use]
 pub fn required_at(view: &ReadView<'_>, now: Instant) -> Vec<Box<str>> {
-    view.all_listed::<Fact<ConsentVersionFact>>(required_consents())
+    // What was required once may be so no more.
+    let list = match view.is_of_the_past() {
+        true => consent_versions(),
+        false => required_consents(),
+    };
+    view.all_listed::<Fact<ConsentVersionFact>>(list)
         .into_iter()
-        .filter(|version| version.facts.is_published(now))
+        .filter(|version| version.facts.is_required() && version.facts.is_published(now))
         .map(|version| version.id)
         .collect()
 }

@@ -6,10 +6,18 @@ use super::adjustment::{ContinuationStatus, PaymentChangeAdjustment, PaymentChan
 use crate::base::actor::ActorKind;
 use crate::domain::family::payment_authority::PaymentAuthority;
 use crate::domain::listing::{Filter, Scope};
-use crate::domain::read::{ReadRequest, Representation};
+use crate::domain::read::{Numbered, ReadRequest, Representation, Trail};
+use crate::domain::reference::payment_change_adjustment::adjustments_of;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
+
+/// The history of what the read gives: the commits of all adjustments of the booking, each while
+/// its adjustment was the latest.
+pub const TRAIL: Trail = Trail::of::<PaymentChangeAdjustment>(Numbered::ByPosition, |request| {
+    let booking = request.param("reservationBookingId");
+    request.view.ranked(adjustments_of(booking))
+});
 
 /// Reads the latest adjustment of the booking that the path names.
 ///
@@ -19,7 +27,7 @@ pub fn read_adjustment(request: &ReadRequest<'_>) -> Result<Representation, Reje
     let id = request.param("reservationBookingId");
     let latest = PaymentChangeAdjustment::latest_of(request.view, id);
     match latest {
-        Some(latest) if may_read(request, &latest) => {
+        Some(latest) if request.admits(|| may_read(request, &latest)) => {
             let continuation = latest.continuation(request.view);
             let body = PaymentChangeAdjustmentBody::new(&latest, continuation);
             let mut read = Representation::at_position(request.view, latest.key(), &body)?;

@@ -17,11 +17,11 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
     let actor = request.actor;
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
-    let may_read = actor.is_headquarters()
-        || request
-            .view
-            .fact::<ReservationBooking>(id)
-            .is_some_and(|booking| is_concerned(actor, &booking.facts));
+    let may_read = request.admits(|| {
+        let booking = request.view.fact::<ReservationBooking>(id);
+        actor.is_headquarters()
+            || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
+    });
     match lifecycle {
         Some(lifecycle) if may_read => Representation::at_position(
             request.view,

@@ -15,8 +15,11 @@ use crate::domain::rejection::Rejection;
 /// `not_found` when nothing was decided on the booking, or it is not for the actor to see.
 pub fn read_roster(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
     let id = request.param("reservationBookingId");
-    let booking = request.view.fact::<ReservationBooking>(id);
-    if !booking.is_some_and(|booking| may_assign(request.actor, &booking.facts)) {
+    let may_read = request.admits(|| {
+        let booking = request.view.fact::<ReservationBooking>(id);
+        booking.is_some_and(|booking| may_assign(request.actor, &booking.facts))
+    });
+    if !may_read {
         return Err(Rejection::not_found());
     }
     let Some(roster) = request.view.get::<CareTeamRoster>(&[id]) else {

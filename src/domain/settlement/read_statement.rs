@@ -18,7 +18,9 @@ pub fn read_statement(request: &ReadRequest<'_>) -> Result<Representation, Rejec
         .get::<Statement>(&[request.param("statementId")]);
     match statement {
         Some(statement)
-            if may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id) =>
+            if request.admits(|| {
+                may_request(actor) || actor.manages_branch(&statement.opening.branch_profile_id)
+            }) =>
         {
             Representation::at_revision_and_digest(
                 &statement,

@@ -38,10 +38,11 @@ pub fn document() -> Value {
         let operation = match asked {
             Asked::Operation(row) => operations::operation(row, &mut schemas),
             Asked::Read(row) => operations::read(row, &mut schemas),
+            Asked::History(row) => operations::history(row, &mut schemas),
             Asked::List(row) => specials::list_of(row, &mut schemas),
             Asked::Special(special) => specials::special(special, &mut schemas),
         };
-        let place = paths.entry(path).or_insert_with(|| json!({}));
+        let place = paths.entry(path.to_owned()).or_insert_with(|| json!({}));
         place[verb(&method)] = operation;
     }
     let webhooks = events::webhooks(&mut schemas);

@@ -8,6 +8,7 @@ use crate::base::json::{FromJson as _, Presence, Shape, Side};
 use crate::base::text::Ident;
 use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
 use crate::domain::standing;
+use crate::engine::past::RevisionTold;
 use crate::http::response::{Codes, statuses};
 
 /// The kind of replay header, for operations that take a key.
@@ -190,6 +191,9 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &[]);
     parameters.push(parts::parameter("If-None-Match"));
     parameters.push(parts::parameter("X-Request-Id"));
+    if row.trail.is_some() {
+        parameters.extend(["revision", "at"].map(parts::parameter));
+    }
     let mut answers = Answers::new(row.problem, schemas);
     let body = (row.body)(&mut schemas.of_types).to_value();
     let headers = ["Carebook-Position", "ETag"];
@@ -208,6 +212,9 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     }
     answers.problem(400, &["request_invalid"]);
     answers.problem(403, &forbidden);
+    if row.trail.is_some() {
+        answers.problem(410, &["revision_gone"]);
+    }
     if !missing.is_empty() {
         answers.problem(404, &missing);
     }
@@ -215,6 +222,57 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     json!({
         "operationId": row.name,
         "summary": title(row.name),
+        "tags": ["Reads"],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(true),
+    })
+}
+
+/// The history of what a read gives.
+pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
+    let name = format!("{}_history", row.name);
+    let mut parameters = path_parameters(row.path, &[]);
+    parameters.push(parts::parameter("X-Request-Id"));
+    parameters.extend(["limit", "cursor"].map(parts::parameter));
+    let mut answers = Answers::new(row.problem, schemas);
+    let page = schemas.named("History", |schemas| {
+        let revision = schemas
+            .of_types
+            .subschema_for::<RevisionTold<'static>>()
+            .to_value();
+        json!({
+            "type": "object",
+            "properties": {
+                "revisions": {"type": "array", "items": revision},
+                "next": {"type": ["string", "null"]},
+                "complete": {
+                    "type": "boolean",
+                    "description": "Whether the log still has all of it.",
+                },
+            },
+            "required": ["revisions", "next", "complete"],
+            "additionalProperties": false,
+        })
+    });
+    answers.success(
+        200,
+        "Its revisions, the newest first.",
+        Some(page),
+        &["Carebook-Position"],
+    );
+    answers.problem(400, &["request_invalid"]);
+    answers.problem(403, &["actor_inactive", "actor_withdrawn"]);
+    let mut missing = vec!["not_found"];
+    if row.path.contains('{') {
+        missing.push("route_not_found");
+    }
+    answers.problem(404, &missing);
+    answers.problem(410, &["revision_gone"]);
+    answers.usual(true);
+    json!({
+        "operationId": name,
+        "summary": title(&name),
         "tags": ["Reads"],
         "parameters": parameters,
         "responses": answers.finish(),

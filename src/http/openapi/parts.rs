@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::schemas::Schemas;
-use crate::base::json::{Fault, FromJson as _, Side};
+use crate::base::json::{Fault, FromJson as _, Shape, Side};
 use crate::catalogue::ProblemShape;
 use crate::journal::events::EventId;
 
@@ -167,8 +167,47 @@ pub(super) fn parameters() -> Map<String, Value> {
             }),
         ),
     ];
-    all.into_iter()
-        .map(|(name, parameter)| (name.to_owned(), parameter))
+    let query = |name: &str, says: &str, schema: Value| {
+        json!({
+            "name": name, "in": "query", "required": false, "description": says, "schema": schema
+        })
+    };
+    let of_pages = [
+        (
+            "limit",
+            query(
+                "limit",
+                "The most items of a page.",
+                json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+            ),
+        ),
+        (
+            "cursor",
+            query(
+                "cursor",
+                "What the page before gave as `next`.",
+                json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}),
+            ),
+        ),
+        (
+            "revision",
+            query(
+                "revision",
+                "The body as it was at this revision; not together with `at`.",
+                json!({"type": "integer", "format": "int64", "minimum": 0}),
+            ),
+        ),
+        (
+            "at",
+            query(
+                "at",
+                "The body as it was then; not together with `revision`.",
+                Shape::Time.schema(Side::Asked),
+            ),
+        ),
+    ];
+    let all = all.into_iter().chain(of_pages);
+    all.map(|(name, parameter)| (name.to_owned(), parameter))
         .collect()
 }
 

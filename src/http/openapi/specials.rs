@@ -330,23 +330,12 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
 }
 
 /// The parameters of every list.
-pub(super) fn list_parameters() -> Vec<Value> {
+fn list_parameters() -> Vec<Value> {
+    let order = json!({"type": "string", "enum": ["newest", "oldest"], "default": "newest"});
     vec![
-        query(
-            "limit",
-            "The most items of a page.",
-            json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
-        ),
-        query(
-            "order",
-            "By creation.",
-            json!({"type": "string", "enum": ["newest", "oldest"], "default": "newest"}),
-        ),
-        query(
-            "cursor",
-            "What the page before gave as `next`.",
-            json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}),
-        ),
+        parts::parameter("limit"),
+        parts::parameter("cursor"),
+        query("order", "By creation.", order),
     ]
 }
 

@@ -203,8 +203,21 @@ impl List {
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
                 into.extend(members.range((from, Bound::Unbounded)).take(most));
             }
-            // Such a list is never copied.
+            // Such a list is copied with its ranks.
             Members::Ranked(_) => {}
+        }
+        into.len() - before == most
+    }
+
+    /// As [`List::copy_on`], of a list with ranks, after the last one that is copied already.
+    pub(super) fn copy_ranked_on(&self, into: &mut Vec<(Rank, Digest)>, most: usize) -> bool {
+        let before = into.len();
+        if let Members::Ranked(members) = &self.members {
+            let from = into
+                .last()
+                .cloned()
+                .map_or(Bound::Unbounded, Bound::Excluded);
+            into.extend(members.range((from, Bound::Unbounded)).take(most).cloned());
         }
         into.len() - before == most
     }

@@ -7,6 +7,23 @@ use super::{LIST_CHUNK, Tables, slab};
 use crate::base::digest::Digest;
 use crate::domain::resource::{IndexKey, Source};
 
+impl Tables {
+    /// A resource as it stands: the position of its last commit, its state, its kind.
+    #[must_use]
+    pub fn copied(&self, key: Digest) -> Option<(u64, Vec<u8>, u16)> {
+        let shard = self.states.shard(key).read();
+        let page = match shard.look(key)? {
+            StateRef::Small(state) => {
+                return Some((state.position, state.bytes.to_vec(), state.kind));
+            }
+            StateRef::Large(page) => page,
+        };
+        drop(shard);
+        let state = slab::state_of(&page);
+        Some((state.position, state.bytes.to_vec(), state.kind))
+    }
+}
+
 impl Source for Tables {
     fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
         thread_local! {
@@ -58,5 +75,17 @@ impl Source for Tables {
     fn last_ranked(&self, name: IndexKey) -> Option<Digest> {
         let shard = self.secondary.shard(name.0).read();
         shard.get(name.0)?.last_ranked()
+    }
+
+    fn ranked(&self, name: IndexKey) -> Vec<Digest> {
+        let mut ranked = Vec::new();
+        loop {
+            ranked.reserve(LIST_CHUNK);
+            let shard = self.secondary.shard(name.0).read();
+            let list = shard.get(name.0);
+            if !list.is_some_and(|list| list.copy_ranked_on(&mut ranked, LIST_CHUNK)) {
+                return ranked.into_iter().map(|(_, key)| key).collect();
+            }
+        }
     }
 }

@@ -39,6 +39,8 @@ pub struct Appender {
     thread: Mutex<Thread>,
     /// One snapshot or compaction at a time.
     maintenance: Mutex<()>,
+    /// The position after the last one that was there at the start.
+    began: u64,
 }
 
 /// An open log on whatever medium, which nobody appends to yet.
@@ -71,7 +73,8 @@ impl Appender {
         log_bytes: u64,
         events: Box<dyn Events>,
     ) -> Result<Arc<Self>, Error> {
-        let shared = Arc::new(Shared::new(writer.next() - 1, log_bytes));
+        let began = writer.next();
+        let shared = Arc::new(Shared::new(began - 1, log_bytes));
         let journal = Journal {
             shared: Arc::clone(&shared),
             medium: Arc::clone(&medium),
@@ -89,6 +92,7 @@ impl Appender {
             medium,
             thread: Mutex::new(Thread::NotStarted),
             maintenance: Mutex::new(()),
+            began,
         });
         appender.medium.start(Box::new(move || {
             if let Some(shared) = waiting.upgrade() {
@@ -184,6 +188,13 @@ impl Appender {
     /// one after the last when there is none.
     pub fn first(&self) -> u64 {
         self.medium.first()
+    }
+
+    /// The first position of the newest part of the log that is given up as a whole, or of what was
+    /// appended since the start: what lies before may be given up while what is appended now is kept.
+    /// Known a little late when a part begins.
+    pub fn newest_part(&self) -> u64 {
+        self.medium.newest_part().max(self.began)
     }
 
     /// Shows the durable records from a position to another one, or to the end, in order and

@@ -144,6 +144,10 @@ impl Medium for Files {
         self.shared.reader.first()
     }
 
+    fn newest_part(&self) -> u64 {
+        self.shared.reader.newest_part()
+    }
+
     fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
         self.shared.reader.records(from, upto, visit)
     }

@@ -1,0 +1,133 @@
+//! One look at the past: what a read gave, as of a position.
+
+use std::sync::Arc;
+
+use super::asked::Stop;
+use super::revisions::{making, number_in};
+use crate::base::actor::Actor;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::catalogue::ReadRow;
+use crate::domain::read::{ReadRequest, Representation, Trail};
+use crate::domain::resource::ReadView;
+use crate::engine::core::Shared;
+use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
+
+/// Changes that are passed on a way back before others have their turn.
+const PIECE: usize = 2_048;
+
+/// One look: who looks, at what.
+pub(super) struct Look {
+    pub(super) shared: Arc<Shared>,
+    pub(super) row: &'static ReadRow,
+    pub(super) trail: Trail,
+    pub(super) actor: Arc<Actor>,
+    pub(super) path: Vec<(String, String)>,
+    pub(super) keys: Vec<Digest>,
+    /// Everything up to here is durable; what comes after is not looked at.
+    pub(super) upto: u64,
+    /// The tag of the present body.
+    pub(super) present: String,
+    pub(super) now: Instant,
+    /// From where the way back goes on, and the position of the change after it.
+    pub(super) begin: Option<(u64, u64)>,
+}
+
+impl Look {
+    /// Goes back a piece from where it has come to, where there is one resource alone.
+    pub(super) fn descended(
+        &mut self,
+        past: &Past<'_>,
+        wanted: Wanted,
+    ) -> Result<Option<Descent>, Lost> {
+        let [key] = *self.keys else {
+            return Ok(None);
+        };
+        let begin = self.begin.unwrap_or_else(|| (past.tip(key), u64::MAX));
+        let descent = past.descend(key, begin, wanted, PIECE)?;
+        if let Descent::At(position, above) | Descent::Further(position, above) = descent {
+            self.begin = Some((position, above));
+        }
+        Ok(Some(descent))
+    }
+
+    /// What the read gives as of a position, for the time `now`; `None` when it finds nothing.
+    pub(super) fn body(
+        &self,
+        past: &Past<'_>,
+        upto: u64,
+        now: Instant,
+    ) -> Result<Option<Representation>, Lost> {
+        let source = AsOf::new(past, upto);
+        let view = ReadView::new(&source);
+        let path = self.path.iter();
+        let path: Vec<_> = path.map(|(name, value)| (&**name, &**value)).collect();
+        let found = (self.row.read)(&ReadRequest {
+            actor: &self.actor,
+            now,
+            path: &path,
+            view: &view,
+            is_judged: true,
+        });
+        source.check()?;
+        Ok(found.ok())
+    }
+
+    /// The body that had this position for its tag.
+    pub(super) fn at_position(&self, past: &Past<'_>, number: i64) -> Result<Representation, Stop> {
+        let position = u64::try_from(number).unwrap_or(0);
+        let present = u64::try_from(number_in(&self.present)).unwrap_or(0);
+        if position == 0 || position > present {
+            return Err(Stop::NotFound);
+        }
+        let mut at = self.now;
+        if position >= past.first() {
+            let mut commit = None;
+            for key in &self.keys {
+                if let Some(said) = past.commit(position, *key)? {
+                    past.begin_at(*key, position, position + 1);
+                    commit = Some(said);
+                }
+            }
+            at = commit.ok_or(Stop::NotFound)?.at;
+        } else if position != present {
+            return Err(Lost::Gone.into());
+        }
+        let body = self.body(past, position, at)?;
+        let body = body.filter(|body| number_in(&body.tag) == number);
+        body.ok_or(Stop::NotFound)
+    }
+
+    /// The body at this revision of the resource; `None` when others shall have their turn.
+    pub(super) fn at_revision(
+        &mut self,
+        past: &Past<'_>,
+        number: i64,
+    ) -> Result<Option<Representation>, Stop> {
+        let present = number_in(&self.present);
+        let &[key] = &*self.keys else {
+            return Err(Stop::NotFound);
+        };
+        if number < 1 || number > present {
+            return Err(Stop::NotFound);
+        }
+        let wanted = Revision::new(number);
+        let made = match self.descended(past, Wanted::Revision(wanted))? {
+            Some(Descent::Further(..)) => return Ok(None),
+            Some(Descent::At(position, above)) => making(past, key, (position, above), wanted),
+            Some(Descent::Gone(u64::MAX)) => Err(Lost::Gone.into()),
+            // Its record may say that the number was passed over.
+            Some(Descent::Gone(last)) => making(past, key, (last, last + 1), wanted),
+            Some(Descent::Unborn) | None => Err(Stop::NotFound),
+        };
+        let (position, at) = match made {
+            Ok(made) => made,
+            // Whatever became of its record, the present one is known.
+            Err(Stop::Lost(Lost::Gone)) if number == present => (self.upto, self.now),
+            Err(stop) => return Err(stop),
+        };
+        let body = self.body(past, position, at)?;
+        body.map(Some).ok_or(Stop::NotFound)
+    }
+}

@@ -1,0 +1,167 @@
+//! Histories, and how things were: what a read gave at earlier commits, made from the log.
+//!
+//! Who may read the resource now may read what was; an old body is rendered by the same read, on
+//! everything as of its position. The log is read on threads where nobody waits for it, few at a
+//! time, and a long way back in pieces, so that those who ask for little have their turn between.
+
+mod asked;
+mod log;
+mod look;
+mod page;
+mod revisions;
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use self::asked::Stop;
+pub use self::asked::{HistoryPage, PastFound, PastQuery};
+use self::log::LogRecords;
+use self::look::Look;
+pub use self::page::RevisionTold;
+use super::core::{CommandResult, Shared};
+use crate::base::actor::Actor;
+use crate::catalogue::{self, ReadRow};
+use crate::domain::read::{Numbered, ReadRequest, Trail};
+use crate::domain::rejection::Rejection;
+use crate::domain::resource::ReadView;
+use crate::journal::past::{Descent, Lost, Past, Wanted};
+
+/// Looks at the past that are under way at once: each holds a thread, and some memory.
+pub(super) const LOOKS_MAX: usize = 2;
+/// How often a page goes on where nothing was to be shown.
+const ROUNDS_MAX: usize = 16;
+
+/// Why there is nothing to show.
+#[derive(Debug)]
+pub enum NoPast {
+    /// The log no longer has it.
+    Gone {
+        /// The position that this rests on.
+        position: u64,
+    },
+    /// The place to go on from is not one of this history.
+    NoSuchPlace,
+    /// As with any read.
+    Answered(CommandResult),
+}
+
+impl Shared {
+    /// What was, of what this row reads.
+    pub(super) async fn past(
+        self: &Arc<Self>,
+        row: &'static ReadRow,
+        trail: Trail,
+        actor: &Arc<Actor>,
+        path: &[(&str, &str)],
+        query: PastQuery,
+    ) -> Result<(PastFound, u64), NoPast> {
+        // Who may read now, and what there is now.
+        let present = self.read(row.read, actor, path).await;
+        let (present, position) = present.map_err(NoPast::Answered)?;
+        let now = self.clock.now();
+        if matches!(query, PastQuery::At(time) if time >= now) {
+            return Ok((PastFound::Body(present), position));
+        }
+        let keys = {
+            let view = ReadView::new(&self.tables);
+            (trail.keys)(&ReadRequest {
+                actor,
+                now,
+                path,
+                view: &view,
+                is_judged: true,
+            })
+        };
+        let path = path.iter();
+        let mut look = Look {
+            shared: Arc::clone(self),
+            row,
+            trail,
+            actor: Arc::clone(actor),
+            path: path
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+            keys,
+            upto: self.journal.durable().max(position),
+            present: present.tag,
+            now,
+            begin: None,
+        };
+        let position = look.upto;
+        let found = loop {
+            // It is never closed.
+            let _turn = self.looks.acquire().await;
+            let looked = spawn_blocking(move || {
+                let found = look.at(query);
+                (look, found)
+            });
+            match looked.await {
+                Ok((further, Ok(None))) => look = further,
+                Ok((_, Ok(Some(found)))) => break Ok(found),
+                Ok((_, Err(stop))) => break Err(stop),
+                Err(_) => return Err(NoPast::Answered(CommandResult::Fault)),
+            }
+        };
+        // Time has passed.
+        let may_act = self.may_act(&actor.subject).await;
+        may_act.map_err(NoPast::Answered)?;
+        found
+            .map(|found| (found, position))
+            .map_err(|stop| match stop {
+                Stop::Lost(Lost::Gone) => NoPast::Gone { position },
+                Stop::Lost(Lost::Unavailable) => NoPast::Answered(CommandResult::Unavailable),
+                Stop::Lost(Lost::Damaged(what)) => {
+                    tracing::error!(what, "the log does not tell how things were");
+                    NoPast::Answered(CommandResult::Fault)
+                }
+                Stop::NoSuchPlace => NoPast::NoSuchPlace,
+                Stop::NotFound => NoPast::Answered(CommandResult::Refused {
+                    rejection: Box::new(Rejection::not_found()),
+                    position,
+                }),
+            })
+    }
+}
+
+impl Look {
+    /// What is asked for; `None` when others shall have their turn before it goes on.
+    fn at(&mut self, query: PastQuery) -> Result<Option<PastFound>, Stop> {
+        let shared = Arc::clone(&self.shared);
+        let records = LogRecords(&shared.journal);
+        let past = Past::new(&records, &shared.tables, catalogue::resource, shared.log_id);
+        match query {
+            PastQuery::History { from, limit } => {
+                let mut from = from;
+                let mut page = self.page(&past, from, limit)?;
+                for _ in 1..ROUNDS_MAX {
+                    if !page.revisions.is_empty() || page.next.is_none() {
+                        break;
+                    }
+                    from = page.next;
+                    page = self.page(&past, from, limit)?;
+                }
+                Ok(Some(PastFound::Page(page)))
+            }
+            PastQuery::Revision(number) => {
+                let body = match self.trail.numbered {
+                    Numbered::ByPosition => self.at_position(&past, number).map(Some),
+                    Numbered::ByRevision => self.at_revision(&past, number),
+                };
+                Ok(body?.map(PastFound::Body))
+            }
+            PastQuery::At(time) => {
+                let upto = past.position_at(time, self.upto)?;
+                if let Some(Descent::Further(..)) = self.descended(&past, Wanted::Upto(upto))? {
+                    return Ok(None);
+                }
+                if let ([key], Some((position, above))) = (&*self.keys, self.begin) {
+                    past.begin_at(*key, position, above);
+                }
+                let body = self.body(&past, upto, time)?;
+                body.map(|body| Some(PastFound::Body(body)))
+                    .ok_or(Stop::NotFound)
+            }
+        }
+    }
+}

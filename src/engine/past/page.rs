@@ -1,0 +1,174 @@
+//! A page of a history: which commits make revisions, and what each of them changed.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::asked::{HistoryPage, Stop};
+use super::look::Look;
+use super::revisions::{Shown, number_in, revisions};
+use crate::base::actor::ActorKind;
+use crate::base::json::{Difference, differences};
+use crate::base::time::Instant;
+use crate::catalogue;
+use crate::domain::operation::to_json;
+use crate::domain::read::{Numbered, Representation};
+use crate::journal::past::{Below, CommitSaid, Lost, Past};
+
+/// Bytes of a page, beyond which it ends early.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// A revision as it is told.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HistoryRevision")]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionTold<'a> {
+    revision: u64,
+    position: u64,
+    at: Instant,
+    operation: &'static str,
+    actor_kind: Option<ActorKind>,
+    actor_profile_id: Option<&'a str>,
+    changes: Vec<Difference>,
+}
+
+/// The revisions that a page may show.
+struct Candidates {
+    /// Newest first.
+    shown: Vec<Shown>,
+    /// Down to here they are all; at 0 nothing comes before them.
+    floor: u64,
+    /// Whether what lies below is kept.
+    is_complete: bool,
+}
+
+impl Look {
+    /// The revisions from the position `top` down, `limit` of each resource.
+    fn candidates(&self, past: &Past<'_>, top: u64, limit: usize) -> Result<Candidates, Stop> {
+        let numbered = self.trail.numbered;
+        let (mut floor, mut is_complete) = (0, true);
+        let mut shown = Vec::new();
+        for key in &self.keys {
+            match past.stretch_upto(*key, top, limit, numbered) {
+                Ok(None) => {}
+                Ok(Some(stretch)) => {
+                    let lowest = stretch.moments.front().map_or(0, |moment| moment.position);
+                    if stretch.below != Below::Born && lowest > floor {
+                        (floor, is_complete) = (lowest, stretch.below == Below::More);
+                    }
+                    shown.extend(revisions(&stretch.moments, stretch.below, numbered));
+                }
+                Err(Lost::Gone) => is_complete = false,
+                Err(lost) => return Err(lost.into()),
+            }
+        }
+        shown.retain(|one: &Shown| one.position > floor && one.position <= top);
+        shown.sort_by_key(|one| std::cmp::Reverse(one.position));
+        Ok(Candidates {
+            shown,
+            floor,
+            is_complete,
+        })
+    }
+
+    /// At most `limit` revisions from the one at `from` down.
+    pub(super) fn page(
+        &self,
+        past: &Past<'_>,
+        from: Option<u64>,
+        limit: usize,
+    ) -> Result<HistoryPage, Stop> {
+        let numbered = self.trail.numbered;
+        let top = from.unwrap_or(self.upto).min(self.upto);
+        if from.is_some_and(|from| from > self.upto) {
+            return Err(Stop::NoSuchPlace);
+        }
+        if let (Some(from), [key]) = (from, &*self.keys)
+            && from >= past.first()
+        {
+            past.commit(from, *key)?.ok_or(Stop::NoSuchPlace)?;
+            past.begin_at(*key, from, from + 1);
+        }
+        let Candidates {
+            shown,
+            floor,
+            is_complete,
+        } = self.candidates(past, top, limit)?;
+        let mut page = HistoryPage {
+            next: Some(floor).filter(|floor| *floor > 0 && is_complete),
+            is_complete,
+            ..HistoryPage::default()
+        };
+        let mut bytes = 0;
+        let mut known: Option<(u64, Option<Representation>)> = None;
+        for (index, one) in shown.iter().enumerate() {
+            if page.revisions.len() == limit || bytes > PAGE_BYTES_MAX {
+                page.next = Some(one.position);
+                page.is_complete = true;
+                break;
+            }
+            let before = match shown.get(index + 1) {
+                Some(before) => Some((before.position, before.commit.at)),
+                None if floor > 0 => Some((floor, past.at(floor).unwrap_or(one.commit.at))),
+                None => None,
+            };
+            let body = match known
+                .take()
+                .filter(|(position, _)| *position == one.position)
+            {
+                Some((_, body)) => Ok(body),
+                None => self.body(past, one.position, one.commit.at),
+            };
+            let rendered = body.and_then(|body| {
+                let was = before.map(|(position, at)| self.body(past, position, at));
+                Ok((body, was.transpose()?.flatten()))
+            });
+            let (body, was) = match rendered {
+                Ok(rendered) => rendered,
+                // What is joined to it is not known as of then.
+                Err(Lost::Gone) => {
+                    (page.next, page.is_complete) = (None, false);
+                    break;
+                }
+                Err(lost) => return Err(lost.into()),
+            };
+            if let Some(body) = &body
+                && (numbered == Numbered::ByRevision
+                    || i64::try_from(one.position) == Ok(number_in(&body.tag)))
+            {
+                let told = told(one, numbered, was.as_ref(), body);
+                bytes += told.len();
+                page.revisions.push(told);
+            }
+            known = before.map(|(position, _)| (position, was));
+        }
+        Ok(page)
+    }
+}
+
+fn told(
+    one: &Shown,
+    numbered: Numbered,
+    before: Option<&Representation>,
+    body: &Representation,
+) -> String {
+    let json = |body: &Representation| serde_json::from_slice(&body.body).unwrap_or_default();
+    let CommitSaid {
+        at,
+        operation,
+        actor,
+    } = &*one.commit;
+    let told = RevisionTold {
+        revision: match numbered {
+            Numbered::ByPosition => one.position,
+            Numbered::ByRevision => u64::try_from(one.revision.number()).unwrap_or(0),
+        },
+        position: one.position,
+        at: *at,
+        operation: catalogue::operation_name(*operation),
+        actor_kind: actor.as_ref().map(|(kind, _)| *kind),
+        actor_profile_id: actor.as_ref().map(|(_, profile)| &**profile),
+        changes: differences(&before.map_or(Value::Null, json), &json(body)),
+    };
+    String::from_utf8(to_json(&told)).unwrap_or_default()
+}

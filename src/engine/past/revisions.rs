@@ -1,0 +1,82 @@
+//! Which commits make revisions.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::asked::Stop;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::read::Numbered;
+use crate::journal::past::{Below, CommitSaid, Lost, Moment, Past};
+
+/// Changes that are looked at together for the one that made a revision.
+const STRETCH: usize = 64;
+
+/// One revision to show.
+pub(super) struct Shown {
+    pub(super) position: u64,
+    pub(super) revision: Revision,
+    pub(super) commit: Rc<CommitSaid>,
+}
+
+/// Those of these moments that make a revision, as far as what was before them is known.
+pub(super) fn revisions<'m>(
+    moments: &'m VecDeque<Moment>,
+    below: Below,
+    numbered: Numbered,
+) -> impl Iterator<Item = Shown> + 'm {
+    let before = std::iter::once(None).chain(moments.iter().map(Some));
+    moments
+        .iter()
+        .zip(before)
+        .filter_map(move |(moment, before)| {
+            let is_one = match before {
+                None => below == Below::Born,
+                Some(before) => {
+                    numbered == Numbered::ByPosition || moment.revision != before.revision
+                }
+            };
+            let commit = moment.commit.as_ref().filter(|_| is_one)?;
+            Some(Shown {
+                position: moment.position,
+                revision: moment.revision,
+                commit: Rc::clone(commit),
+            })
+        })
+}
+
+/// The position and the time of the commit that made this revision, at the change at `begin` or
+/// below.
+pub(super) fn making(
+    past: &Past<'_>,
+    key: Digest,
+    begin: (u64, u64),
+    wanted: Revision,
+) -> Result<(u64, Instant), Stop> {
+    let mut begin = begin;
+    loop {
+        let stretch = past.stretch(key, begin, STRETCH, Numbered::ByRevision)?;
+        let mut made = revisions(&stretch.moments, stretch.below, Numbered::ByRevision);
+        if let Some(made) = made.find(|one| one.revision == wanted) {
+            return Ok((made.position, made.commit.at));
+        }
+        let lowest = stretch.moments.front().ok_or(Lost::Gone)?;
+        match stretch.below {
+            // Numbers were passed over.
+            _ if lowest.revision < wanted => return Err(Stop::NotFound),
+            Below::Born => return Err(Stop::NotFound),
+            Below::Gone => return Err(Lost::Gone.into()),
+            Below::More => {
+                let above = stretch.moments.get(1).map_or(begin.1, |next| next.position);
+                begin = (lowest.position, above);
+            }
+        }
+    }
+}
+
+/// The revision or position in an entity tag, which may have more behind it.
+pub(super) fn number_in(tag: &str) -> i64 {
+    let digits = tag.split('-').next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}

@@ -1,0 +1,199 @@
+//! Histories and earlier bodies: what a query asks for of the past, and how it is answered.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hyper::{StatusCode, Uri};
+
+use super::conditional::found_answer;
+use super::list_query::{LIMIT, LIMIT_MAX};
+use super::query::Query;
+use super::response::{Answer, Problems, at_position, json};
+use crate::base::digest::Fingerprint;
+use crate::base::json::FaultCode;
+use crate::base::time::Instant;
+use crate::catalogue::Success;
+use crate::domain::rejection::Rejection;
+use crate::engine::past::{HistoryPage, NoPast, PastFound, PastQuery};
+use hyper::header::HeaderMap;
+
+/// Whether a read's query asks for an earlier body, and for which. Other parameters are not looked
+/// at, as those of every read.
+///
+/// # Errors
+/// `request_invalid` with every fault.
+pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Rejection> {
+    let Some(text) = query else {
+        return Ok(None);
+    };
+    let pairs = form_urlencoded::parse(text.as_bytes());
+    let own = pairs.filter(|(name, _)| name == "revision" || name == "at");
+    let own = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(own)
+        .finish();
+    let mut query = Query::read(Some(&own), &["revision", "at"]);
+    let revision = query.one("revision", |text| {
+        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match is_plain {
+            false => Err(FaultCode::WrongType),
+            true => text.parse().map_err(|_| FaultCode::OutOfRange),
+        }
+    });
+    let at = query.one("at", |text| Instant::parse(text).ok_or(FaultCode::Pattern));
+    let both = ["revision", "at"].map(|name| !query.all(name).is_empty());
+    if both == [true, true] {
+        query.fault("at", FaultCode::NotAllowed);
+    }
+    query.finish()?;
+    let revision = revision.map(PastQuery::Revision);
+    Ok(revision.or(at.map(PastQuery::At)))
+}
+
+/// What is asked for of a history.
+pub(super) struct HistoryQuery {
+    pub(super) query: PastQuery,
+    bound_to: String,
+}
+
+impl HistoryQuery {
+    /// Reads the query of the history at this place, which is asked for by `subject`.
+    ///
+    /// # Errors
+    /// `request_invalid` with every fault.
+    pub(super) fn read(uri: &Uri, subject: &str) -> Result<Self, Rejection> {
+        let mut query = Query::read(uri.query(), &["limit", "cursor"]);
+        let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT);
+        let mut bound_to =
+            Fingerprint::of(format!("{}\n{subject}", uri.path()).as_bytes()).to_hex();
+        bound_to.truncate(16);
+        let from = query.one("cursor", |cursor| {
+            let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+            let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+            let from = text
+                .as_deref()
+                .and_then(|text| text.strip_prefix(&*bound_to));
+            let from = from.and_then(|from| from.parse().ok());
+            from.filter(|from| *from > 0).ok_or(FaultCode::Pattern)
+        });
+        query.finish()?;
+        Ok(Self {
+            query: PastQuery::History { from, limit },
+            bound_to,
+        })
+    }
+
+    /// The page's body.
+    pub(super) fn body(&self, page: &HistoryPage) -> String {
+        let cursor = |from: u64| {
+            let cursor = BASE64_URL_SAFE_NO_PAD.encode(format!("{}{from}", self.bound_to));
+            format!("\"{cursor}\"")
+        };
+        format!(
+            "{{\"revisions\":[{}],\"next\":{},\"complete\":{}}}",
+            page.revisions.join(","),
+            page.next.map_or_else(|| "null".to_owned(), cursor),
+            page.is_complete
+        )
+    }
+}
+
+/// The answer to who asked for the past.
+pub(super) fn answer(
+    problems: Problems,
+    found: Result<(PastFound, u64), NoPast>,
+    asked: Option<&HistoryQuery>,
+    headers: &HeaderMap,
+) -> Answer {
+    match (found, asked) {
+        (Ok((PastFound::Body(body), position)), _) => {
+            at_position(found_answer(body, headers), position)
+        }
+        (Ok((PastFound::Page(page), position)), Some(asked)) => {
+            at_position(json(StatusCode::OK, asked.body(&page)), position)
+        }
+        (Err(NoPast::Gone { position }), _) => {
+            let gone = "The log no longer has what was then.";
+            at_position(
+                problems.problem(StatusCode::GONE, "revision_gone", gone),
+                position,
+            )
+        }
+        (Err(NoPast::Answered(result)), _) => problems.reply(result, Success::Ok),
+        (Err(NoPast::NoSuchPlace) | Ok(_), _) => {
+            problems.rejected(&Rejection::invalid_at("query.cursor", FaultCode::Pattern))
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_of_the_past_is_read_strictly_and_the_rest_is_not_looked_at() {
+        let asked = |query| asked_of_read(Some(query));
+        fn faults(query: &str) -> Vec<(String, &'static str)> {
+            let faults = asked_of_read(Some(query)).unwrap_err().faults.into_iter();
+            faults
+                .map(|fault| (fault.path, fault.code.as_str()))
+                .collect()
+        }
+        let one = |path: &str, code| vec![(path.to_owned(), code)];
+        assert_eq!(asked_of_read(None).unwrap(), None);
+        assert_eq!(asked("limit=7&x").unwrap(), None);
+        assert_eq!(asked("revision=7&x").unwrap(), Some(PastQuery::Revision(7)));
+        let at = Instant::parse("2026-11-20T09:00:00+09:00").unwrap();
+        let query = "at=2026-11-20T09:00:00%2B09:00";
+        assert_eq!(asked(query).unwrap(), Some(PastQuery::At(at)));
+        for bad in ["", "x", "-1", "%2B1", "1.0"] {
+            let bad = format!("revision={bad}");
+            assert_eq!(faults(&bad), one("query.revision", "wrong_type"), "{bad}");
+        }
+        assert_eq!(
+            faults("revision=9223372036854775808"),
+            one("query.revision", "out_of_range")
+        );
+        for bad in ["", "now", "2026-11-20", "2026-11-20T09:00:00"] {
+            let bad = format!("at={bad}");
+            assert_eq!(faults(&bad), one("query.at", "pattern"), "{bad}");
+        }
+        let both = "revision=1&at=2026-11-20T09:00:00Z";
+        assert_eq!(faults(both), one("query.at", "not_allowed"));
+        assert_eq!(
+            faults("at=x&revision=1&revision=2"),
+            [
+                ("query.revision".to_owned(), "duplicate_field"),
+                ("query.at".to_owned(), "pattern"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_its_history_and_its_reader_alone() {
+        let read = |uri: &str, subject: &str| HistoryQuery::read(&uri.parse().unwrap(), subject);
+        let first = read("/things/1/history", "me").unwrap();
+        let page = HistoryPage {
+            revisions: vec!["{}".into()],
+            next: Some(7),
+            is_complete: true,
+        };
+        let body: serde_json::Value = serde_json::from_str(&first.body(&page)).unwrap();
+        let cursor = body["next"].as_str().unwrap();
+        let next = read(&format!("/things/1/history?limit=3&cursor={cursor}"), "me");
+        let expected = PastQuery::History {
+            from: Some(7),
+            limit: 3,
+        };
+        assert_eq!(next.unwrap().query, expected);
+        for (uri, subject) in [
+            (format!("/things/2/history?cursor={cursor}"), "me"),
+            (format!("/things/1/history?cursor={cursor}"), "you"),
+            (format!("/things/1/history?cursor={cursor}A"), "me"),
+            ("/things/1/history?cursor=".to_owned(), "me"),
+            ("/things/1/history?limit=501".to_owned(), "me"),
+            ("/things/1/history?order=oldest".to_owned(), "me"),
+        ] {
+            assert!(read(&uri, subject).is_err(), "{uri}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Everything as of one position, as a source that reads read from.
+
+use std::cell::RefCell;
+
+use super::{Lost, Past};
+use crate::base::digest::Digest;
+use crate::domain::resource::{IndexKey, Source};
+
+/// Everything as of one position. What could not be said is noted, and counts as absent.
+pub struct AsOf<'p, 'a> {
+    past: &'p Past<'a>,
+    position: u64,
+    lost: RefCell<Option<Lost>>,
+}
+
+impl<'p, 'a> AsOf<'p, 'a> {
+    /// As of this position, which is durable.
+    #[must_use]
+    pub fn new(past: &'p Past<'a>, position: u64) -> Self {
+        Self {
+            past,
+            position,
+            lost: RefCell::default(),
+        }
+    }
+
+    /// Why what was read is not how it stood, if so.
+    ///
+    /// # Errors
+    /// The first thing that could not be said.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.lost.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    fn unless_lost<T: Default>(&self, found: Result<T, Lost>) -> T {
+        found.unwrap_or_else(|lost| {
+            self.lost.borrow_mut().get_or_insert(lost);
+            T::default()
+        })
+    }
+}
+
+impl Source for AsOf<'_, '_> {
+    fn read(&self, key: Digest, read: &mut dyn FnMut(&[u8])) -> Option<u64> {
+        let moment = self.unless_lost(self.past.as_of(key, self.position))?;
+        read(&moment.state);
+        Some(moment.position)
+    }
+
+    /// Who holds it now: what is asked for by a name is what has it at present.
+    fn holder(&self, name: IndexKey) -> Option<Digest> {
+        self.past.tables.holder(name)
+    }
+
+    fn secondary_touched(&self, _: IndexKey) -> u64 {
+        0
+    }
+
+    fn listed(&self, list: IndexKey) -> Vec<Digest> {
+        let mut keys = self.past.tables.listed(list);
+        keys.retain(|key| {
+            let entries = self.unless_lost(self.past.entries(*key, self.position));
+            entries.is_some_and(|entries| entries.lists.contains(&list))
+        });
+        keys
+    }
+
+    fn last_ranked(&self, list: IndexKey) -> Option<Digest> {
+        self.ranked(list).pop()
+    }
+
+    fn ranked(&self, list: IndexKey) -> Vec<Digest> {
+        let keys = self.past.tables.ranked(list).into_iter();
+        let rank = |key: Digest| {
+            let entries = self.unless_lost(self.past.entries(key, self.position))?;
+            let mut ranks = entries.ranks.into_iter();
+            let (_, rank) = ranks.find(|(of, _)| *of == list)?;
+            Some((rank, key))
+        };
+        let mut ranked: Vec<_> = keys.filter_map(rank).collect();
+        ranked.sort();
+        ranked.into_iter().map(|(_, key)| key).collect()
+    }
+
+    fn is_of_the_past(&self) -> bool {
+        true
+    }
+}

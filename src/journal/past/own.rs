@@ -1,0 +1,97 @@
+//! What a record says of one resource's change.
+
+use std::borrow::Cow;
+
+use crate::base::actor::ActorKind;
+use crate::base::digest::Digest;
+use crate::base::revision::Revision;
+use crate::base::time::Instant;
+use crate::domain::stored::Versioned;
+use crate::journal::messages;
+use crate::journal::record::{Record, SCHEMA_OF_EVENTS};
+
+/// Why it cannot be said how something stood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The log no longer has what would be needed.
+    Gone,
+    /// The log is ending, or cannot be read.
+    Unavailable,
+    /// What the log has does not fit together; the sentence says where.
+    Damaged(String),
+}
+
+/// What a record says of its commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitSaid {
+    /// When it was decided.
+    pub at: Instant,
+    /// The operation's number; 0 for a reference fact.
+    pub operation: u16,
+    /// The kind and the profile of who sent it, where the record says it.
+    pub actor: Option<(ActorKind, Box<str>)>,
+}
+
+pub(super) fn decode(position: u64, payload: &[u8]) -> Result<Record<'_>, Lost> {
+    Record::decode(payload).map_err(|error| Lost::Damaged(format!("position {position}: {error}")))
+}
+
+/// One resource's change, as a record has it among its changes, or as the birth of a message.
+pub(super) struct Own<'r> {
+    pub(super) kind: u16,
+    pub(super) version: u16,
+    pub(super) before: u64,
+    pub(super) revision: Option<Revision>,
+    pub(super) advances: bool,
+    pub(super) event: Cow<'r, [u8]>,
+    pub(super) base: Option<Versioned<'r>>,
+}
+
+impl Own<'_> {
+    pub(super) fn stored(&self) -> Versioned<'_> {
+        Versioned {
+            version: self.version,
+            bytes: &self.event,
+        }
+    }
+}
+
+/// What the record changes of the resource with this key.
+pub(super) fn change_of<'r>(
+    record: &'r Record<'_>,
+    key: Digest,
+    log_id: [u8; 16],
+) -> Option<Own<'r>> {
+    if let Some(change) = record.changes.iter().find(|change| change.key == key) {
+        let is_told = record.schema >= SCHEMA_OF_EVENTS;
+        return Some(Own {
+            kind: change.kind,
+            version: change.version,
+            before: change.before,
+            revision: is_told.then_some(change.revision),
+            advances: change.advances || !is_told,
+            event: Cow::Borrowed(change.event.0),
+            base: change.stored_base(),
+        });
+    }
+    let event = messages::born_as(record, key, log_id)?;
+    let (kind, version) = messages::KIND_AND_VERSION;
+    Some(Own {
+        kind,
+        version,
+        before: 0,
+        revision: None,
+        advances: true,
+        event: Cow::Owned(event),
+        base: None,
+    })
+}
+
+pub(super) fn said(record: &Record<'_>) -> CommitSaid {
+    let actor = record.actor.as_ref();
+    CommitSaid {
+        at: record.at,
+        operation: record.operation,
+        actor: actor.map(|actor| (actor.kind, actor.profile_id.into())),
+    }
+}

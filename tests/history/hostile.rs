@@ -1,0 +1,142 @@
+//! Long histories, many readers, and a log that is given up meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, World};
+
+/// A fact of an office's profile that changes again and again.
+const PATH: &str = "/branch-office-profiles/office-1";
+
+fn fact(revision: u64) -> Value {
+    json!({
+        "kind": "branch-office-profile",
+        "id": "office-1",
+        "revision": revision,
+        "facts": {
+            "displayName": format!("Office {revision}"),
+            "legalName": "Office",
+            "contactEmail": "office@example.com",
+            "primaryPhoneNumber": "+82212345678",
+            "addressLine": "Seoul",
+            "businessRegistrationReference": "reference-1",
+        },
+    })
+}
+
+/// Revisions from this one to that one, each a commit.
+fn put(server: &Server, world: &World, revisions: std::ops::RangeInclusive<u64>) {
+    let facts: Vec<_> = revisions.map(fact).collect();
+    let mut client = server.client();
+    for some in facts.chunks(500) {
+        let put = client.put_facts(&world.workflow(), some);
+        assert_eq!(put.status, 200, "{put:?}");
+    }
+}
+
+#[test]
+fn each_page_of_a_long_history_follows_on_the_one_before_and_any_revision_is_found() {
+    let world = World::new();
+    let server = Server::start(&world);
+    put(&server, &world, 1..=1_500);
+    let (mut client, token) = (server.client(), world.headquarters());
+    let (told, is_complete) = super::history(&mut client, PATH, &token, 97);
+    assert!(is_complete);
+    let numbers: Vec<_> = told
+        .iter()
+        .map(|one| one["revision"].as_u64().unwrap())
+        .collect();
+    assert!(numbers.into_iter().eq((1..=1_500).rev()));
+    let of = json!([{"path": "revisionNumber", "before": 699, "after": 700}]);
+    let changes: Vec<_> = told[800]["changes"].as_array().unwrap().clone();
+    let number = changes
+        .iter()
+        .find(|change| change["path"] == "revisionNumber");
+    assert_eq!(json!([number]), of);
+    for revision in [1, 2, 63, 700, 1_499, 1_500] {
+        let found = client.get(&format!("{PATH}?revision={revision}"), &token);
+        assert_eq!(found.json()["revisionNumber"], revision);
+        let at = &told[1_500 - revision]["at"];
+        let found = client.get(&format!("{PATH}?at={}", at.as_str().unwrap()), &token);
+        // Several may have been made in one millisecond.
+        let number = found.json()["revisionNumber"].as_u64().unwrap();
+        let same = &told[usize::try_from(1_500 - number).unwrap()]["at"];
+        assert!(
+            number >= revision as u64 && same == at,
+            "{number} {revision}"
+        );
+    }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Says that it is over when it is dropped, by a panic too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_log_that_is_given_up_while_it_is_looked_at_is_told_as_gone_and_nothing_else() {
+    let world = World::new();
+    let often = ["--snapshot-log-bytes", "65536", "--log-retention", "0s"];
+    let server = Server::start_with(&world, &often);
+    let token = world.headquarters();
+    // Of 12 KB each, so that segments are filled soon.
+    let mut put = {
+        let (mut client, workflow, mut last) = (server.client(), world.workflow(), 0);
+        move || {
+            let facts: Vec<_> = (last + 1..=last + 60)
+                .map(|revision| {
+                    let mut fact = fact(revision);
+                    for member in ["displayName", "legalName", "addressLine"] {
+                        fact["facts"][member] = Value::from("x".repeat(4_000));
+                    }
+                    fact
+                })
+                .collect();
+            last += 60;
+            let put = client.put_facts(&workflow, &facts);
+            assert_eq!(put.status, 200, "{put:?}");
+        }
+    };
+    put();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&is_over);
+        for reader in 0..3 {
+            let (server, token, is_over) = (&server, &token, &is_over);
+            scope.spawn(move || {
+                let mut client = server.client();
+                let mut revision = 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    revision = revision % 60 + 7;
+                    let (query, expected): (_, &[u16]) = match reader {
+                        0 => ("/history?limit=500".to_owned(), &[200]),
+                        1 => (format!("?revision={revision}"), &[200, 410]),
+                        _ => ("?at=2020-01-01T00:00:00Z".to_owned(), &[404, 410]),
+                    };
+                    let answer = client.get(&format!("{PATH}{query}"), token);
+                    assert!(expected.contains(&answer.status), "{query}: {answer:?}");
+                }
+            });
+        }
+        let mut client = server.client();
+        for round in 0.. {
+            put();
+            let (told, is_complete) = super::history(&mut client, PATH, &token, 500);
+            assert!(!told.is_empty());
+            if !is_complete {
+                break;
+            }
+            assert!(round < 100, "nothing is given up");
+        }
+    });
+    let mut client = server.client();
+    let gone = client.get(&format!("{PATH}?revision=1"), &token);
+    assert_eq!(gone.status, 410, "{gone:?}");
+    assert_eq!(server.stop(), Some(0));
+}
