@@ -167,12 +167,19 @@ pub(super) fn parameters() -> Map<String, Value> {
             }),
         ),
     ];
+    let all = all.into_iter().chain(query_parameters());
+    all.map(|(name, parameter)| (name.to_owned(), parameter))
+        .collect()
+}
+
+/// Those of them that stand in the query of reads and their pages.
+fn query_parameters() -> [(&'static str, Value); 4] {
     let query = |name: &str, says: &str, schema: Value| {
         json!({
             "name": name, "in": "query", "required": false, "description": says, "schema": schema
         })
     };
-    let of_pages = [
+    [
         (
             "limit",
             query(
@@ -205,10 +212,7 @@ pub(super) fn parameters() -> Map<String, Value> {
                 Shape::Time.schema(Side::Asked),
             ),
         ),
-    ];
-    let all = all.into_iter().chain(of_pages);
-    all.map(|(name, parameter)| (name.to_owned(), parameter))
-        .collect()
+    ]
 }
 
 /// The schema of a problem of this shape.
