@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["serve"],
     &["token"],
@@ -30,6 +30,11 @@ const COMMANDS: [&[&str]; 18] = [
     &["inspect", "resource"],
     &["inspect", "keys"],
     &["inspect", "counts"],
+    &["outbox"],
+    &["outbox", "list"],
+    &["outbox", "show"],
+    &["outbox", "retry"],
+    &["outbox", "skip"],
 ];
 
 #[test]
