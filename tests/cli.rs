@@ -11,7 +11,9 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 20] = [
+const COMMANDS: [&[&str]; 0] = [
+
+]; 23] = [
     &[],
     &["serve"],
     &["token"],
@@ -32,6 +34,11 @@ const COMMANDS: [&[&str]; 20] = [
     &["inspect", "resource"],
     &["inspect", "keys"],
     &["inspect", "counts"],
+    &["outbox"],
+    &["outbox", "list"],
+    &["outbox", "show"],
+    &["outbox", "retry"],
+    &["outbox", "skip"],
 ];
 
 #[test]
