@@ -11,9 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 0] = [
-
-]; 23] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["serve"],
     &["token"],
@@ -28,7 +26,6 @@ const COMMANDS: [&[&str]; 0] = [
     &["restore"],
     &["compact"],
     &["openapi"],
-    &["outbox"],
     &["inspect"],
     &["inspect", "records"],
     &["inspect", "resource"],
