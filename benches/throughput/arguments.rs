@@ -9,8 +9,8 @@ use crate::kinds::{Like, Workload};
 use crate::server::Start;
 
 /// The workloads that are no single operation.
-const WORKLOADS: [&str; 9] = [
-    "all", "mixed", "hot", "spread", "replays", "refusals", "reads", "limit", "none",
+const WORKLOADS: [&str; 10] = [
+    "all", "mixed", "hot", "spread", "replays", "refusals", "dry-runs", "reads", "limit", "none",
 ];
 
 /// Measures the service over HTTP, on this machine, the load generator included.
@@ -123,7 +123,7 @@ pub(crate) enum Scenario {
 #[derive(Args, Clone)]
 pub(crate) struct Common {
     /// What to measure: operations by their names, `all` of them, `mixed`, `hot`, `spread`,
-    /// `replays`, `refusals`, `reads`, `limit` (a bare server beside it), `none`.
+    /// `replays`, `refusals`, `dry-runs`, `reads`, `limit` (a bare server beside it), `none`.
     #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
     pub(crate) workload: Vec<String>,
     /// Others to drive in the same runs: postgres, redis, limit.
@@ -287,6 +287,7 @@ impl Common {
                 "spread" => workloads.extend(self.resources.iter().map(|&n| Workload::Spread(n))),
                 "replays" => workloads.push(Workload::Replays),
                 "refusals" => workloads.push(Workload::Refusals),
+                "dry-runs" => workloads.push(Workload::DryRuns),
                 "reads" => workloads.push(Workload::Reads),
                 "limit" => limit = true,
                 name => workloads.extend(

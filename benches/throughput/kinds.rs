@@ -18,6 +18,8 @@ pub(crate) enum Workload {
     Replays,
     /// Commands that rest on a revision that is long past: each is refused.
     Refusals,
+    /// EP9 as a dry run: decided and answered, and not committed.
+    DryRuns,
     /// Statements read, drawn uniformly.
     Reads,
     /// The least that a service with these promises has to do.
@@ -45,6 +47,7 @@ impl Workload {
             Self::Spread(resources) => format!("spread, EP13 over {resources}"),
             Self::Replays => "replays of EP9".to_owned(),
             Self::Refusals => "refusals of EP19 (409)".to_owned(),
+            Self::DryRuns => "dry runs of EP9".to_owned(),
             Self::Reads => "reads of statements".to_owned(),
             Self::Limit(Like::Deposit) => "the limit, as EP9".to_owned(),
             Self::Limit(Like::Charge) => "the limit, as EP13".to_owned(),

@@ -66,6 +66,13 @@ pub(crate) fn requests(
             let refuse = |number| template.fill(number - FIRST, random.random_range(0..resources));
             Ok(numbers.map(refuse).collect())
         }
+        Workload::DryRuns => {
+            let template = Template::dry_deposit(&headquarters(stage.server()));
+            let numbers = stage.numbers(count).into_iter();
+            Ok(numbers
+                .map(|number| template.fill(number - FIRST, 0))
+                .collect())
+        }
         Workload::Reads => stage.reads(count, &mut random),
         Workload::Postgres(form) => {
             let numbers = stage.numbers(count);

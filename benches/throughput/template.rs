@@ -41,6 +41,16 @@ impl Template {
         Self::new(Request::new(bytes, &echo(operation, COMMAND), expected))
     }
 
+    /// EP9 as a dry run.
+    pub(crate) fn dry_deposit(token: &str) -> Self {
+        let operation = "request_deposit";
+        let (path, body) = command(operation, COMMAND, &Value::Null);
+        let path = format!("{path}?dryRun=true");
+        let bytes = written(row(operation), &path, token, "", &body);
+        let expected = shapes::answer(operation);
+        Self::new(Request::new(bytes, &echo(operation, COMMAND), expected))
+    }
+
     /// EP9's body alone, of one command.
     pub(crate) fn deposit_body(number: usize) -> Value {
         command("request_deposit", number, &Value::Null).1
