@@ -196,7 +196,7 @@ fn value(shape: &Shape) -> String {
         Shape::Time => "time".to_owned(),
         Shape::Date => "date".to_owned(),
         Shape::List { of, .. } => format!("list: {}", value(of)),
-        Shape::Map { of } => format!("object with names of any kind: {}", value(of)),
+        Shape::Map { of, .. } => format!("object with names of any kind: {}", value(of)),
         Shape::Any | Shape::Object(_) => "object".to_owned(),
     }
 }

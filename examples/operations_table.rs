@@ -219,7 +219,7 @@ fn members(page: &mut String, within: &str, shape: &Shape) {
             let within = within.trim_end_matches('.');
             members(page, &format!("{within}[]."), of);
         }
-        Shape::Map { of } => {
+        Shape::Map { of, .. } => {
             let within = within.trim_end_matches('.');
             members(page, &format!("{within}.*."), of);
         }
@@ -240,6 +240,7 @@ fn value(shape: &Shape) -> String {
             longest,
             blank,
             form,
+            ..
         } => {
             let blank = if *blank { "" } else { ", not blank" };
             let most = format!("text of 1 to {longest} characters{blank}");
@@ -260,6 +261,7 @@ fn value(shape: &Shape) -> String {
             of,
             shortest,
             longest,
+            ..
         } => {
             let count = match (shortest, longest) {
                 (0, None) => String::new(),
@@ -268,7 +270,7 @@ fn value(shape: &Shape) -> String {
             };
             format!("list{count}: {}", value(of))
         }
-        Shape::Map { of } => format!("object with names of your choice: {}", value(of)),
+        Shape::Map { of, .. } => format!("object with names of your choice: {}", value(of)),
         Shape::Any => "any object".to_owned(),
         Shape::Object(_) => "object".to_owned(),
     }

@@ -46,7 +46,8 @@ use crate::domain::{
 pub use self::lists::LISTS;
 pub use self::reads::{MANAGEMENT_READS, READS};
 pub use self::row::{
-    BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, Success,
+    BodySource, Invalid, KeySource, ListRow, Method, ProblemShape, Purpose, ReadRow, Row, SchemaOf,
+    Success,
 };
 pub use crate::domain::fact_kinds::FACTS;
 

@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["serve"],
     &["token"],
@@ -25,11 +25,17 @@ const COMMANDS: [&[&str]; 18] = [
     &["recover"],
     &["restore"],
     &["compact"],
+    &["openapi"],
     &["inspect"],
     &["inspect", "records"],
     &["inspect", "resource"],
     &["inspect", "keys"],
     &["inspect", "counts"],
+    &["outbox"],
+    &["outbox", "list"],
+    &["outbox", "show"],
+    &["outbox", "retry"],
+    &["outbox", "skip"],
 ];
 
 #[test]

@@ -142,6 +142,7 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
             longest,
             blank,
             form,
+            ..
         } => {
             place.refused(Some(json!("")), "too_short");
             place.refused(Some(json!("가".repeat(longest + 1))), "too_long");
@@ -179,6 +180,7 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
             of,
             shortest,
             longest,
+            ..
         } => {
             match shortest {
                 0 => place.taken(Some(json!([]))),
@@ -192,7 +194,7 @@ fn try_shape(place: &Place<'_>, shape: &Shape) -> usize {
             let with_item = place.with(json!([item]));
             1 + try_shape(&place.of(&with_item).first_item(), of)
         }
-        Shape::Map { of } => {
+        Shape::Map { of, .. } => {
             place.taken(Some(json!({})));
             let with_entry = place.with(json!({"name": some_value(of)}));
             try_shape(&place.of(&with_entry).inside("name"), of)
@@ -227,7 +229,7 @@ fn some_value(shape: &Shape) -> Value {
         Shape::Time => json!("2026-11-01T00:00:00Z"),
         Shape::Date => json!("2026-11-01"),
         Shape::List { of, .. } => json!([some_value(of)]),
-        Shape::Map { of } => json!({"name": some_value(of)}),
+        Shape::Map { of, .. } => json!({"name": some_value(of)}),
         Shape::Any => json!({"any": 1}),
         Shape::Object(fields) => fields
             .iter()

@@ -40,3 +40,17 @@ impl std::fmt::Display for Revision {
         self.0.fmt(f)
     }
 }
+
+impl schemars::JsonSchema for Revision {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Revision".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "integer", "format": "int64", "minimum": 0})
+    }
+}

@@ -38,7 +38,7 @@ fn is_padded(text: &str) -> bool {
 /// format it has.
 macro_rules! texts {
     ($( $(#[$meta:meta])* $name:ident {
-        max: $max:expr, blank: $blank:expr, form: $form:expr, says: $says:literal $(,)?
+        max: $max:expr, blank: $blank:expr, form: $form:expr, says: $says:literal, pattern: $pattern:literal $(,)?
     } )+) => { $(
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -108,61 +108,65 @@ macro_rules! texts {
 
             fn shape() -> Shape {
                 Shape::Text {
-                    longest: $max,
+                    shortest: 1,
+            longest: $max,
                     blank: $blank,
                     form: $says,
+                    pattern: $pattern,
                 }
             }
         }
+
+        $crate::schema_of_shape!($name);
     )+ };
 }
 
 texts! {
     /// An opaque identifier, key, code or reference: 1 to 512 characters, not blank.
-    Ident { max: 512, blank: false, form: |_| true, says: "" }
+    Ident { max: 512, blank: false, form: |_| true, says: "", pattern: "" }
     /// The name of an object in a store: 1 to 1,024 characters, not blank.
-    ObjectKey { max: 1_024, blank: false, form: |_| true, says: "" }
+    ObjectKey { max: 1_024, blank: false, form: |_| true, says: "", pattern: "" }
     /// A string without a length of its own: 1 to 4,000 characters.
-    Text { max: 4_000, blank: true, form: |_| true, says: "" }
+    Text { max: 4_000, blank: true, form: |_| true, says: "", pattern: "" }
     /// As [`Text`], not blank.
-    Sentence { max: 4_000, blank: false, form: |_| true, says: "" }
+    Sentence { max: 4_000, blank: false, form: |_| true, says: "", pattern: "" }
     /// A person's name: 1 to 100 characters, not blank.
-    FullName { max: 100, blank: false, form: |_| true, says: "" }
+    FullName { max: 100, blank: false, form: |_| true, says: "", pattern: "" }
     /// One line of an address: 1 to 300 characters, not blank.
-    AddressLine { max: 300, blank: false, form: |_| true, says: "" }
+    AddressLine { max: 300, blank: false, form: |_| true, says: "", pattern: "" }
     /// Exactly five digits.
     PostalCode { max: 4_000, blank: true, form: |text| {
         text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit())
-    }, says: "five digits" }
+    }, says: "five digits", pattern: r"^[0-9]{5}$" }
     /// A plus sign and 8 to 15 digits, the first of them not zero.
-    PhoneNumber { max: 4_000, blank: true, form: is_phone_number, says: "`+` and 8 to 15 digits, the first not 0" }
+    PhoneNumber { max: 4_000, blank: true, form: is_phone_number, says: "`+` and 8 to 15 digits, the first not 0", pattern: r"^\+[1-9][0-9]{7,14}$" }
     /// An e-mail address of at most 254 characters.
-    Email { max: 254, blank: true, form: is_email, says: "an e-mail address" }
+    Email { max: 254, blank: true, form: is_email, says: "an e-mail address", pattern: r#"^(?=[^@]{1,64}@)[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$"# }
     /// The identifier of an account, a profile or a receipt: 1 to 255 characters, no white space
     /// at its ends.
-    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends" }
+    ReceiptId { max: 255, blank: false, form: |text| !is_padded(text), says: "no white space at its ends", pattern: r"^[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]([\s\S]*[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000])?$" }
     /// A consent policy's key: 1 to 120 characters; a lower-case letter, then those, digits and
     /// `_.:-`.
-    PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase), says: "a lower-case letter, then those, digits and `_.:-`" }
+    PolicyKey { max: 120, blank: true, form: |text| is_label(text, u8::is_ascii_lowercase), says: "a lower-case letter, then those, digits and `_.:-`", pattern: r"^[a-z][a-z0-9_.:-]*$" }
     /// A consent version's label: 1 to 120 characters; a lower-case letter or digit, then those
     /// and `_.:-`.
     VersionLabel { max: 120, blank: true, form: |text| {
         is_label(text, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    }, says: "a lower-case letter or digit, then those and `_.:-`" }
+    }, says: "a lower-case letter or digit, then those and `_.:-`", pattern: r"^[a-z0-9][a-z0-9_.:-]*$" }
     /// The name of a collection of records: 1 to 64 characters; a lower-case letter, then those,
     /// digits and `_`.
-    CollectionName { max: 4_000, blank: true, form: is_collection_name, says: "at most 64 characters: a lower-case letter, then those, digits and `_`" }
+    CollectionName { max: 4_000, blank: true, form: is_collection_name, says: "at most 64 characters: a lower-case letter, then those, digits and `_`", pattern: r"^[a-z][a-z0-9_]{0,63}$" }
     /// 64 lower-case hexadecimal digits.
     Sha256Hex { max: 4_000, blank: true, form: |text| {
         text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    }, says: "64 lower-case hexadecimal digits" }
+    }, says: "64 lower-case hexadecimal digits", pattern: r"^[0-9a-f]{64}$" }
     /// A branch's code: a capital letter or digit, then 1 to 31 of those, `_` and `-`.
-    BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`" }
+    BranchCode { max: 4_000, blank: true, form: is_branch_code, says: "a capital letter or digit, then 1 to 31 of those, `_` and `-`", pattern: r"^[A-Z0-9][A-Z0-9_-]{1,31}$" }
     /// The URL of a receiver of events, by its form alone: `https` or `http`, a host, and no user
     /// name and no fragment.
-    ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment" }
+    ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment", pattern: r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!$-;=?-\[\]_a-z~]*)?$" }
     /// Which types of events are meant: one, or with a `*` at the end all that begin so.
-    EventTypePattern { max: 200, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end" }
+    EventTypePattern { max: 200, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^[^*]+\*?$" }
 }
 
 impl ReceiverUrl {

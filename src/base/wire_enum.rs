@@ -53,6 +53,8 @@ macro_rules! wire_enum {
                 $crate::base::json::Shape::Words(vec![$($word),+])
             }
         }
+
+        $crate::schema_of_shape!(named $name);
     };
 }
 

@@ -1,5 +1,7 @@
 //! What a row of the catalogue says of its operation, or of its read.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
 use crate::domain::listing::Filter;
 use crate::domain::operation::AnyOperation;
 use crate::domain::read::{Numbered, Read, ScopeOf, Trail};
@@ -130,9 +132,18 @@ pub struct ReadRow {
     pub problem: ProblemShape,
     /// How it reads.
     pub read: Read,
+    /// The schema of what it gives.
+    pub body: SchemaOf,
+    /// Whether it is refused to actors without a permission; others are told that there is nothing.
+    pub needs_permission: bool,
+    /// Whether what it gives is always there.
+    pub is_always: bool,
     /// How its history is found, where it has one.
     pub trail: Option<Trail>,
 }
+
+/// Makes the schema of a body, among those of the document that it is for.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 impl Row {
     /// The usual: POST with a token, no key, 200, 400, the full problem.
@@ -265,32 +276,56 @@ impl ListRow {
 }
 
 impl ReadRow {
-    pub(super) const fn new(name: &'static str, path: &'static str, read: Read) -> Self {
+    /// A read that gives a `B`.
+    pub(super) const fn new<B: JsonSchema>(
+        name: &'static str,
+        path: &'static str,
+        read: Read,
+    ) -> Self {
         Self {
             name,
             path,
             problem: ProblemShape::Full,
             read,
+            body: |schemas| schemas.subschema_for::<B>(),
+            needs_permission: false,
+            is_always: false,
             trail: None,
         }
     }
 
+    /// Refused to actors without a permission.
+    pub(super) const fn permitted(self) -> Self {
+        Self {
+            needs_permission: true,
+            ..self
+        }
+    }
+
+    /// Of what is always there.
+    pub(super) const fn always(self) -> Self {
+        Self {
+            is_always: true,
+            ..self
+        }
+    }
+
     /// Of the resource that the path names, whose revisions are its own.
-    pub(super) const fn of<R: Resource>(
+    pub(super) const fn of<R: Resource, B: JsonSchema>(
         name: &'static str,
         path: &'static str,
         read: Read,
     ) -> Self {
-        Self::new(name, path, read).with(Trail::of_path::<R>(Numbered::ByRevision))
+        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByRevision))
     }
 
     /// Of the resource that the path names, which has no revision but the positions of its commits.
-    pub(super) const fn of_commits<R: Resource>(
+    pub(super) const fn of_commits<R: Resource, B: JsonSchema>(
         name: &'static str,
         path: &'static str,
         read: Read,
     ) -> Self {
-        Self::new(name, path, read).with(Trail::of_path::<R>(Numbered::ByPosition))
+        Self::new::<B>(name, path, read).with(Trail::of_path::<R>(Numbered::ByPosition))
     }
 
     /// With a history that is found so.

@@ -16,11 +16,15 @@ use super::signing::{Claims, SigningAlgorithm, SigningKey};
 use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
-use crate::domain::operation::Operation as _;
+use crate::base::json::{Json, Reader};
+use crate::catalogue::{KeySource, OPERATIONS};
+use crate::domain::example::actor;
+use crate::domain::operation::{Operation as _, Parts};
 use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
-use crate::engine::Engine;
+use crate::domain::standing::{STANDING, Standing};
+use crate::engine::{CommandRequest, CommandResult, Engine};
 
 /// How long a token of the demonstration is valid.
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
@@ -85,13 +89,17 @@ impl Demo {
         self.key.jwks()
     }
 
-    /// Applies the sample facts; those that exist already are unchanged.
+    /// Applies the sample facts, and carries out what stands beside them; those that exist already
+    /// are unchanged.
     ///
     /// # Errors
     /// When the engine does not accept them.
     pub fn load_samples(&self, engine: &Arc<Engine>) -> Result<(), BoxError> {
         let loading = load_lines(engine, samples::NDJSON.as_bytes());
         on_lane(engine, loading)??;
+        for standing in &STANDING {
+            on_lane(engine, carry_out(engine, standing))??;
+        }
         Ok(())
     }
 
@@ -146,6 +154,32 @@ impl Demo {
             claims.permissions.push(FACTS_WRITE.to_owned());
         }
         Ok(self.key.sign(&claims)?)
+    }
+}
+
+/// Carries out a command of a fresh demonstration; once it stands, this is a replay.
+async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError> {
+    let row = OPERATIONS.iter().find(|row| row.name == standing.operation);
+    let row = row.ok_or("what stands is made by an operation")?;
+    let shown = standing.shown(row.operation.example());
+    let text = shown.body.to_string();
+    let body = Json::parse(text.as_bytes()).map_err(|_| "an example is JSON")?;
+    let parts = Parts {
+        path: &[],
+        body: &body,
+    };
+    let mut at = Reader::new(engine.now());
+    let command = row.operation.read(row.name, &parts, &mut at);
+    let call = CommandRequest {
+        row: Some(row),
+        actor: Arc::new(actor(row.operation.example().actor, &str::to_owned)),
+        command: command.ok_or("an example can be read")?,
+        header_key: (row.key == KeySource::Header).then(|| standing.key.into()),
+    };
+    let permit = engine.admit().ok_or("nobody else is there yet")?;
+    match engine.execute_giving(standing.born, call, permit).await {
+        CommandResult::Done { .. } => Ok(()),
+        other => Err(format!("{} was not carried out: {other:?}", row.name).into()),
     }
 }
 

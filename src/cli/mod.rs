@@ -40,6 +40,8 @@ use std::time::SystemTime;
 
 use clap::{Parser, Subcommand};
 
+use crate::http::openapi;
+
 /// The HTTP and JSON backend of a care-service platform: reservation payments, settlement,
 /// branches and caregivers.
 #[derive(Parser)]
@@ -99,6 +101,9 @@ enum Command {
     Outbox(outbox::OutboxArgs),
     /// Shortens the log of a stopped server: snapshots take over its content.
     Compact(compact::CompactArgs),
+    /// Prints the API document (OpenAPI 3.1), which `/openapi.json` serves.
+    #[command(after_help = "Examples:\n  carebook openapi > carebook.json")]
+    Openapi,
 }
 
 /// Parses the arguments and does what they say.
@@ -118,11 +123,19 @@ pub fn main() -> ExitCode {
         Command::Restore(arguments) => arguments.run(),
         Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
+        Command::Openapi => print_document(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints the API document.
+fn print_document() -> Result<(), exit::Failure> {
+    let mut out = output::Output::new();
+    out.line(format_args!("{:#}", openapi::document()))?;
+    out.flush()
 }
 
 /// Makes the kernel give this process memory in small pages, whatever the system's setting and the

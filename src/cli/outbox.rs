@@ -56,6 +56,10 @@ pub struct OutboxArgs {
 #[derive(Subcommand)]
 enum Action {
     /// Lists messages, the newest first: those that wait or are dead, or of the state that is named.
+    #[command(after_help = "\
+Examples:
+  carebook outbox list --url http://127.0.0.1:8080 --token-file token
+  carebook outbox list --state dead --json --data /srv/carebook")]
     List {
         /// Only those in this state: waiting, dead, taken or skipped.
         #[arg(long, value_name = "STATE", value_parser = state)]
@@ -67,6 +71,9 @@ enum Action {
         place: Place,
     },
     /// Shows one message, without what it says.
+    #[command(after_help = "\
+Examples:
+  carebook outbox show 7 --url http://127.0.0.1:8080 --token-file token")]
     Show {
         /// Its number.
         number: i64,
@@ -74,6 +81,9 @@ enum Action {
         place: Place,
     },
     /// Has a message that waits or is dead tried again at once.
+    #[command(after_help = "\
+Examples:
+  carebook outbox retry 7 --url http://127.0.0.1:8080 --token-file token")]
     Retry {
         /// Its number.
         number: i64,
@@ -81,6 +91,9 @@ enum Action {
         place: Place,
     },
     /// Gives a message up that waits or is dead.
+    #[command(after_help = "\
+Examples:
+  carebook outbox skip 7 --reason 'entered by hand' --data /srv/carebook")]
     Skip {
         /// Its number.
         number: i64,

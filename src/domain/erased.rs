@@ -3,6 +3,8 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
+use schemars::{Schema, SchemaGenerator};
+
 use super::example::Example;
 use super::operation::{
     Change, Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
@@ -83,6 +85,10 @@ pub trait AnyOperation: Send + Sync {
     fn rejections(&self) -> &'static [(Class, &'static str)];
     /// What the body of a request may be.
     fn shape(&self) -> Shape;
+    /// The schema of the body of its answer ([`Operation::Answer`]).
+    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema;
+    /// See [`Operation::conflict`].
+    fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)>;
     /// See [`Operation::EXAMPLE`].
     fn example(&self) -> &'static Example;
     /// See [`Operation::ladder`].
@@ -140,6 +146,14 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn shape(&self) -> Shape {
         <O::Command as Request>::shape()
+    }
+
+    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema {
+        schemas.subschema_for::<O::Answer>()
+    }
+
+    fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        O::conflict(schemas)
     }
 
     fn example(&self) -> &'static Example {

@@ -111,9 +111,11 @@ impl<T: FromJson + Serialize> EventValue for T {
 impl EventValue for Uuid {
     fn event_shape() -> Shape {
         Shape::Text {
+            shortest: 1,
             longest: 36,
             blank: false,
             form: "a UUID",
+            pattern: "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
         }
     }
 }
@@ -134,6 +136,7 @@ impl EventValue for Vec<Uuid> {
             of: Box::new(Uuid::event_shape()),
             shortest: 0,
             longest: None,
+            unique: false,
         }
     }
 }
@@ -151,9 +154,11 @@ impl EventValue for Revision {
 impl EventValue for Box<str> {
     fn event_shape() -> Shape {
         Shape::Text {
+            shortest: 1,
             longest: 512,
             blank: false,
             form: "",
+            pattern: "",
         }
     }
 }

@@ -76,9 +76,11 @@ impl FromJson for EventId {
 
     fn shape() -> Shape {
         Shape::Text {
+            shortest: 1,
             longest: 31,
             blank: false,
             form: "`{position}-{number}`",
+            pattern: "^(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,9})$",
         }
     }
 }

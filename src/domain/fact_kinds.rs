@@ -1,12 +1,18 @@
 //! The table of the kinds of facts, each by the resource that they come in to. It stands above the
 //! resources: an operation that asks for facts of any kind is given [`revision_of`] in its context.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
 use super::reference::put::{AnyFactKind, FactsOf};
 use super::reference::{
     Fact, actor, candidate_snapshot, consent_version, extension_eligibility, family_account,
     final_review_projection, payment_product_plan, payout_instruction, regional_benefit_policy,
     relationship, reservation_booking, reservation_financial_facts, settlement_account,
 };
+use crate::base::json::Side;
 use crate::base::revision::Revision;
 use crate::domain::branch::office_profile::BranchOfficeProfile;
 use crate::domain::mother::state::MotherProfile;
@@ -38,6 +44,39 @@ pub static FACTS: &[&dyn AnyFactKind] = &[
     &FactsOf::<Fact<relationship::Relationship>>::NEW,
     &FactsOf::<PaymentSubject>::NEW,
 ];
+
+/// A fact of any kind as it is read, as its schema.
+pub struct AnyFact;
+
+impl JsonSchema for AnyFact {
+    fn schema_name() -> Cow<'static, str> {
+        "ReferenceFact".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let kinds: Vec<_> = FACTS
+            .iter()
+            .map(|kind| fact_schema(*kind, Side::Answered))
+            .collect();
+        json_schema!({"oneOf": kinds})
+    }
+}
+
+/// The schema of a fact of this kind.
+#[must_use]
+pub fn fact_schema(kind: &dyn AnyFactKind, side: Side) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "const": kind.kind().name},
+            "id": {"type": "string", "minLength": 1, "maxLength": 512},
+            "revision": {"type": "integer", "format": "int64", "minimum": 1},
+            "facts": kind.shape().schema(side),
+        },
+        "required": ["kind", "id", "revision", "facts"],
+        "additionalProperties": false,
+    })
+}
 
 /// The revision at which the fact of the kind so named stands; `None` when there is no such fact,
 /// or no such kind.

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -147,6 +148,8 @@ pub trait Operation: Send + Sync + 'static {
     type Command: Request;
     /// The resource whose actor decides.
     type Resource: Resource;
+    /// What the body of its answer is.
+    type Answer: JsonSchema;
 
     /// Class and code of its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [(Class, &'static str)];
@@ -183,6 +186,12 @@ pub trait Operation: Send + Sync + 'static {
         command: &Self::Command,
         context: &Context<'_>,
     ) -> Result<Decision<Self::Resource>, Rejection>;
+
+    /// The schema of the body of its conflicts, where that is one of its own; their code is then in
+    /// the field that is named beside it.
+    fn conflict(_schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        None
+    }
 
     /// The first answer's body as a replay shows it.
     fn replayed(body: Vec<u8>) -> Vec<u8> {

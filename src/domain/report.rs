@@ -2,6 +2,8 @@
 //! was accepted, or how far deliveries are. A report is decided by the resource's actor as a command
 //! is, and has neither an idempotency key nor a unique key.
 
+use schemars::{Schema, SchemaGenerator};
+
 use super::example::Example;
 use super::operation::{
     AnyCommand, AnyDecision, AnyOperation, AnyState, Context, Decision, Parts, erase, own_state,
@@ -82,6 +84,14 @@ impl AnyOperation for NoRequest {
 
     fn shape(&self) -> Shape {
         Shape::Object(Vec::new())
+    }
+
+    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema {
+        schemas.subschema_for::<()>()
+    }
+
+    fn conflict(&self, _: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        None
     }
 
     fn example(&self) -> &'static Example {

@@ -26,6 +26,7 @@ pub mod delivery;
 pub mod directory;
 pub mod feed;
 mod following;
+mod giving;
 mod id_source;
 mod idempotency;
 pub mod intake;
@@ -343,7 +344,7 @@ impl Engine {
         permit: Permit,
         is_dry_run: bool,
     ) -> CommandResult {
-        let answer = self.shared.execute(request, Some(permit), is_dry_run);
+        let answer = self.shared.execute(request, Some(permit), is_dry_run, None);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)
@@ -381,7 +382,9 @@ impl Engine {
             command,
             header_key: None,
         };
-        let answer = self.shared.execute(request, Some(permit.command), false);
+        let answer = self
+            .shared
+            .execute(request, Some(permit.command), false, None);
         unless_its_future_panics(pin!(answer))
             .await
             .unwrap_or(CommandResult::Fault)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use super::admission::Permit;
 use super::core::{
@@ -32,6 +33,7 @@ impl Shared {
         request: CommandRequest,
         permit: Option<Permit>,
         is_dry_run: bool,
+        born: Option<Uuid>,
     ) -> CommandResult {
         if self.ended.load(Ordering::Acquire) {
             return CommandResult::Unavailable;
@@ -52,7 +54,7 @@ impl Shared {
             scope: request.actor.subject.clone(),
             key_digest: None,
             fingerprint: request.command.fingerprint(),
-            born: self.ids.id(self.clock.now()),
+            born: born.unwrap_or_else(|| self.ids.id(self.clock.now())),
             key_lock: None,
             permit,
             may_act,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use hyper::Method;
 
+use super::docs_page::DocsFile;
 use super::response::Problems;
 use crate::catalogue::{
     self, LISTS, ListRow, MANAGEMENT, MANAGEMENT_READS, OPERATIONS, ProblemShape, READS, ReadRow,
@@ -28,8 +29,8 @@ pub enum Offer {
     All,
     /// Everything except internal routes.
     Public,
-    /// Internal routes: operations without a token, and the metrics. Health and readiness are on
-    /// both.
+    /// Internal routes: operations without a token, and the metrics. Health, readiness, the API
+    /// document and the page that shows it are on both.
     Internal,
 }
 
@@ -56,6 +57,10 @@ pub enum Special {
     Ready,
     /// `GET /metrics`
     Metrics,
+    /// `GET /openapi.json`
+    ApiDocument,
+    /// `GET /docs`, and what the page consists of
+    Docs(DocsFile),
     /// `GET /outbox`
     Outbox,
     /// `GET /webhook-subscriptions`
@@ -65,6 +70,26 @@ pub enum Special {
 }
 
 impl Special {
+    /// Its name.
+    ///
+    /// # Panics
+    /// Never: each has one.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL
+            .into_iter()
+            .find(|(_, _, known, _)| *known == self);
+        found.map(|(.., name)| name).expect("each route has a name")
+    }
+
+    /// Whether it is on each listener.
+    fn is_everywhere(self) -> bool {
+        matches!(
+            self,
+            Self::Health | Self::Ready | Self::ApiDocument | Self::Docs(_)
+        )
+    }
+
     /// Whether it lists what the service is managed by.
     #[must_use]
     pub fn is_management_list(self) -> bool {
@@ -74,7 +99,7 @@ impl Special {
         )
     }
 
-    const ALL: [(&'static str, Method, Self, &'static str); 8] = [
+    const ALL: [(&'static str, Method, Self, &'static str); 13] = [
         (
             "/reference-facts",
             Method::POST,
@@ -86,6 +111,31 @@ impl Special {
         ("/readyz", Method::GET, Self::Ready, "readyz"),
         ("/metrics", Method::GET, Self::Metrics, "metrics"),
         ("/outbox", Method::GET, Self::Outbox, "list_outbox"),
+        (
+            "/openapi.json",
+            Method::GET,
+            Self::ApiDocument,
+            "api_document",
+        ),
+        ("/docs", Method::GET, Self::Docs(DocsFile::Page), "docs"),
+        (
+            "/docs/start.js",
+            Method::GET,
+            Self::Docs(DocsFile::Start),
+            "docs_start",
+        ),
+        (
+            "/docs/swagger-ui-bundle.js",
+            Method::GET,
+            Self::Docs(DocsFile::Script),
+            "docs_script",
+        ),
+        (
+            "/docs/swagger-ui.css",
+            Method::GET,
+            Self::Docs(DocsFile::Style),
+            "docs_style",
+        ),
         (
             "/webhook-subscriptions",
             Method::GET,
@@ -162,6 +212,8 @@ pub struct RouteMatch<'r, 'p> {
 /// All places.
 pub struct Routes {
     router: matchit::Router<Place>,
+    /// What is at each path.
+    all: Vec<(String, Vec<(Method, Asked)>)>,
 }
 
 impl Routes {
@@ -202,19 +254,31 @@ impl Routes {
             }
         }
         for ((path, method, special, _), series) in Special::ALL.into_iter().zip(&mut series) {
-            let is_everywhere = matches!(special, Special::Health | Special::Ready);
-            if is_everywhere || offer.has(special == Special::Metrics) {
+            if special.is_everywhere() || offer.has(special == Special::Metrics) {
                 let place = places.entry(path.to_owned()).or_default();
                 place.special.push((method, series, special));
             }
         }
         let mut router = matchit::Router::new();
+        let all = places
+            .iter()
+            .map(|(path, place)| (path.clone(), place.all()));
+        let all = all.collect();
         for (path, place) in places {
             router
                 .insert(path, place)
                 .expect("the catalogue's paths do not conflict");
         }
-        Self { router }
+        Self { router, all }
+    }
+
+    /// All paths, each with the methods that it has, and what they ask for.
+    pub fn all(&self) -> impl Iterator<Item = (&str, Method, Asked)> {
+        let all = self.all.iter();
+        all.flat_map(|(path, asked)| {
+            let asked = asked.iter();
+            asked.map(|(method, asked)| (path.as_str(), method.clone(), *asked))
+        })
     }
 
     /// The route at `path`; `None` when there is none, or a parameter is not UTF-8.
@@ -236,6 +300,21 @@ impl Routes {
 }
 
 impl Place {
+    /// What each method asks for here.
+    fn all(&self) -> Vec<(Method, Asked)> {
+        let operations = self.operations.iter();
+        let operations = operations.map(|(method, _, row)| (method.clone(), Asked::Operation(row)));
+        let special = self.special.iter();
+        let special =
+            special.map(|(method, _, special)| (method.clone(), Asked::Special(*special)));
+        let read = self.read.map(|(_, row)| (Method::GET, Asked::Read(row)));
+        let list = self.list.map(|(_, row)| (Method::GET, Asked::List(row)));
+        let history = self.history;
+        let history = history.map(|(_, row)| (Method::GET, Asked::History(row)));
+        let reads = read.into_iter().chain(list).chain(history);
+        operations.chain(special).chain(reads).collect()
+    }
+
     /// What `method` asks for here; HEAD is treated like GET.
     #[must_use]
     pub fn asked(&self, method: &Method) -> Option<(Series, Asked)> {
@@ -382,7 +461,7 @@ mod tests {
         }
         for (path, method, special, _) in Special::ALL {
             let path = &path.replace(['{', '}'], "");
-            let is_on_both = matches!(special, Special::Health | Special::Ready);
+            let is_on_both = special.is_everywhere();
             let is_internal = special == Special::Metrics;
             assert_eq!(is_there(&public, path, &method), !is_internal);
             assert_eq!(

@@ -11,6 +11,7 @@ use hyper::{StatusCode, Uri};
 
 use super::facts;
 use super::metrics::FrontFigures;
+use super::openapi;
 use super::outbox;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
@@ -50,6 +51,8 @@ impl Service {
             | Special::ListWebhookDeliveries => {
                 Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
             }
+            Special::ApiDocument => json(StatusCode::OK, openapi::text()),
+            Special::Docs(file) => file.answer(),
             Special::Metrics => {
                 let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
                 let now = self.engine.now();

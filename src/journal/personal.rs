@@ -61,7 +61,9 @@ fn collect(
     found: &mut Vec<PersonalField>,
 ) {
     match shape {
-        Shape::List { of: inner, .. } | Shape::Map { of: inner } => collect(of, path, inner, found),
+        Shape::List { of: inner, .. } | Shape::Map { of: inner, .. } => {
+            collect(of, path, inner, found)
+        }
         Shape::Object(fields) => {
             for field in fields {
                 path.push(field.name);
@@ -377,7 +379,7 @@ mod tests {
             found: &mut Vec<(&'static str, &'static str, Shape, Option<Personal>)>,
         ) {
             match shape {
-                Shape::List { of: inner, .. } | Shape::Map { of: inner } => {
+                Shape::List { of: inner, .. } | Shape::Map { of: inner, .. } => {
                     collect(of, *inner, found);
                 }
                 Shape::Object(fields) => {

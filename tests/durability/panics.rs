@@ -24,6 +24,7 @@ use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
 use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::{Body, Frame};
+use schemars::{Schema, SchemaGenerator};
 use wal::storage::sim::SimDisk;
 
 use super::inside::{call_of, carry_out, engine};
@@ -122,6 +123,14 @@ impl AnyOperation for NoReplays {
 
     fn shape(&self) -> Shape {
         self.0.shape()
+    }
+
+    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema {
+        self.0.answer(schemas)
+    }
+
+    fn conflict(&self, schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        self.0.conflict(schemas)
     }
 
     fn example(&self) -> &'static Example {

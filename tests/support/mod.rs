@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod command;
+pub mod document;
 pub mod gated;
 pub mod good;
 pub mod stage;
@@ -323,6 +324,15 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
+    /// As it is judged.
+    pub fn received(&self) -> document::Received<'_> {
+        document::Received {
+            status: self.status,
+            headers: &self.headers,
+            body: &self.body,
+        }
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -442,7 +452,15 @@ impl Client {
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(body);
         self.stream.get_mut().write_all(&bytes)?;
-        self.read_answer(method)
+        let answer = self.read_answer(method)?;
+        let sent = document::Sent {
+            method,
+            path,
+            headers,
+            body,
+        };
+        document::judge(sent, answer.received());
+        Ok(answer)
     }
 
     /// Sends bytes as they are.

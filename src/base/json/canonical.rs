@@ -52,6 +52,8 @@ impl FromJson for AnyObject {
     }
 }
 
+crate::schema_of_shape!(AnyObject);
+
 impl Serialize for AnyObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {

@@ -7,7 +7,7 @@ use serde_json::Value;
 static NULL: Value = Value::Null;
 
 /// One scalar that is different, or there in one of the values only. What is absent is null.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Difference {
     /// Its place, written as the path of a fault: `scope.periods[2].start`.
     pub path: String,

@@ -1,5 +1,8 @@
 //! What can be wrong with a field of a request.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -34,6 +37,22 @@ pub enum FaultCode {
 }
 
 impl FaultCode {
+    /// All codes.
+    pub const ALL: [Self; 12] = [
+        Self::Required,
+        Self::UnknownField,
+        Self::DuplicateField,
+        Self::WrongType,
+        Self::TooShort,
+        Self::TooLong,
+        Self::Blank,
+        Self::Pattern,
+        Self::OutOfRange,
+        Self::NotAllowed,
+        Self::NotUnique,
+        Self::MalformedJson,
+    ];
+
     /// The code in the response.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -81,5 +100,29 @@ impl Serialize for Fault {
         map.serialize_entry("code", self.code.as_str())?;
         map.serialize_entry("message", self.code.message())?;
         map.end()
+    }
+}
+
+impl JsonSchema for Fault {
+    fn schema_name() -> Cow<'static, str> {
+        "FieldError".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let codes = FaultCode::ALL.map(FaultCode::as_str);
+        json_schema!({
+            "type": "object",
+            "description": "One fault of a request.",
+            "properties": {
+                "fieldPath": {
+                    "type": "string",
+                    "description": "Where: `scope.collection`, `lineAcknowledgements[2].settlementLineKey`, \
+                                    `header.Idempotency-Key`; empty for the body itself."
+                },
+                "code": {"type": "string", "enum": codes},
+                "message": {"type": "string", "description": "A sentence for people."}
+            },
+            "required": ["fieldPath", "code", "message"]
+        })
     }
 }

@@ -9,6 +9,7 @@ use super::reader::{FromJson, Reader};
 use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
+use crate::schema_of_shape;
 
 /// 2^63: the magnitude from which on a number is beyond 64 bits.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -65,6 +66,20 @@ impl<const MIN: i64> FromJson for AtLeast<MIN> {
             least: MIN,
             most: i64::MAX,
         }
+    }
+}
+
+impl<const MIN: i64> schemars::JsonSchema for AtLeast<MIN> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AtLeast".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Self::answered()
     }
 }
 
@@ -126,6 +141,7 @@ impl<T: FromJson> FromJson for Vec<T> {
             of: Box::new(T::shape()),
             shortest: 0,
             longest: None,
+            unique: false,
         }
     }
 }
@@ -149,6 +165,7 @@ impl<T: FromJson> FromJson for NonEmpty<T> {
             of: Box::new(T::shape()),
             shortest: 1,
             longest: None,
+            unique: false,
         }
     }
 }
@@ -173,6 +190,7 @@ impl<T: FromJson, const MOST: usize> FromJson for AtMost<T, MOST> {
             of: Box::new(T::shape()),
             shortest: 0,
             longest: Some(MOST),
+            unique: false,
         }
     }
 }
@@ -222,6 +240,7 @@ impl<T: FromJson> FromJson for BTreeMap<Box<str>, T> {
 
     fn shape() -> Shape {
         Shape::Map {
+            names: Box::new(Shape::Any),
             of: Box::new(T::shape()),
         }
     }
@@ -254,6 +273,9 @@ impl FromJson for Date {
         Shape::Date
     }
 }
+
+schema_of_shape!(Instant);
+schema_of_shape!(Date);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -12,6 +12,7 @@ mod differences;
 mod fault;
 mod fields;
 mod reader;
+mod schema;
 mod shape;
 mod value;
 
@@ -20,5 +21,6 @@ pub use differences::{Difference, differences};
 pub use fault::{Fault, FaultCode};
 pub use fields::{AtLeast, AtMost, NonEmpty, Nullable, refuse_repeats};
 pub use reader::{FAULTS_MAX, FromJson, Reader, field};
+pub use schema::{Side, nullable};
 pub use shape::{Field, Personal, Presence, Shape};
 pub use value::{Json, Malformed, NESTING_MAX, VALUES_MAX};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::fault::{Fault, FaultCode};
+use super::schema::Side;
 use super::shape::{Presence, Shape};
 use super::value::Json;
 use crate::base::time::Instant;
@@ -176,6 +177,16 @@ pub trait FromJson: Sized {
     /// The shape of the values that can be read.
     fn shape() -> Shape;
 
+    /// The schema of such a value in an answer.
+    ///
+    /// # Panics
+    /// Never: the schema of a shape is an object.
+    #[must_use]
+    fn answered() -> schemars::Schema {
+        let schema = Self::shape().schema(Side::Answered);
+        schema.try_into().expect("a schema is an object")
+    }
+
     /// Whether the field may be absent, or null: by default, neither.
     fn presence() -> Presence {
         Presence::Required
@@ -256,6 +267,39 @@ macro_rules! json_object {
                         ).copied(),
                     } ),+
                 ])
+            }
+        }
+
+        $crate::schema_of_shape!(named $name);
+    };
+}
+
+/// Gives a type that is read from requests its schema in answers, for the `schemars` crate:
+/// `named`, where it is a component of the document of its own.
+#[macro_export]
+macro_rules! schema_of_shape {
+    ($name:ident) => {
+        $crate::schema_of_shape!(@ $name, true);
+    };
+    (named $name:ident) => {
+        $crate::schema_of_shape!(@ $name, false);
+    };
+    (@ $name:ident, $is_inline:literal) => {
+        impl ::schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                $is_inline
+            }
+
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schema_id() -> ::std::borrow::Cow<'static, str> {
+                concat!(module_path!(), "::", stringify!($name)).into()
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                <Self as $crate::base::json::FromJson>::answered()
             }
         }
     };

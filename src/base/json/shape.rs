@@ -13,14 +13,19 @@ pub enum Shape {
         /// The greatest.
         most: i64,
     },
-    /// A string of at least one character.
+    /// A string.
     Text {
+        /// The fewest characters that it may have.
+        shortest: usize,
         /// The most characters that it may have.
         longest: usize,
         /// Whether it may consist of white space.
         blank: bool,
         /// The format that it has beyond that, in words; empty if it has none.
         form: &'static str,
+        /// The same as a regular expression (ECMA-262), as far as one can say it; empty if it has
+        /// no format.
+        pattern: &'static str,
     },
     /// One of these names.
     Words(Vec<&'static str>),
@@ -36,9 +41,13 @@ pub enum Shape {
         shortest: usize,
         /// The most, unless only the body's size bounds them.
         longest: Option<usize>,
+        /// Whether no item may stand in it twice.
+        unique: bool,
     },
     /// An object with names of the sender's choice.
     Map {
+        /// The shape of the names.
+        names: Box<Shape>,
         /// The shape of its values.
         of: Box<Shape>,
     },
@@ -46,6 +55,17 @@ pub enum Shape {
     Any,
     /// An object with these fields and no others.
     Object(Vec<Field>),
+}
+
+impl Shape {
+    /// The same list, in which no item may stand twice.
+    #[must_use]
+    pub fn unique(mut self) -> Self {
+        if let Self::List { unique, .. } = &mut self {
+            *unique = true;
+        }
+        self
+    }
 }
 
 /// A field of an object.

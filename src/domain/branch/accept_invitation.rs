@@ -5,6 +5,7 @@
 //! there is none (403); the branch's revision is stale, the invitation was accepted already (409).
 //! The commit queues a message for the system that keeps authorization relationships.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -72,6 +73,7 @@ fn invited(context: &Context<'_>) -> Option<Digest> {
 impl Operation for AcceptInvitation {
     type Command = Command;
     type Resource = Branch;
+    type Answer = ActivationBody;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
@@ -173,9 +175,10 @@ impl<'a> ActivatedMessage<'a> {
 }
 
 /// The activation as it is answered; it never changes.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ActivationBody {
+#[schemars(rename = "ManagerActivation")]
+pub struct ActivationBody {
     activation_id: Uuid,
     invitation_id: Uuid,
     member_profile_id: Uuid,
@@ -185,7 +188,8 @@ struct ActivationBody {
     relationship_outbox_message_id: i64,
     authorization_relationship_status: AuthorizationRelationshipStatus,
     accepted_at: Instant,
-    /// Last, so that a replay can turn it round.
+    /// Whether this is the answer of an earlier request once more.
+    // Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 

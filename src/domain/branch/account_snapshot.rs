@@ -1,5 +1,6 @@
 //! The copy of a branch's settlement account that a settlement statement keeps.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::{Actor, ActorKind};
@@ -126,8 +127,9 @@ pub fn may_settle(actor: &Actor, branch_office_profile_id: &str) -> bool {
 }
 
 /// A snapshot as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SettlementAccountSnapshot")]
 pub struct SnapshotBody<'a> {
     snapshot_id: &'a Ident,
     settlement_statement_id: &'a Ident,

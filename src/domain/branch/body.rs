@@ -1,5 +1,6 @@
 //! A branch as it is shown: how it stands, and how far its deliveries are.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -49,7 +50,7 @@ wire_enum! {
 
 wire_enum! {
     /// What comes next for a branch.
-    pub enum NextAction {
+    pub enum BranchNextAction {
         /// The invited manager accepts.
         AcceptManagerInvitation = "accept_manager_invitation",
         /// The manager updates how the branch presents itself.
@@ -59,8 +60,9 @@ wire_enum! {
 
 /// A branch as its readers see it, and as its creation is answered: how it stands, and how far its
 /// deliveries are.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Branch")]
 pub struct BranchBody<'a> {
     command_id: &'a Ident,
     actor_id: &'a str,
@@ -79,57 +81,64 @@ pub struct BranchBody<'a> {
     audit_event_id: Uuid,
     outcome_status: OutcomeStatus,
     repair: Option<RepairBody>,
-    allowed_next_actions: Vec<NextAction>,
+    allowed_next_actions: Vec<BranchNextAction>,
     operator_identity: OperatorIdentityBody,
     manager_membership: ManagerMembershipBody,
     manager_invitation: ManagerInvitationBody,
     authorization_relationship: AuthorizationRelationshipBody,
     membership_fee_policy: MembershipFeePolicyBody,
-    /// Last, so that a replay can turn it round.
+    /// Whether this is the answer of an earlier request once more.
+    // Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "BranchRepair")]
 struct RepairBody {
     repair_id: Uuid,
     scheduled_at: Instant,
     pending_side_effects: Vec<SideEffect>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "OperatorIdentity")]
 struct OperatorIdentityBody {
     operator_identity_id: Option<Uuid>,
     operator_identity_disposition: Option<IdentityDisposition>,
     side_effects: Vec<SideEffect>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ManagerMembership")]
 struct ManagerMembershipBody {
     manager_membership_id: Option<Uuid>,
     manager_membership_status: Option<MembershipStatus>,
     side_effects: Vec<SideEffect>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ManagerInvitation")]
 struct ManagerInvitationBody {
     manager_invitation_status: InvitationStatus,
     side_effects: Vec<SideEffect>,
-    allowed_next_actions: Vec<NextAction>,
+    allowed_next_actions: Vec<BranchNextAction>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "AuthorizationRelationship")]
 struct AuthorizationRelationshipBody {
     authorization_relationship_status: AuthorizationRelationshipStatus,
     side_effects: Vec<SideEffect>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "MembershipFeePolicy")]
 struct MembershipFeePolicyBody {
     membership_fee_policy_id: Uuid,
     membership_fee_policy_revision: Revision,
@@ -160,13 +169,13 @@ impl<'a> BranchBody<'a> {
         let (invitation_status, invitation_actions, next_actions) = match manager {
             None => (
                 InvitationStatus::Pending,
-                vec![NextAction::AcceptManagerInvitation],
-                vec![NextAction::AcceptManagerInvitation],
+                vec![BranchNextAction::AcceptManagerInvitation],
+                vec![BranchNextAction::AcceptManagerInvitation],
             ),
             Some(_) => (
                 InvitationStatus::Accepted,
                 Vec::new(),
-                vec![NextAction::UpdateBranchProfile],
+                vec![BranchNextAction::UpdateBranchProfile],
             ),
         };
         let identity = outcome.has_operator_identity;

@@ -75,9 +75,11 @@ impl FromJson for BusinessRegistrationNumber {
 
     fn shape() -> Shape {
         Shape::Text {
+            shortest: 1,
             longest: 4_000,
             blank: true,
             form: "ten digits, the last of which checks the others; or with dashes, `000-00-00000`",
+            pattern: "^([0-9]{10}|[0-9]{3}-[0-9]{2}-[0-9]{5})$",
         }
     }
 }

@@ -99,6 +99,7 @@ pub struct CreateBranch;
 impl Operation for CreateBranch {
     type Command = Command;
     type Resource = Organization;
+    type Answer = BranchBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,5 +1,6 @@
 //! How a branch presents itself: a fact of another system's, which the branch may update.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::Actor;
@@ -209,8 +210,9 @@ pub fn may_update(actor: &Actor, branch_office_profile_id: &str) -> bool {
 }
 
 /// The revision at which a profile stands.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "BranchOfficeProfileRevision")]
 pub struct ProfileRevisionBody<'a> {
     revision_id: Option<&'a Ident>,
     branch_office_profile_id: &'a str,

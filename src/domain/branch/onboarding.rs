@@ -4,6 +4,7 @@
 //! the embedded directory carries out in that commit is completed from the start; one that waits
 //! for a receiver is completed when its message is taken.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -68,7 +69,7 @@ wire_enum! {
 }
 
 /// One side effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SideEffect {
     /// What happens.

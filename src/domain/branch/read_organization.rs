@@ -1,5 +1,6 @@
 //! Reading the organization, for those who may create branches: they need its revision.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::organization::Organization;
@@ -9,9 +10,11 @@ use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource;
 
-#[derive(Serialize)]
+/// The organization as it is read.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct OrganizationBody {
+#[schemars(rename = "Organization")]
+pub struct OrganizationBody {
     organization_revision: Revision,
     branch_count: i64,
 }

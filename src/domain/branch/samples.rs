@@ -190,6 +190,7 @@ macro_rules! elsewhere {
         impl Operation for $name {
             type Command = create::Command;
             type Resource = Organization;
+            type Answer = super::body::BranchBody<'static>;
             const REJECTIONS: &'static [(Class, &'static str)] = CreateBranch::REJECTIONS;
             const EXAMPLE: Example = CreateBranch::EXAMPLE;
 

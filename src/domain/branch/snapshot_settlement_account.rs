@@ -72,6 +72,7 @@ pub struct SnapshotSettlementAccount;
 impl Operation for SnapshotSettlementAccount {
     type Command = Command;
     type Resource = AccountSnapshot;
+    type Answer = SnapshotBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,5 +1,6 @@
 //! A branch: its state, and how events change it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -171,7 +172,7 @@ impl Founding {
 }
 
 /// A relationship as the authorization system knows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RelationshipTuple {
     object: String,
     relation: &'static str,

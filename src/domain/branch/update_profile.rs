@@ -70,6 +70,7 @@ pub struct UpdateProfile;
 impl Operation for UpdateProfile {
     type Command = Command;
     type Resource = BranchOfficeProfile;
+    type Answer = ProfileRevisionBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -56,6 +56,7 @@ pub struct AuthorizePayment;
 impl Operation for AuthorizePayment {
     type Command = Command;
     type Resource = PaymentAuthority;
+    type Answer = PaymentDelegationBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,6 +1,7 @@
 //! The care-history access grants that a mother has given, each a resource of its own, and the book
 //! of those that one member was given for one booking, in which a new one is decided on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -196,8 +197,9 @@ impl CareHistoryAuthority {
 }
 
 /// A grant as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CareHistoryAccessGrant")]
 pub struct CareHistoryGrantBody<'a> {
     reservation_care_history_access_grant_id: Uuid,
     grantee_member_id: &'a Ident,

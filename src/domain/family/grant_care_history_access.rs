@@ -85,6 +85,7 @@ pub struct GrantCareHistoryAccess;
 impl Operation for GrantCareHistoryAccess {
     type Command = Command;
     type Resource = CareHistoryAuthority;
+    type Answer = CareHistoryGrantBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -92,6 +92,7 @@ struct GrantedMessage<'a> {
 impl Operation for GrantPayment {
     type Command = Command;
     type Resource = PaymentAuthority;
+    type Answer = PaymentDelegationBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,6 +1,7 @@
 //! The payment delegations that a mother has given, each a resource of its own, and the book of
 //! those that one payer was given for one booking, in which a new one is decided on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -250,8 +251,9 @@ impl PaymentAuthority {
 }
 
 /// A delegation as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PaymentDelegation")]
 pub struct PaymentDelegationBody<'a> {
     payment_delegation_id: Uuid,
     payer_member_id: &'a Ident,

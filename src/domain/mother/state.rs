@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -359,8 +360,9 @@ impl Standing {
 }
 
 /// A profile as its owner sees it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "MotherProfile")]
 pub struct ProfileBody<'a> {
     mother_account_id: &'a ReceiptId,
     mother_profile_id: &'a str,
@@ -379,18 +381,20 @@ pub struct ProfileBody<'a> {
     allowed_next_actions: Vec<NextAction>,
     created_at: Instant,
     updated_at: Instant,
-    /// Last, so that a replay can turn it round.
+    /// Whether this is the answer of an earlier request once more.
+    // Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct VerifiedContacts<'a> {
     email: Option<ContactBody<'a>>,
     phone: Option<ContactBody<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "VerifiedContact")]
 struct ContactBody<'a> {
     receipt_id: &'a ReceiptId,
     normalized_value: &'a str,
@@ -398,8 +402,9 @@ struct ContactBody<'a> {
     verification_authority: VerificationAuthority,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ConsentReceipt")]
 struct ReceiptBody<'a> {
     consent_receipt_id: Uuid,
     policy_key: &'a PolicyKey,
@@ -408,8 +413,9 @@ struct ReceiptBody<'a> {
     capture_source: CaptureSource,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "OwnershipRelationship")]
 struct OwnershipBody<'a> {
     state: OwnershipState,
     relationship_receipt_id: Option<&'a Ident>,

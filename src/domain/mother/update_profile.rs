@@ -106,6 +106,7 @@ pub struct UpdateProfile;
 impl Operation for UpdateProfile {
     type Command = Command;
     type Resource = MotherProfile;
+    type Answer = ProfileBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,5 +1,6 @@
 //! Messages as they are listed: what each is about and where it stands, without its body.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::may_manage;
@@ -14,7 +15,8 @@ use crate::domain::resource::ReadView;
 const LOOKED_AT: usize = 10;
 
 /// A message as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "OutboxMessage")]
 #[serde(rename_all = "camelCase")]
 pub struct MessageBody<'a> {
     number: i64,

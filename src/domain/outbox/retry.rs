@@ -4,7 +4,7 @@
 //! there is none of this number (404); it is taken or skipped (409). It has all its attempts before
 //! it again.
 
-use super::list::body_of;
+use super::list::{MessageBody, body_of};
 use super::may_manage;
 use super::message::{Message, MessageEvent, number_of};
 use crate::base::actor::ActorKind;
@@ -56,6 +56,7 @@ pub struct RetryMessage;
 impl Operation for RetryMessage {
     type Command = Command;
     type Resource = Message;
+    type Answer = MessageBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

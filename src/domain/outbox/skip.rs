@@ -5,7 +5,7 @@
 //! there is none of this number (404); it is taken or skipped (409). What sent the message goes on
 //! showing it as not taken.
 
-use super::list::body_of;
+use super::list::{MessageBody, body_of};
 use super::may_manage;
 use super::message::{Message, MessageEvent, number_of};
 use super::retry::Reason;
@@ -44,6 +44,7 @@ pub struct SkipMessage;
 impl Operation for SkipMessage {
     type Command = Command;
     type Resource = Message;
+    type Answer = MessageBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,5 +1,6 @@
 //! What an administrator asked of the payment gateway, and what it answered: written once.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -122,8 +123,9 @@ public_events! {
 }
 
 /// An audit as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PaymentAdminOperation")]
 pub struct AdminAuditBody<'a> {
     billing_admin_operation_audit_id: Uuid,
     operation_action: OperationAction,

@@ -8,6 +8,8 @@
 //! refusal. A virtual account that is closed and a chargeback that is recorded change the
 //! payment's fact, whose revision advances by one.
 
+use schemars::{Schema, SchemaGenerator};
+
 use super::admin_audit::{AdminAudit, AdminAuditBody, AdminAuditEvent, mark_replayed_from_itself};
 use super::gateway::{EmbeddedGateway, Gateway, GatewayAnswer, HeldPayment, PaymentOrder};
 use super::gateway_subject::{
@@ -177,6 +179,14 @@ impl AnyOperation for AdministerGateway {
         Command::shape()
     }
 
+    fn answer(&self, schemas: &mut SchemaGenerator) -> Schema {
+        schemas.subschema_for::<AdminAuditBody<'static>>()
+    }
+
+    fn conflict(&self, _: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        None
+    }
+
     fn example(&self) -> &'static Example {
         &OperatePayment::EXAMPLE
     }
@@ -215,6 +225,7 @@ impl OperatePayment {
 impl Operation for OperatePayment {
     type Command = Command;
     type Resource = PaymentSubject;
+    type Answer = AdminAuditBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
@@ -290,6 +301,7 @@ impl SearchPayments {
 impl Operation for SearchPayments {
     type Command = Command;
     type Resource = SearchSubject;
+    type Answer = AdminAuditBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

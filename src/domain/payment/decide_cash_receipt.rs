@@ -6,6 +6,7 @@
 //! (all of them invalid requests). A receipt that may not be issued is a decision like another,
 //! and no rejection.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::actor::ActorKind;
@@ -71,8 +72,9 @@ pub struct ReceiptRequest<'a> {
 }
 
 /// Whether a cash receipt may be issued, with the facts of the plan that it follows from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CashReceiptEligibility")]
 pub struct Eligibility {
     /// What is decided.
     pub decision_state: ReceiptDecision,
@@ -151,6 +153,7 @@ pub struct DecideCashReceipt;
 impl Operation for DecideCashReceipt {
     type Command = Command;
     type Resource = Fact<PaymentProductPlan>;
+    type Answer = Eligibility;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -24,7 +25,7 @@ use crate::domain::resource::{Kind, Resource};
 use crate::public_events;
 
 /// What the provider's fee is for one payment by one method.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MethodFeeQuote {
     /// Which of the plan's rates it is reckoned by.
@@ -40,7 +41,7 @@ pub struct MethodFeeQuote {
 }
 
 /// The plan's terms for the provider's fee, as they stood.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderFeeSnapshot {
     /// By which route the payment reaches the provider.
@@ -62,7 +63,7 @@ pub struct ProviderFeeSnapshot {
 }
 
 /// Who pre-registered a payment, in which capacity, and what that authority rested on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PaymentActorSnapshot {
     /// The snapshot's identifier.
@@ -98,7 +99,7 @@ pub struct PaymentActorSnapshot {
 }
 
 /// What was asked for of a cash receipt, and what was decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CashReceiptEligibilitySnapshot {
     /// The snapshot's identifier.
@@ -450,8 +451,9 @@ impl FactHolder for Obligation {
 }
 
 /// A pre-registration as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "ReservationPaymentPreRegistration")]
 pub struct PreRegistrationBody<'a> {
     reservation_booking_id: &'a Ident,
     payment_id: &'a str,

@@ -101,6 +101,7 @@ pub struct PreRegister;
 impl Operation for PreRegister {
     type Command = Command;
     type Resource = Obligation;
+    type Answer = PreRegistrationBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

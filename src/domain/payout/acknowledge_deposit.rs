@@ -5,6 +5,7 @@
 //! (403); the booking is cancelled, the instruction speaks of another payout, the deposit was
 //! acknowledged before (409).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::standing::{has_happened, is_dealt_with, mismatches};
@@ -90,9 +91,11 @@ wire_enum! {
     }
 }
 
-#[derive(Serialize)]
+/// What is answered.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PayoutDepositAcknowledgement")]
 #[serde(rename_all = "camelCase")]
-struct Acknowledgement<'a> {
+pub struct Acknowledgement<'a> {
     reservation_booking_id: &'a Ident,
     contract_assignment_key: &'a Ident,
     caregiver_payout_instruction_id: &'a Ident,
@@ -106,6 +109,7 @@ pub struct AcknowledgePayoutDeposit;
 impl Operation for AcknowledgePayoutDeposit {
     type Command = Command;
     type Resource = PayoutReceipt;
+    type Answer = Acknowledgement<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

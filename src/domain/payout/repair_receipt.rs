@@ -87,6 +87,7 @@ pub struct RepairReceipt;
 impl Operation for RepairReceipt {
     type Command = Command;
     type Resource = PayoutReceipt;
+    type Answer = PayoutReceiptBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -1,5 +1,6 @@
 //! A receipt state: how events change it, how it is shown.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
@@ -250,8 +251,9 @@ public_events! {
 }
 
 /// A receipt state as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CaregiverPayoutReceipt")]
 pub struct PayoutReceiptBody<'a> {
     reservation_booking_id: &'a Ident,
     contract_assignment_key: &'a Ident,

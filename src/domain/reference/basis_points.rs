@@ -36,3 +36,5 @@ impl FromJson for BasisPoints {
         }
     }
 }
+
+crate::schema_of_shape!(BasisPoints);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::put::{AnyFactKind, FactResult, read_fact};
@@ -215,6 +216,7 @@ impl FromJson for NoArray {
             of: Box::new(Shape::Any),
             shortest: 0,
             longest: None,
+            unique: false,
         }
     }
 }
@@ -285,8 +287,9 @@ impl Incoming {
 }
 
 /// A fact that does not stand as it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "FactProblem")]
 struct Problem {
     index: u64,
     kind: Option<String>,
@@ -296,7 +299,8 @@ struct Problem {
 }
 
 /// What came of a batch. Written into JSON, it is the answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FactSummary")]
 pub struct Summary {
     /// How many facts stand now.
     pub applied: u64,
@@ -310,6 +314,7 @@ pub struct Summary {
     pub invalid: u64,
     /// The first [`PROBLEMS_MAX`] that were neither applied nor unchanged, by index.
     #[serde(serialize_with = "in_order")]
+    #[schemars(with = "Vec<Problem>")]
     problems: BTreeMap<u64, Problem>,
 }
 

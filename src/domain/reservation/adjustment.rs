@@ -1,6 +1,7 @@
 //! A payment-change adjustment: what its own system says of it, and the mother's payment, which
 //! is captured here.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -295,8 +296,9 @@ impl FactHolder for PaymentChangeAdjustment {
 }
 
 /// An adjustment as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PaymentChangeAdjustment")]
 pub struct PaymentChangeAdjustmentBody<'a> {
     payment_change_adjustment_id: &'a str,
     reservation_booking_id: &'a Ident,
@@ -318,8 +320,9 @@ pub struct PaymentChangeAdjustmentBody<'a> {
     updated_at: Instant,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PaymentReceipt")]
 struct ReceiptBody<'a> {
     payment_id: &'a Ident,
     provider_name: &'a Ident,

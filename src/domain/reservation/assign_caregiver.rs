@@ -104,6 +104,7 @@ pub struct AssignCaregiver;
 impl Operation for AssignCaregiver {
     type Command = Command;
     type Resource = CareTeamRoster;
+    type Answer = AssignmentResultBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -92,6 +92,7 @@ pub struct CaptureAdjustmentPayment;
 impl Operation for CaptureAdjustmentPayment {
     type Command = Command;
     type Resource = PaymentChangeAdjustment;
+    type Answer = PaymentChangeAdjustmentBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

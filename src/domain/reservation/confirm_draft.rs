@@ -14,10 +14,11 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use schemars::{Schema, SchemaGenerator};
 
 use super::draft::{
-    CreationBody, DraftConfirmed, PaymentHandoff, ReservationDraft, ReservationDraftEvent,
+    ConflictBody, CreationBody, DraftConfirmed, PaymentHandoff, ReservationDraft,
+    ReservationDraftEvent,
 };
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::{Digest, Fingerprint};
@@ -114,22 +115,6 @@ rejections! {
         DependencyChanged = Conflict "authoritative_dependency_changed" []
             "What the final review rests on has changed: review it again.",
     }
-}
-
-/// The body of a conflict.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConflictBody<'a> {
-    conflict_code: &'a str,
-    draft_id: &'a Ident,
-    expected_draft_revision: AtLeast<1>,
-    current_draft_revision: Option<Revision>,
-    reservation_draft_step_authority_projection_id: &'a Ident,
-    expected_review_revision: AtLeast<1>,
-    current_review_revision: Option<Revision>,
-    refresh_required: bool,
-    conflicting_field_paths: &'a [Cow<'static, str>],
-    disabled_reason_codes: &'a [&'a str],
 }
 
 /// The current revisions of the draft and of the review that a command names, as far as its
@@ -325,6 +310,7 @@ pub struct ConfirmDraft;
 impl Operation for ConfirmDraft {
     type Command = Command;
     type Resource = ReservationDraft;
+    type Answer = CreationBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 
@@ -394,6 +380,11 @@ impl Operation for ConfirmDraft {
                     })
                 },
             )
+    }
+
+    fn conflict(schemas: &mut SchemaGenerator) -> Option<(&'static str, Schema)> {
+        let schema = schemas.subschema_for::<ConflictBody<'static>>();
+        Some(("conflictCode", schema))
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

@@ -1,10 +1,14 @@
 //! A reservation draft: the fact as its own system keeps it, and its confirmation, which is this
 //! service's.
 
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::base::digest::Fingerprint;
+use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
@@ -233,9 +237,28 @@ impl FactHolder for ReservationDraft {
     }
 }
 
-/// What came of a draft's confirmation, as its owner sees it.
-#[derive(Serialize)]
+/// Why a draft cannot be confirmed.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CustomerReservationCreationConflict")]
+pub struct ConflictBody<'a> {
+    /// Why.
+    pub(super) conflict_code: &'a str,
+    pub(super) draft_id: &'a Ident,
+    pub(super) expected_draft_revision: AtLeast<1>,
+    pub(super) current_draft_revision: Option<Revision>,
+    pub(super) reservation_draft_step_authority_projection_id: &'a Ident,
+    pub(super) expected_review_revision: AtLeast<1>,
+    pub(super) current_review_revision: Option<Revision>,
+    pub(super) refresh_required: bool,
+    pub(super) conflicting_field_paths: &'a [Cow<'static, str>],
+    pub(super) disabled_reason_codes: &'a [&'a str],
+}
+
+/// What came of a draft's confirmation, as its owner sees it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "CustomerReservationCreation")]
 pub struct CreationBody<'a> {
     customer_reservation_creation_command_id: Uuid,
     draft_id: &'a str,
@@ -248,12 +271,14 @@ pub struct CreationBody<'a> {
     reviewed_fact_fingerprint: String,
     contract_acceptance_id: Uuid,
     reservation_creation_payment_handoff: HandoffBody<'a>,
-    /// Last, so that a replay can turn it round.
+    /// Whether this is the answer of an earlier request once more.
+    // Last, so that a replay can turn it round.
     idempotent_replay: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PaymentHandoff")]
 struct HandoffBody<'a> {
     payment_handoff_id: Uuid,
     charge_snapshot_id: Uuid,

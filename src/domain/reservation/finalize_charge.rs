@@ -119,11 +119,12 @@ json_object! {
 #[serde(transparent)]
 pub struct EnabledFlags(BTreeMap<Box<str>, bool>);
 
+/// The longest name of a flag, in characters.
+const NAME_MAX: usize = 512;
+
 impl FromJson for EnabledFlags {
     /// A name at fault is told, and does not keep the flags from being read.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self> {
-        /// The longest name, in characters.
-        const NAME_MAX: usize = 512;
         if let Json::Object(flags) = value {
             for (name, _) in flags {
                 let fault = match name.chars().count() {
@@ -138,7 +139,16 @@ impl FromJson for EnabledFlags {
     }
 
     fn shape() -> Shape {
-        BTreeMap::<Box<str>, bool>::shape()
+        Shape::Map {
+            names: Box::new(Shape::Text {
+                shortest: 1,
+                longest: NAME_MAX,
+                blank: true,
+                form: "",
+                pattern: "",
+            }),
+            of: Box::new(bool::shape()),
+        }
     }
 }
 
@@ -263,6 +273,7 @@ pub struct FinalizeCharge;
 impl Operation for FinalizeCharge {
     type Command = Command;
     type Resource = FinancialLifecycle;
+    type Answer = FinancialLifecycleBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
@@ -40,7 +41,10 @@ impl FromJson for ComponentAmounts {
     }
 
     fn shape() -> Shape {
-        BTreeMap::<Box<str>, AtLeast<0>>::shape()
+        Shape::Map {
+            names: Box::new(Ident::shape()),
+            of: Box::new(AtLeast::<0>::shape()),
+        }
     }
 }
 
@@ -222,8 +226,9 @@ impl ChargeFinalized {
 }
 
 /// A lifecycle as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "FinancialLifecycle")]
 pub struct FinancialLifecycleBody<'a> {
     reservation_booking_id: &'a Ident,
     financial_stage: FinancialStage,

@@ -1,5 +1,6 @@
 //! What came of an assignment, as it is shown.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::roster::{Assignment, AssignmentDecision, AssignmentStatus};
@@ -18,8 +19,9 @@ wire_enum! {
 }
 
 /// What came of an assignment, as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "CareTeamAssignmentResult")]
 pub struct AssignmentResultBody<'a> {
     roster_decision_id: &'a Ident,
     reservation_booking_id: &'a Ident,
@@ -29,8 +31,9 @@ pub struct AssignmentResultBody<'a> {
     status: AssignmentStatus,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "AssignmentDecision")]
 struct DecisionBody<'a> {
     assignment_decision_id: &'a Ident,
     reservation_booking_id: &'a Ident,

@@ -196,6 +196,7 @@ pub struct AcknowledgeDeposit;
 impl Operation for AcknowledgeDeposit {
     type Command = Command;
     type Resource = Statement;
+    type Answer = StatementBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

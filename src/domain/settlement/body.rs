@@ -1,5 +1,6 @@
 //! A statement as it is shown.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -13,8 +14,9 @@ use crate::base::text::{Ident, Text};
 use crate::base::time::{Date, Instant};
 
 /// A statement as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SettlementStatement")]
 pub struct StatementBody<'a> {
     statement_id: Uuid,
     statement_code: &'a Ident,
@@ -36,8 +38,9 @@ pub struct StatementBody<'a> {
     manual_rows: [(); 0],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "StatementTransition")]
 struct AuditBody<'a> {
     audit_id: Uuid,
     command_kind: TransitionCommand,
@@ -55,8 +58,9 @@ struct AuditBody<'a> {
     metadata: Metadata<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "TransitionMetadata")]
 enum Metadata<'a> {
     InterOffice(&'a InterOfficeAcknowledgement),
     Nothing {},

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -65,7 +66,7 @@ impl FromJson for EvidenceKeys {
     }
 
     fn shape() -> Shape {
-        NonEmpty::<Ident>::shape()
+        NonEmpty::<Ident>::shape().unique()
     }
 }
 
@@ -402,8 +403,9 @@ pub fn may_open(actor: &Actor, scope: &DataRoomScope) -> bool {
 }
 
 /// A request as its readers see it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "SettlementDataRoomRequest")]
 pub struct DataRoomBody<'a> {
     request_id: Uuid,
     request_code: &'a Ident,
@@ -417,16 +419,18 @@ pub struct DataRoomBody<'a> {
     action_journal: Vec<JournalBody<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DataRoomArtifact")]
 struct ArtifactBody<'a> {
     #[serde(flatten)]
     artifact: &'a Artifact,
     superseded_at: Option<Instant>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "DataRoomJournalEntry")]
 struct JournalBody<'a> {
     action_id: Uuid,
     action_kind: DataRoomAction,
@@ -443,7 +447,8 @@ struct JournalBody<'a> {
 }
 
 /// An object without members: no command leaves metadata.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Empty")]
 struct Nothing {}
 
 impl<'a> DataRoomBody<'a> {

@@ -75,6 +75,7 @@ pub struct MarkArtifactReady;
 impl Operation for MarkArtifactReady {
     type Command = Command;
     type Resource = DataRoomRequest;
+    type Answer = DataRoomBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

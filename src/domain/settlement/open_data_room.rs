@@ -58,6 +58,7 @@ pub struct OpenDataRoom;
 impl Operation for OpenDataRoom {
     type Command = Command;
     type Resource = DataRoomRequest;
+    type Answer = DataRoomBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -85,6 +85,7 @@ fn code(command: &Command) -> IndexKey {
 impl Operation for RequestDeposit {
     type Command = Command;
     type Resource = Statement;
+    type Answer = StatementBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

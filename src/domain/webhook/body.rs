@@ -1,5 +1,8 @@
 //! How a subscription and its deliveries look from outside.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -24,8 +27,9 @@ wire_enum! {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "WebhookFailure")]
 struct LastFailureBody<'a> {
     event_id: String,
     at: Instant,
@@ -34,8 +38,9 @@ struct LastFailureBody<'a> {
 }
 
 /// A subscription as it is answered.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "WebhookSubscription")]
 pub struct SubscriptionBody<'a> {
     subscription_id: Uuid,
     url: &'a str,
@@ -51,7 +56,36 @@ pub struct SubscriptionBody<'a> {
     /// Where the answer tells a secret: its number, in the place of which whoever answers puts
     /// the secret. No secret stands in what is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     secret_number: Option<u32>,
+}
+
+/// A subscription whose secret is told beside it, as its schema.
+pub struct SubscriptionWithSecret;
+
+impl JsonSchema for SubscriptionWithSecret {
+    fn schema_name() -> Cow<'static, str> {
+        "WebhookSubscriptionWithSecret".into()
+    }
+
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let mut schema = SubscriptionBody::json_schema(schemas);
+        let secret = serde_json::json!({
+            "type": "string",
+            "pattern": "^whsec_[A-Za-z0-9+/]{43}=$",
+            "description": "Signs what is sent. It is told here and when it is rotated, and nowhere else."
+        });
+        if let Some(properties) = schema
+            .get_mut("properties")
+            .and_then(|of| of.as_object_mut())
+        {
+            properties.insert("secret".to_owned(), secret);
+        }
+        if let Some(required) = schema.get_mut("required").and_then(|of| of.as_array_mut()) {
+            required.push("secret".into());
+        }
+        schema
+    }
 }
 
 impl<'a> SubscriptionBody<'a> {
@@ -124,8 +158,9 @@ fn delivered_through(deliveries: &WebhookDeliveries, position: Option<u64>) -> O
 }
 
 /// A delivery as it is listed.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "WebhookDelivery")]
 pub struct DeliveryBody<'a> {
     event_id: String,
     #[serde(rename = "type")]

@@ -4,7 +4,7 @@
 //! manage webhooks (403); the URL is one of plain HTTP beyond this machine (400); there are as many
 //! subscriptions as there may be (409).
 
-use super::body::SubscriptionBody;
+use super::body::{SubscriptionBody, SubscriptionWithSecret};
 use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
 use super::subscription::{
     Description, EventTypePatterns, SUBSCRIPTIONS_MAX, SubscriptionCreated, SubscriptionEvent,
@@ -61,6 +61,7 @@ pub(super) fn check_scheme(url: &ReceiverUrl, context: &Context<'_>) -> Result<(
 impl Operation for CreateSubscription {
     type Command = Command;
     type Resource = WebhookSubscription;
+    type Answer = SubscriptionWithSecret;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -46,6 +46,7 @@ pub struct DeleteSubscription;
 impl Operation for DeleteSubscription {
     type Command = Command;
     type Resource = WebhookSubscription;
+    type Answer = ();
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

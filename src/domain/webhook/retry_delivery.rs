@@ -4,6 +4,7 @@
 //! manage webhooks (403); the subscription is unknown, or has no such delivery (404); the receiver
 //! is gone, or the subscription has only just begun anew (409).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::deliveries::{DeliveriesEvent, WebhookDeliveries};
@@ -70,9 +71,11 @@ rejections! {
     }
 }
 
-#[derive(Serialize)]
+/// What is answered.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct RetryBody<'a> {
+#[schemars(rename = "WebhookRetry")]
+pub struct RetryBody<'a> {
     subscription_id: &'a str,
     event_id: String,
 }
@@ -83,6 +86,7 @@ pub struct RetryDelivery;
 impl Operation for RetryDelivery {
     type Command = Command;
     type Resource = WebhookDeliveries;
+    type Answer = RetryBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -4,7 +4,7 @@
 //! (403); the subscription is unknown (404); the expected revision is stale (409).
 
 use super::addressed::{Addressed, Reason, key_of};
-use super::body::SubscriptionBody;
+use super::body::{SubscriptionBody, SubscriptionWithSecret};
 use super::subscription::{SubscriptionEvent, WebhookSubscription};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
@@ -38,6 +38,7 @@ pub struct RotateSecret;
 impl Operation for RotateSecret {
     type Command = Command;
     type Resource = WebhookSubscription;
+    type Answer = SubscriptionWithSecret;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -57,9 +57,12 @@ impl FromJson for EventTypePatterns {
             of: Box::new(EventTypePattern::shape()),
             shortest: 1,
             longest: Some(PATTERNS_MAX),
+            unique: false,
         }
     }
 }
+
+crate::schema_of_shape!(EventTypePatterns);
 
 /// What a subscription is for, in its maker's words; empty where that is not said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,9 +93,11 @@ impl FromJson for Description {
 
     fn shape() -> Shape {
         Shape::Text {
+            shortest: 0,
             longest: DESCRIPTION_CHARS_MAX,
             blank: true,
             form: "",
+            pattern: "",
         }
     }
 }

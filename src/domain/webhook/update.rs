@@ -54,6 +54,7 @@ pub struct UpdateSubscription;
 impl Operation for UpdateSubscription {
     type Command = Command;
     type Resource = WebhookSubscription;
+    type Answer = SubscriptionBody<'static>;
 
     const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
 

@@ -18,6 +18,7 @@ use self::asked::Stop;
 pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
 use self::look::Look;
+pub use self::page::RevisionTold;
 use super::core::{CommandResult, Shared};
 use crate::base::actor::Actor;
 use crate::catalogue::{self, ReadRow};

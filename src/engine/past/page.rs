@@ -1,5 +1,6 @@
 //! A page of a history: which commits make revisions, and what each of them changed.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,9 +19,10 @@ use crate::journal::past::{Below, CommitSaid, Lost, Past};
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A revision as it is told.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HistoryRevision")]
 #[serde(rename_all = "camelCase")]
-struct RevisionTold<'a> {
+pub struct RevisionTold<'a> {
     revision: u64,
     position: u64,
     at: Instant,

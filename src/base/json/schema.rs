@@ -1,0 +1,157 @@
+//! Shapes as JSON Schema (2020-12), for the API document: of what is asked, which is refused when
+//! it does not fit, and of what is answered, where nothing is left out.
+
+use serde_json::{Value, json};
+
+use super::shape::{Field, Presence, Shape};
+
+/// What of a text is not white space, as Unicode and this service understand it: a class that means
+/// the same to all who read regular expressions.
+const NOT_BLANK: &str = r"[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]";
+/// RFC 3339 without a leap second, and with `T`.
+const TIME: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$";
+/// As times are written.
+const TIME_WRITTEN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$";
+
+/// Which way a value goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// In: optional fields may be absent, and unknown ones are refused.
+    Asked,
+    /// Out: every field is there, and what is optional is null.
+    Answered,
+}
+
+impl Shape {
+    /// The schema of such values.
+    #[must_use]
+    pub fn schema(&self, side: Side) -> Value {
+        match self {
+            Self::Flag => json!({"type": "boolean"}),
+            Self::Integer { least, most } => {
+                json!({"type": "integer", "format": "int64", "minimum": least, "maximum": most})
+            }
+            Self::Text {
+                shortest,
+                longest,
+                blank,
+                form,
+                pattern,
+            } => {
+                let mut schema = text(*blank, form, pattern);
+                if *shortest > 0 {
+                    schema["minLength"] = json!(shortest);
+                }
+                schema["maxLength"] = json!(longest);
+                schema
+            }
+            Self::Words(words) => json!({"type": "string", "enum": words}),
+            Self::Time => {
+                let pattern = match side {
+                    Side::Asked => TIME,
+                    Side::Answered => TIME_WRITTEN,
+                };
+                json!({"type": "string", "format": "date-time", "pattern": pattern})
+            }
+            Self::Date => json!({"type": "string", "format": "date"}),
+            Self::List {
+                of,
+                shortest,
+                longest,
+                unique,
+            } => {
+                let mut schema = json!({"type": "array", "items": of.schema(side)});
+                if *shortest > 0 {
+                    schema["minItems"] = json!(shortest);
+                }
+                if let Some(longest) = longest {
+                    schema["maxItems"] = json!(longest);
+                }
+                if *unique {
+                    schema["uniqueItems"] = json!(true);
+                }
+                schema
+            }
+            Self::Map { names, of } => {
+                let mut schema = json!({"type": "object", "additionalProperties": of.schema(side)});
+                if **names != Self::Any {
+                    schema["propertyNames"] = names.schema(side);
+                }
+                schema
+            }
+            Self::Any => json!({"type": "object", "additionalProperties": true}),
+            Self::Object(fields) => object(fields, side),
+        }
+    }
+}
+
+fn text(blank: bool, form: &str, pattern: &str) -> Value {
+    let mut schema = json!({"type": "string"});
+    match (blank, pattern) {
+        (true, "") => {}
+        (false, "") => schema["pattern"] = json!(NOT_BLANK),
+        (true, pattern) => schema["pattern"] = json!(pattern),
+        (false, pattern) => {
+            schema["pattern"] = json!(pattern);
+            schema["allOf"] = json!([{"pattern": NOT_BLANK}]);
+        }
+    }
+    if !form.is_empty() {
+        schema["description"] = json!(sentence(form));
+    }
+    schema
+}
+
+/// The words, with a capital letter and a full stop, where there are any.
+fn sentence(words: &str) -> String {
+    let words = words.trim().trim_end_matches('.');
+    let mut letters = words.chars();
+    match letters.next() {
+        Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
+        None => String::new(),
+    }
+}
+
+fn object(fields: &[Field], side: Side) -> Value {
+    let mut properties = serde_json::Map::new();
+    let mut required = Vec::new();
+    for field in fields {
+        let mut schema = field.shape.schema(side);
+        if field.presence != Presence::Required {
+            schema = nullable(schema);
+        }
+        let says = sentence(field.says);
+        if !says.is_empty() {
+            let form = schema["description"].as_str().map(ToOwned::to_owned);
+            schema["description"] = match form {
+                Some(form) => json!(format!("{says} {form}")),
+                None => json!(says),
+            };
+        }
+        properties.insert(field.name.to_owned(), schema);
+        if side == Side::Answered || field.presence != Presence::Optional {
+            required.push(field.name);
+        }
+    }
+    let mut schema = json!({
+        "type": "object", "properties": properties, "additionalProperties": false
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+/// The schema, of which null is a value too.
+#[must_use]
+pub fn nullable(mut schema: Value) -> Value {
+    let kind = schema["type"].as_str().map(ToOwned::to_owned);
+    let Some(kind) = kind else {
+        return json!({"anyOf": [schema, {"type": "null"}]});
+    };
+    schema["type"] = json!([kind, "null"]);
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.push(Value::Null);
+    }
+    schema
+}

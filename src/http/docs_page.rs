@@ -1,0 +1,65 @@
+//! `GET /docs`: a page that shows the API document and can try its requests. Everything in it is
+//! served from here, and a browser is told to load nothing else.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+
+use super::response::{Answer, empty};
+
+/// A file of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DocsFile {
+    /// The page itself.
+    Page,
+    /// What begins it.
+    Start,
+    /// Swagger UI.
+    Script,
+    /// How it looks.
+    Style,
+}
+
+/// Scripts, styles and requests to this service, pictures out of the style sheet, and nothing else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+impl DocsFile {
+    /// Its media type.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Page => "text/html; charset=utf-8",
+            Self::Start | Self::Script => "text/javascript; charset=utf-8",
+            Self::Style => "text/css; charset=utf-8",
+        }
+    }
+
+    fn content(self) -> &'static [u8] {
+        match self {
+            Self::Page => include_bytes!("../../assets/docs/index.html"),
+            Self::Start => include_bytes!("../../assets/docs/start.js"),
+            Self::Script => include_bytes!("../../assets/swagger-ui/swagger-ui-bundle.js"),
+            Self::Style => include_bytes!("../../assets/swagger-ui/swagger-ui.css"),
+        }
+    }
+
+    /// The answer to a request for it.
+    #[must_use]
+    pub(super) fn answer(self) -> Answer {
+        let mut answer = empty(StatusCode::OK);
+        *answer.body_mut() = Bytes::from_static(self.content()).into();
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type()));
+        headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        answer
+    }
+}

@@ -1,0 +1,281 @@
+//! Operations and reads in the document.
+
+use serde_json::{Value, json};
+
+use super::parts::{self, Answers};
+use super::schemas::{Schemas, pascal, title};
+use crate::base::json::{FromJson as _, Presence, Shape, Side};
+use crate::base::text::Ident;
+use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
+use crate::domain::standing;
+use crate::engine::past::RevisionTold;
+use crate::http::response::{Codes, statuses};
+
+/// The kind of replay header, for operations that take a key.
+const REPLAYED: &str = "Idempotent-Replayed";
+
+/// The parameters of a path.
+fn path_parameters(path: &str, examples: &[String]) -> Vec<Value> {
+    let parameters = path.split('/').filter_map(|part| {
+        let name = part.strip_prefix('{')?;
+        name.strip_suffix('}')
+    });
+    let mut examples = examples.iter();
+    parameters
+        .map(|name| {
+            let mut parameter = json!({
+                "name": name, "in": "path", "required": true,
+                "schema": {"type": "string", "minLength": 1},
+            });
+            if let Some(example) = examples.next() {
+                parameter["example"] = json!(example);
+            }
+            parameter
+        })
+        .collect()
+}
+
+/// An operation.
+pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
+    let example = standing::example(row.operation.example());
+    let mut parameters = path_parameters(row.path, &example.path);
+    for parameter in &mut parameters {
+        // It is read as an identifier of a body is.
+        parameter["schema"] = Ident::shape().schema(Side::Asked);
+        if row.path.contains("{eventId}") && parameter["name"] == "eventId" {
+            parameter["schema"] = parts::event_id();
+        }
+    }
+    if row.key == KeySource::Header {
+        parameters.push(parts::parameter("Idempotency-Key"));
+    }
+    if row.purpose == Purpose::Service {
+        parameters.push(parts::parameter("dryRun"));
+    }
+    parameters.push(parts::parameter("X-Request-Id"));
+    if row.body == BodySource::Query {
+        parameters.extend(query_parameters(&row.operation.shape(), &example.body));
+    }
+    let has_key = row.key != KeySource::None;
+    let mut answers = Answers::new(row.problem, schemas);
+    for (status, codes) in all_statuses(row) {
+        if status < 300 {
+            let body = match status {
+                204 => None,
+                _ => Some(row.operation.answer(&mut schemas.of_types).to_value()),
+            };
+            let mut headers = vec!["Carebook-Position"];
+            if has_key {
+                headers.push(REPLAYED);
+            }
+            answers.success(status, success_says(row, status), body, &headers);
+        } else {
+            answers.problem(status, &codes);
+        }
+    }
+    if let Some((member, schema)) = row.operation.conflict(&mut schemas.of_types) {
+        let codes = all_statuses(row)
+            .into_iter()
+            .find(|(status, _)| *status == 409);
+        let codes = codes.map(|(_, codes)| codes).unwrap_or_default();
+        let schema = json!({"allOf": [
+            schema.to_value(), {"properties": {member: {"enum": codes}}},
+        ]});
+        answers.own(409, schema);
+    }
+    if row.purpose == Purpose::Service {
+        answers.header_everywhere("Carebook-Dry-Run");
+    }
+    let mut operation = json!({
+        "operationId": row.name,
+        "summary": title(row.name),
+        "tags": [tag(row)],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(row.bearer),
+        "x-carebook-number": row.tag,
+        "x-carebook-demo-actor": row.operation.example().actor,
+    });
+    match row.body {
+        BodySource::Json => {
+            let name = format!("{}Request", pascal(row.name));
+            let schema = schemas.named(&name, |_| row.operation.shape().schema(Side::Asked));
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": {"application/json": {"schema": schema, "example": example.body}},
+            });
+        }
+        BodySource::Nothing => {
+            operation["requestBody"] = json!({
+                "required": false,
+                "content": {"application/json": {"schema": row.operation.shape().schema(Side::Asked)}},
+            });
+        }
+        BodySource::Query => {}
+    }
+    operation
+}
+
+/// What an operation can answer, with the codes of its problems.
+fn all_statuses(row: &Row) -> Vec<(u16, Codes)> {
+    let mut statuses = statuses(row);
+    if !matches!(row.body, BodySource::Json | BodySource::Nothing) {
+        for of_bodies in [408, 413, 415] {
+            statuses.remove(&of_bodies);
+        }
+    }
+    if row.awaits_receivers {
+        statuses.insert(202, Vec::new());
+    }
+    if row.path.contains("{eventId}") {
+        statuses.insert(410, vec!["event_gone"]);
+    }
+    if row.path.contains('{') {
+        // A parameter that is empty, or no text.
+        let missing = statuses.entry(404).or_default();
+        missing.push("route_not_found");
+    }
+    statuses.into_iter().collect()
+}
+
+fn success_says(row: &Row, status: u16) -> &'static str {
+    match (row.success, status) {
+        (_, 202) => "Accepted: something of it is still on its way.",
+        (_, 204) => "Done.",
+        (Success::CreatedOnce, 200) => "The first answer once more.",
+        (_, 201) => "Done: something new was brought into being.",
+        _ => "Done.",
+    }
+}
+
+fn tag(row: &Row) -> &'static str {
+    match row.purpose {
+        Purpose::Service => "Operations",
+        Purpose::Webhooks => "Webhooks",
+        Purpose::Messages => "Messages",
+    }
+}
+
+pub(super) fn security(bearer: bool) -> Value {
+    match bearer {
+        true => json!([{"bearer": []}]),
+        false => json!([]),
+    }
+}
+
+/// The members of the query, for an operation that says in it what it says.
+fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
+    let Shape::Object(fields) = shape else {
+        return Vec::new();
+    };
+    let query = fields.iter().find(|field| field.name == "query");
+    let Some(Shape::Object(fields)) = query.map(|field| &field.shape) else {
+        return Vec::new();
+    };
+    fields
+        .iter()
+        .map(|field| {
+            json!({
+                "name": field.name, "in": "query",
+                "description": field.says.trim(),
+                "required": field.presence == Presence::Required,
+                "schema": field.shape.schema(Side::Asked),
+                "example": example["query"][field.name],
+            })
+        })
+        .collect()
+}
+
+/// A read.
+pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
+    let mut parameters = path_parameters(row.path, &[]);
+    parameters.push(parts::parameter("If-None-Match"));
+    parameters.push(parts::parameter("X-Request-Id"));
+    if row.trail.is_some() {
+        parameters.extend(["revision", "at"].map(parts::parameter));
+    }
+    let mut answers = Answers::new(row.problem, schemas);
+    let body = (row.body)(&mut schemas.of_types).to_value();
+    let headers = ["Carebook-Position", "ETag"];
+    answers.success(200, "What stands.", Some(body), &headers);
+    answers.success(304, "It is what the reader has.", None, &headers);
+    let mut forbidden = vec!["actor_inactive", "actor_withdrawn"];
+    if row.needs_permission {
+        forbidden.push("permission_denied");
+    }
+    let mut missing = vec!["not_found"];
+    if row.path.contains('{') {
+        missing.push("route_not_found");
+    }
+    if row.is_always {
+        missing.clear();
+    }
+    answers.problem(400, &["request_invalid"]);
+    answers.problem(403, &forbidden);
+    if row.trail.is_some() {
+        answers.problem(410, &["revision_gone"]);
+    }
+    if !missing.is_empty() {
+        answers.problem(404, &missing);
+    }
+    answers.usual(true);
+    json!({
+        "operationId": row.name,
+        "summary": title(row.name),
+        "tags": ["Reads"],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(true),
+    })
+}
+
+/// The history of what a read gives.
+pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
+    let name = format!("{}_history", row.name);
+    let mut parameters = path_parameters(row.path, &[]);
+    parameters.push(parts::parameter("X-Request-Id"));
+    parameters.extend(["limit", "cursor"].map(parts::parameter));
+    let mut answers = Answers::new(row.problem, schemas);
+    let page = schemas.named("History", |schemas| {
+        let revision = schemas
+            .of_types
+            .subschema_for::<RevisionTold<'static>>()
+            .to_value();
+        json!({
+            "type": "object",
+            "properties": {
+                "revisions": {"type": "array", "items": revision},
+                "next": {"type": ["string", "null"]},
+                "complete": {
+                    "type": "boolean",
+                    "description": "Whether the log still has all of it.",
+                },
+            },
+            "required": ["revisions", "next", "complete"],
+            "additionalProperties": false,
+        })
+    });
+    answers.success(
+        200,
+        "Its revisions, the newest first.",
+        Some(page),
+        &["Carebook-Position"],
+    );
+    answers.problem(400, &["request_invalid"]);
+    answers.problem(403, &["actor_inactive", "actor_withdrawn"]);
+    let mut missing = vec!["not_found"];
+    if row.path.contains('{') {
+        missing.push("route_not_found");
+    }
+    answers.problem(404, &missing);
+    answers.problem(410, &["revision_gone"]);
+    answers.usual(true);
+    json!({
+        "operationId": name,
+        "summary": title(&name),
+        "tags": ["Reads"],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(true),
+    })
+}

@@ -1,0 +1,374 @@
+//! What the document's operations have in common: headers, parameters, problems.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::schemas::Schemas;
+use crate::base::json::{Fault, FromJson as _, Shape, Side};
+use crate::catalogue::ProblemShape;
+use crate::journal::events::EventId;
+
+/// The tags, with what they say.
+pub(super) const TAGS: [(&str, &str); 8] = [
+    ("Operations", "The commands of the platform."),
+    ("Reads", "What stands, one by one."),
+    ("Lists", "What stands, in pages."),
+    (
+        "Facts",
+        "Facts of other systems, that the operations rest on.",
+    ),
+    ("Events", "What was committed."),
+    ("Webhooks", "Events, brought to a URL."),
+    ("Messages", "What the operations ask of other systems."),
+    ("Service", "The service itself."),
+];
+
+/// The headers of answers: name, what it says, schema.
+fn answer_headers() -> [(&'static str, &'static str, Value); 9] {
+    let yes = json!({"type": "string", "const": "true"});
+    [
+        (
+            "X-Request-Id",
+            "The request's identifier: the caller's own, or a new one.",
+            json!({"type": "string", "pattern": "^[!-~]{1,128}$"}),
+        ),
+        (
+            "Carebook-Position",
+            "The position of the log that the answer rests on.",
+            json!({"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}),
+        ),
+        (
+            "ETag",
+            "What changes whenever the body does.",
+            json!({"type": "string", "pattern": "^\"[^\"]+\"$"}),
+        ),
+        (
+            "Idempotent-Replayed",
+            "There when the request was carried out before: this is its first answer.",
+            yes.clone(),
+        ),
+        (
+            "Carebook-Dry-Run",
+            "There when the request was a dry run: nothing was committed.",
+            yes,
+        ),
+        (
+            "Retry-After",
+            "Seconds after which to try again.",
+            json!({"type": "string", "pattern": "^[0-9]+$"}),
+        ),
+        (
+            "WWW-Authenticate",
+            "The challenge, as in RFC 6750.",
+            json!({"type": "string", "pattern": "^Bearer"}),
+        ),
+        (
+            "Cache-Control",
+            "What caches may keep.",
+            json!({"type": "string"}),
+        ),
+        (
+            "Content-Security-Policy",
+            "What the page may load.",
+            json!({"type": "string"}),
+        ),
+    ]
+}
+
+/// The headers, for the document's components.
+pub(super) fn headers() -> Map<String, Value> {
+    let all = answer_headers().into_iter();
+    all.map(|(name, says, schema)| {
+        (
+            name.to_owned(),
+            json!({"description": says, "required": name == "X-Request-Id", "schema": schema}),
+        )
+    })
+    .collect()
+}
+
+/// A reference to the header of this name.
+fn answer_header(name: &str) -> Value {
+    json!({"$ref": format!("#/components/headers/{name}")})
+}
+
+/// The headers of an answer, by their names.
+fn header_references(names: &[&str]) -> Map<String, Value> {
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), answer_header(name)))
+        .collect()
+}
+
+/// A reference to the parameter of this name.
+pub(super) fn parameter(name: &str) -> Value {
+    json!({"$ref": format!("#/components/parameters/{name}")})
+}
+
+/// The identifier of an event.
+pub(super) fn event_id() -> Value {
+    EventId::shape().schema(Side::Asked)
+}
+
+/// The parameters that several operations have, for the document's components.
+pub(super) fn parameters() -> Map<String, Value> {
+    let header = |name: &str, required: bool, says: &str, schema: Value| {
+        json!({
+            "name": name, "in": "header", "required": required, "description": says, "schema": schema
+        })
+    };
+    let mut key = header(
+        "Idempotency-Key",
+        true,
+        "Names the request: sent again under the same key, it is carried out once.",
+        json!({
+            "type": "string", "minLength": 1, "maxLength": 255,
+            "pattern": "^[!-~]([ -~]*[!-~])?$",
+        }),
+    );
+    key["example"] = json!("key-1");
+    let all = [
+        ("Idempotency-Key", key),
+        (
+            "X-Request-Id",
+            header(
+                "X-Request-Id",
+                false,
+                "An identifier for this request; one that is not 1 to 128 visible ASCII characters is \
+                 replaced by a new one.",
+                json!({"type": "string"}),
+            ),
+        ),
+        (
+            "If-None-Match",
+            header(
+                "If-None-Match",
+                false,
+                "Entity tags that the reader has, or `*`.",
+                json!({"type": "string"}),
+            ),
+        ),
+        (
+            "Last-Event-ID",
+            header(
+                "Last-Event-ID",
+                false,
+                "For a stream: the last event that the reader has seen; goes before `after`.",
+                event_id(),
+            ),
+        ),
+        (
+            "dryRun",
+            json!({
+                "name": "dryRun", "in": "query", "required": false,
+                "description": "Everything is checked as for a real command, and nothing is committed.",
+                "schema": {"type": "string", "enum": ["true"]},
+            }),
+        ),
+    ];
+    let all = all.into_iter().chain(query_parameters());
+    all.map(|(name, parameter)| (name.to_owned(), parameter))
+        .collect()
+}
+
+/// Those of them that stand in the query of reads and their pages.
+fn query_parameters() -> [(&'static str, Value); 4] {
+    let query = |name: &str, says: &str, schema: Value| {
+        json!({
+            "name": name, "in": "query", "required": false, "description": says, "schema": schema
+        })
+    };
+    [
+        (
+            "limit",
+            query(
+                "limit",
+                "The most items of a page.",
+                json!({"type": "integer", "minimum": 1, "maximum": 500, "default": 50}),
+            ),
+        ),
+        (
+            "cursor",
+            query(
+                "cursor",
+                "What the page before gave as `next`.",
+                json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}),
+            ),
+        ),
+        (
+            "revision",
+            query(
+                "revision",
+                "The body as it was at this revision; not together with `at`.",
+                json!({"type": "integer", "format": "int64", "minimum": 0}),
+            ),
+        ),
+        (
+            "at",
+            query(
+                "at",
+                "The body as it was then; not together with `revision`.",
+                Shape::Time.schema(Side::Asked),
+            ),
+        ),
+    ]
+}
+
+/// The schema of a problem of this shape.
+fn problem_schema(shape: ProblemShape, fault: &Value) -> Value {
+    let status = json!({"type": "integer"});
+    let code = json!({"type": "string"});
+    let retryable = json!({"type": "boolean"});
+    let message = json!({"type": "string"});
+    let faults = json!({"type": "array", "items": fault});
+    let paths = json!({"type": "array", "items": {"type": "string"}});
+    let members = match shape {
+        ProblemShape::Full => vec![
+            ("status", status),
+            ("code", code),
+            ("message", message),
+            ("fieldErrors", faults),
+            ("conflictingFieldPaths", paths),
+            ("retryable", retryable),
+        ],
+        ProblemShape::Profile => {
+            vec![("status", status), ("code", code), ("retryable", retryable)]
+        }
+        ProblemShape::Invitation => vec![
+            ("status", status),
+            ("code", code),
+            ("message", message),
+            ("retryable", retryable),
+        ],
+    };
+    let required: Vec<_> = members.iter().map(|(name, _)| *name).collect();
+    let properties: Map<_, _> = members
+        .iter()
+        .map(|(name, schema)| ((*name).to_owned(), schema.clone()))
+        .collect();
+    json!({
+        "type": "object", "properties": properties, "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// The answers of an operation in the making.
+pub(super) struct Answers {
+    problem: ProblemShape,
+    /// The schema of a fault of a request.
+    fault: Value,
+    answers: BTreeMap<u16, Value>,
+}
+
+impl Answers {
+    /// None yet; problems are of this shape.
+    pub(super) fn new(problem: ProblemShape, schemas: &mut Schemas) -> Self {
+        Self {
+            problem,
+            fault: schemas.of_types.subschema_for::<Fault>().to_value(),
+            answers: BTreeMap::new(),
+        }
+    }
+
+    /// A success, with its body in JSON, where it has one, and these headers.
+    pub(super) fn success(&mut self, status: u16, says: &str, body: Option<Value>, of: &[&str]) {
+        let body = body.map(|schema| ("application/json", schema));
+        self.other(status, says, body, of);
+    }
+
+    /// An answer with a body of any type.
+    pub(super) fn other(
+        &mut self,
+        status: u16,
+        says: &str,
+        body: Option<(&str, Value)>,
+        of: &[&str],
+    ) {
+        let mut all = vec!["X-Request-Id"];
+        all.extend(of);
+        let mut answer = json!({"description": says, "headers": header_references(&all)});
+        if let Some((media, schema)) = body {
+            answer["content"] = json!({media: {"schema": schema}});
+        }
+        self.answers.insert(status, answer);
+    }
+
+    /// A further media type of an answer.
+    pub(super) fn also(&mut self, status: u16, media: &str, schema: Value) {
+        if let Some(answer) = self.answers.get_mut(&status) {
+            answer["content"][media] = json!({"schema": schema});
+        }
+    }
+
+    /// A problem with one of these codes.
+    pub(super) fn problem(&mut self, status: u16, codes: &[&str]) {
+        let mut schema = problem_schema(self.problem, &self.fault);
+        let members = &mut schema["properties"];
+        members["status"]["const"] = json!(status);
+        members["code"]["enum"] = json!(codes);
+        members["retryable"]["const"] = json!(matches!(status, 429 | 503));
+        let mut of = vec!["Carebook-Position"];
+        match status {
+            401 => of.push("WWW-Authenticate"),
+            429 | 503 => of.push("Retry-After"),
+            _ => {}
+        }
+        let says = match status {
+            400 | 422 => "The request is not valid, or cannot be carried out.",
+            401 => "There is no token, or it is not good.",
+            403 => "The actor may not do this.",
+            404 => "There is no such thing, or the actor may not know of it.",
+            408 => "The body did not arrive in time; nothing was done.",
+            409 => "What stands is against it.",
+            410 => "It is no longer kept.",
+            413 => "The body is too large.",
+            415 => "The body is of another media type.",
+            429 => "The service is busy; nothing was done.",
+            500 => "A fault of the service; nothing was done.",
+            _ => "The service cannot do this at present.",
+        };
+        self.success(status, says, Some(schema), &of);
+    }
+
+    /// Gives an answer these headers, too.
+    pub(super) fn headers(&mut self, status: u16, of: &[&str]) {
+        if let Some(answer) = self.answers.get_mut(&status) {
+            for name in of {
+                answer["headers"][*name] = answer_header(name);
+            }
+        }
+    }
+
+    /// An answer in the place of a problem, with a body of its own.
+    pub(super) fn own(&mut self, status: u16, schema: Value) {
+        if let Some(answer) = self.answers.get_mut(&status) {
+            answer["content"]["application/json"]["schema"] = schema;
+        }
+    }
+
+    /// The problems of every request, with a token and without.
+    pub(super) fn usual(&mut self, bearer: bool) {
+        if bearer {
+            self.problem(401, &["authentication_required"]);
+            self.problem(429, &["overloaded"]);
+        }
+        self.problem(500, &["internal_error"]);
+        self.problem(503, &["service_unavailable"]);
+    }
+
+    /// Gives each answer this header.
+    pub(super) fn header_everywhere(&mut self, name: &str) {
+        for answer in self.answers.values_mut() {
+            answer["headers"][name] = answer_header(name);
+        }
+    }
+
+    /// The answers, by their statuses.
+    pub(super) fn finish(self) -> Map<String, Value> {
+        let answers = self.answers.into_iter();
+        answers
+            .map(|(status, answer)| (status.to_string(), answer))
+            .collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! The schemas with names of a document in the making.
+
+use std::borrow::Cow;
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// Where the schemas with names are.
+const SCHEMAS: &str = "#/components/schemas/";
+
+/// `create_branch` as words: `Create branch`.
+pub(super) fn title(name: &str) -> String {
+    let words = name.replace('_', " ");
+    let (first, rest) = words.split_at(1);
+    format!("{}{rest}", first.to_uppercase())
+}
+
+/// `create_branch` as the name of a type: `CreateBranch`.
+pub(super) fn pascal(name: &str) -> String {
+    let words = name.split('_').filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            let (first, rest) = word.split_at(1);
+            format!("{}{rest}", first.to_uppercase())
+        })
+        .collect()
+}
+
+/// The named schemas of a document in the making.
+pub(super) struct Schemas {
+    /// Those of types.
+    pub(super) of_types: SchemaGenerator,
+    /// Others.
+    own: Map<String, Value>,
+}
+
+impl Schemas {
+    pub(super) fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12()
+            .for_serialize()
+            .with(|settings| {
+                settings.definitions_path = Cow::Borrowed("/components/schemas");
+                settings.meta_schema = None;
+            });
+        Self {
+            of_types: settings.into_generator(),
+            own: Map::new(),
+        }
+    }
+
+    /// Names a schema, which is made when it is not known; a reference to it.
+    pub(super) fn named(&mut self, name: &str, schema: impl FnOnce(&mut Self) -> Value) -> Value {
+        if !self.own.contains_key(name) {
+            let schema = schema(self);
+            self.own.insert(name.to_owned(), schema);
+        }
+        reference(name)
+    }
+
+    /// All, by their names. Every object is closed: what is answered has the members that stand
+    /// there, and no others.
+    pub(super) fn finish(mut self) -> Map<String, Value> {
+        let mut all = self.of_types.take_definitions(true);
+        for schema in all.values_mut() {
+            close(schema);
+        }
+        for (name, schema) in self.own {
+            let before = all.insert(name, schema);
+            debug_assert!(before.is_none(), "two schemas have one name");
+        }
+        all
+    }
+}
+
+/// A reference to the schema of this name.
+pub(super) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("{SCHEMAS}{name}")})
+}
+
+/// Closes each object of a schema that does not say what else it may have.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.values_mut().for_each(close);
+            let is_object = members.get("type").is_some_and(|kind| kind == "object");
+            if is_object && !members.contains_key("additionalProperties") {
+                members.insert("additionalProperties".to_owned(), json!(false));
+            }
+            let is_array = members.get("type").is_some_and(|kind| kind == "array");
+            if is_array && !members.contains_key("items") {
+                // Of an array that is always empty.
+                members.insert("items".to_owned(), json!({}));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}

@@ -1,0 +1,374 @@
+//! The routes that are neither an operation nor a read, in the document.
+
+use serde_json::{Value, json};
+
+use super::events;
+use super::operations::security;
+use super::parts::{self, Answers};
+use super::schemas::{Schemas, pascal, title};
+use crate::base::json::{FromJson as _, Side};
+use crate::base::text::{EventTypePattern, Ident};
+use crate::catalogue::{FACTS, ListRow, ProblemShape};
+use crate::domain::fact_kinds::fact_schema;
+use crate::domain::outbox::list::MessageBody;
+use crate::domain::outbox::message::MessageStatus;
+use crate::domain::reference::intake::Summary;
+use crate::domain::webhook::body::{DeliveryBody, SubscriptionBody};
+use crate::http::route::Special;
+
+/// A route.
+pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
+    let mut answers = Answers::new(ProblemShape::Full, schemas);
+    let mut parameters = vec![parts::parameter("X-Request-Id")];
+    let mut body = None;
+    let bearer = match special {
+        Special::PutFacts => {
+            put_facts(&mut answers, schemas);
+            body = Some(facts(schemas));
+            true
+        }
+        Special::Events => {
+            parameters.extend(event_parameters());
+            read_events(&mut answers, schemas);
+            true
+        }
+        Special::ListWebhooks | Special::Outbox | Special::ListWebhookDeliveries => {
+            parameters.extend(managed_list(special, &mut answers, schemas));
+            true
+        }
+        Special::Health => {
+            let schema = closed(
+                &json!({"status": {"type": "string", "const": "ok"}}),
+                &["status"],
+            );
+            answers.success(200, "The process runs.", Some(schema), &[]);
+            answers.problem(500, &["internal_error"]);
+            false
+        }
+        Special::Ready => {
+            answers.success(200, "Commands are accepted.", Some(readiness()), &[]);
+            answers.problem(500, &["internal_error"]);
+            answers.problem(503, &["service_unavailable"]);
+            false
+        }
+        Special::Metrics => {
+            let text = Some(("text/plain", json!({"type": "string"})));
+            answers.other(200, "Figures, as Prometheus reads them.", text, &[]);
+            answers.problem(500, &["internal_error"]);
+            false
+        }
+        Special::ApiDocument => {
+            let document = Some(json!({"type": "object", "additionalProperties": true}));
+            answers.success(200, "This document.", document, &[]);
+            answers.problem(500, &["internal_error"]);
+            false
+        }
+        Special::Docs(file) => {
+            let media = file.media_type().split(';').next().unwrap_or_default();
+            let text = Some((media, json!({"type": "string"})));
+            let headers = ["Content-Security-Policy", "Cache-Control"];
+            answers.other(
+                200,
+                "A part of the page that shows this document.",
+                text,
+                &headers,
+            );
+            answers.problem(500, &["internal_error"]);
+            false
+        }
+    };
+    let mut operation = json!({
+        "operationId": special.name(),
+        "summary": title(special.name()),
+        "tags": [tag(special)],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(bearer),
+    });
+    if let Some(body) = body {
+        operation["requestBody"] = body;
+    }
+    operation
+}
+
+/// A list of what the service is managed by; its parameters.
+fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) -> Vec<Value> {
+    let types = &mut schemas.of_types;
+    let (name, item) = match special {
+        Special::Outbox => (
+            "OutboxMessagePage",
+            types.subschema_for::<MessageBody<'static>>(),
+        ),
+        Special::ListWebhookDeliveries => (
+            "WebhookDeliveryPage",
+            types.subschema_for::<DeliveryBody<'static>>(),
+        ),
+        _ => (
+            "WebhookSubscriptionPage",
+            types.subschema_for::<SubscriptionBody<'static>>(),
+        ),
+    };
+    let page = page(name, item.to_value(), schemas);
+    let mut parameters = list_parameters();
+    let text = json!({"type": "string"});
+    match special {
+        Special::Outbox => {
+            let states = MessageStatus::ALL.map(MessageStatus::as_str);
+            parameters.extend([
+                query(
+                    "state",
+                    "Where they stand.",
+                    json!({"type": "string", "enum": states}),
+                ),
+                query("topic", "Of exactly this one.", text.clone()),
+                query("resource", "About exactly this one.", text),
+            ]);
+            list(answers, page, &["permission_denied"], None);
+        }
+        Special::ListWebhookDeliveries => {
+            parameters.push(json!({
+                "name": "subscriptionId", "in": "path", "required": true,
+                "schema": {"type": "string", "minLength": 1},
+            }));
+            let states =
+                json!({"type": "string", "enum": ["waiting", "dead"], "default": "waiting"});
+            parameters.push(query("state", "Which ones.", states));
+            let missing = [
+                "webhook_subscription_not_found",
+                "not_found",
+                "route_not_found",
+            ];
+            list(answers, page, &["permission_denied"], Some(&missing));
+        }
+        _ => list(answers, page, &["permission_denied"], None),
+    }
+    parameters
+}
+
+fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
+    let summary = schemas.of_types.subschema_for::<Summary>().to_value();
+    let says = "What came of the facts.";
+    answers.success(200, says, Some(summary), &["Carebook-Position"]);
+    for (status, codes) in [
+        (400, &["request_invalid"][..]),
+        (
+            403,
+            &["actor_inactive", "actor_withdrawn", "permission_denied"],
+        ),
+        (408, &["request_invalid"]),
+        (413, &["body_too_large"]),
+        (415, &["unsupported_media_type"]),
+    ] {
+        answers.problem(status, codes);
+    }
+    answers.usual(true);
+    answers.problem(503, &["service_unavailable", "outcome_unknown"]);
+}
+
+fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
+    let event = events::any(schemas);
+    let page = schemas.named("EventPage", |_| {
+        let end = json!({
+            "type": "boolean", "description": "Whether nothing durable lies beyond.",
+        });
+        closed(
+            &json!({
+                "events": {"type": "array", "items": event}, "next": parts::event_id(), "end": end,
+            }),
+            &["events", "next", "end"],
+        )
+    });
+    let says = "The events, or a stream of them for who accepts one.";
+    answers.success(200, says, Some(page), &["Carebook-Position"]);
+    answers.also(200, "text/event-stream", json!({"type": "string"}));
+    answers.problem(400, &["request_invalid"]);
+    let forbidden = ["actor_inactive", "actor_withdrawn", "permission_denied"];
+    answers.problem(403, &forbidden);
+    answers.problem(410, &["events_gone"]);
+    answers.usual(true);
+}
+
+fn tag(special: Special) -> &'static str {
+    match special {
+        Special::PutFacts => "Facts",
+        Special::Events => "Events",
+        Special::Outbox => "Messages",
+        Special::ListWebhooks | Special::ListWebhookDeliveries => "Webhooks",
+        Special::Health
+        | Special::Ready
+        | Special::Metrics
+        | Special::ApiDocument
+        | Special::Docs(_) => "Service",
+    }
+}
+
+/// An object with these members and no others.
+fn closed(properties: &Value, required: &[&str]) -> Value {
+    json!({
+        "type": "object", "properties": properties, "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn readiness() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let nats = closed(
+        &json!({
+            "state": {"type": "string", "enum": ["publishing", "failing"]}, "waiting": count,
+        }),
+        &["state", "waiting"],
+    );
+    let webhooks = closed(
+        &json!({"subscriptions": count, "failing": count, "waiting": count, "dead": count}),
+        &["subscriptions", "failing", "waiting", "dead"],
+    );
+    let outbox = closed(
+        &json!({
+            "receivers": count, "failing": count, "waiting": count, "dead": count,
+            "withoutReceiver": count,
+        }),
+        &["receivers", "failing", "waiting", "dead", "withoutReceiver"],
+    );
+    closed(
+        &json!({
+            "status": {"type": "string", "const": "ready"}, "nats": nats, "webhooks": webhooks,
+            "outbox": outbox,
+        }),
+        &["status"],
+    )
+}
+
+/// The body of a batch of facts. An item that fits no kind is told in the answer, and the others
+/// are applied: so it is no fault of the request.
+fn facts(schemas: &mut Schemas) -> Value {
+    let fact = schemas.named("ReferenceFactToPut", |_| {
+        let kinds: Vec<_> = FACTS
+            .iter()
+            .map(|kind| fact_schema(*kind, Side::Asked))
+            .collect();
+        json!({"oneOf": kinds})
+    });
+    let batch = schemas.named("ReferenceFacts", |_| {
+        closed(
+            &json!({"facts": {"type": "array", "items": {"anyOf": [
+                fact,
+                {"description": "Anything else is not applied, and told as `invalid`."},
+            ]}}}),
+            &["facts"],
+        )
+    });
+    json!({
+        "required": true,
+        "content": {
+            "application/json": {"schema": batch},
+            "application/x-ndjson": {"schema": {
+                "type": "string", "description": "A fact on each line.",
+            }},
+        },
+    })
+}
+
+fn query(name: &str, says: &str, schema: Value) -> Value {
+    json!({"name": name, "in": "query", "required": false, "description": says, "schema": schema})
+}
+
+fn event_parameters() -> Vec<Value> {
+    let pattern = EventTypePattern::shape().schema(Side::Asked);
+    let types = json!({"type": "array", "items": pattern, "maxItems": 50});
+    vec![
+        query(
+            "after",
+            "The event to go on after; absent: from the earliest that is kept.",
+            parts::event_id(),
+        ),
+        query(
+            "limit",
+            "The most events of a page.",
+            json!({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+        ),
+        query(
+            "type",
+            "A type, or its beginning with `*` at the end; may be repeated.",
+            types,
+        ),
+        query("subject", "Exactly this one.", json!({"type": "string"})),
+        parts::parameter("Last-Event-ID"),
+    ]
+}
+
+/// A list of what a read gives one by one.
+pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
+    let item = (row.read.body)(&mut schemas.of_types).to_value();
+    let name = pascal(row.name.trim_start_matches("list_"));
+    let page = page(&format!("{name}Page"), item, schemas);
+    let mut answers = Answers::new(ProblemShape::Full, schemas);
+    list(&mut answers, page, &[], None);
+    let headers = ["Carebook-Position", "ETag"];
+    answers.headers(200, &headers);
+    answers.success(304, "It is what the reader has.", None, &headers);
+    let mut parameters = vec![
+        parts::parameter("X-Request-Id"),
+        parts::parameter("If-None-Match"),
+    ];
+    parameters.extend(list_parameters());
+    let filters = row.filters();
+    parameters.extend(filters.map(|(_, name)| {
+        query(
+            name,
+            "Only those of exactly this one.",
+            Ident::shape().schema(Side::Asked),
+        )
+    }));
+    json!({
+        "operationId": row.name,
+        "summary": title(row.name),
+        "tags": ["Lists"],
+        "parameters": parameters,
+        "responses": answers.finish(),
+        "security": security(true),
+    })
+}
+
+/// The parameters of every list.
+fn list_parameters() -> Vec<Value> {
+    let order = json!({"type": "string", "enum": ["newest", "oldest"], "default": "newest"});
+    vec![
+        parts::parameter("limit"),
+        parts::parameter("cursor"),
+        query("order", "By creation.", order),
+    ]
+}
+
+/// A page of a list of such items.
+pub(super) fn page(name: &str, item: Value, schemas: &mut Schemas) -> Value {
+    schemas.named(name, |_| {
+        closed(
+            &json!({
+                "items": {"type": "array", "items": item},
+                "next": {
+                    "type": ["string", "null"],
+                    "description": "The cursor of the next page; null where nothing lies beyond.",
+                },
+            }),
+            &["items", "next"],
+        )
+    })
+}
+
+/// What a list answers.
+pub(super) fn list(
+    answers: &mut Answers,
+    page: Value,
+    forbidden: &[&str],
+    missing: Option<&[&str]>,
+) {
+    answers.success(200, "A page.", Some(page), &["Carebook-Position"]);
+    answers.problem(400, &["request_invalid"]);
+    let mut codes = vec!["actor_inactive", "actor_withdrawn"];
+    codes.extend(forbidden);
+    answers.problem(403, &codes);
+    if let Some(missing) = missing {
+        answers.problem(404, missing);
+    }
+    answers.usual(true);
+}

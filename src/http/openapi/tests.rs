@@ -1,0 +1,118 @@
+//! What the document has, and what it can be used for without a server.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::catalogue::{MANAGEMENT, OPERATIONS};
+
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let mut all = Vec::new();
+    for (path, place) in document["paths"].as_object().unwrap() {
+        for (method, operation) in place.as_object().unwrap() {
+            all.push((path.clone(), method.to_uppercase(), operation.clone()));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_route_stands_in_the_document_and_nothing_else() {
+    let document = document();
+    let told: BTreeSet<_> = operations(&document)
+        .into_iter()
+        .map(|(path, method, _)| (path, method))
+        .collect();
+    let routes = Routes::new(Offer::All);
+    let known: BTreeSet<_> = routes
+        .all()
+        .map(|(path, method, _)| (path.to_owned(), method.to_string()))
+        .collect();
+    assert_eq!(told, known);
+}
+
+#[test]
+fn an_operation_is_called_by_its_name_and_no_two_have_one() {
+    let document = document();
+    let all = operations(&document);
+    let names: BTreeSet<_> = all
+        .iter()
+        .map(|(.., of)| of["operationId"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names.len(), all.len());
+    for row in OPERATIONS.iter().chain(MANAGEMENT) {
+        assert!(names.contains(row.name), "{}", row.name);
+    }
+}
+
+/// Each reference in the document, and where it is.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(to)) = members.get("$ref") {
+                found.push(to.clone());
+            }
+            members.values().for_each(|of| references(of, found));
+        }
+        Value::Array(items) => items.iter().for_each(|of| references(of, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
+    let document = document();
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    for to in &found {
+        let pointer = to.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{to}");
+    }
+    for (kind, all) in document["components"].as_object().unwrap() {
+        for name in all.as_object().unwrap().keys() {
+            let to = format!("#/components/{kind}/{name}");
+            assert!(kind == "securitySchemes" || found.contains(&to), "{to}");
+        }
+    }
+}
+
+#[test]
+fn no_two_types_share_a_name() {
+    // The library tells such types apart by a number.
+    let document = document();
+    for name in document["components"]["schemas"]
+        .as_object()
+        .unwrap()
+        .keys()
+    {
+        assert!(
+            !name.ends_with(|last: char| last.is_ascii_digit()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn the_example_of_each_operation_fits_its_schema() {
+    let document = document();
+    let mut tried = 0;
+    for (path, method, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"]["application/json"];
+        let Some(example) = content.get("example") else {
+            continue;
+        };
+        let schema = json!({
+            "$ref": content["schema"]["$ref"], "components": document["components"],
+        });
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .build(&schema)
+            .unwrap();
+        let faults: Vec<_> = validator
+            .iter_errors(example)
+            .map(|fault| format!("{}: {fault}", fault.instance_path()))
+            .collect();
+        assert!(faults.is_empty(), "{method} {path}: {faults:?}");
+        tried += 1;
+    }
+    assert!(tried >= OPERATIONS.len(), "{tried}");
+}

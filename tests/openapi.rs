@@ -1,0 +1,192 @@
+//! The API document: where it is served, that its examples are carried out, and that a client's
+//! answers are judged by it.
+
+use std::collections::BTreeMap;
+
+use carebook::catalogue::OPERATIONS;
+use carebook::http::openapi;
+use serde_json::{Value, json};
+
+use crate::support::document::{Sent, all_answers, judge};
+use crate::support::{Answer, Client, Server, World, run};
+use crate::walk::demonstration;
+
+#[test]
+fn the_document_is_the_same_on_each_listener_and_on_the_command_line_and_needs_no_token() {
+    let world = World::new();
+    let server = Server::start_with(&world, &["--internal-listen", "127.0.0.1:0"]);
+    let (code, printed, _) = run(&["openapi"]);
+    assert_eq!(code, Some(0));
+    let document: Value = serde_json::from_str(&printed).unwrap();
+    let inside = server.internal.clone().unwrap();
+    for mut client in [server.client(), Client::connect(&inside)] {
+        let answer = client.request("GET", "/openapi.json", &[], b"");
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(answer.json(), document);
+    }
+    assert_eq!(document["openapi"], "3.1.1");
+}
+
+/// The operations of the document, each with its method and path.
+fn operations(document: &Value) -> BTreeMap<String, (String, String, Value)> {
+    let mut all = BTreeMap::new();
+    for (path, place) in document["paths"].as_object().unwrap() {
+        for (method, operation) in place.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap().to_owned();
+            all.insert(
+                name,
+                (method.to_uppercase(), path.clone(), operation.clone()),
+            );
+        }
+    }
+    all
+}
+
+/// The parameter, which may be one of the components.
+fn resolved<'d>(document: &'d Value, parameter: &'d Value) -> &'d Value {
+    match parameter["$ref"].as_str() {
+        Some(to) => document.pointer(to.trim_start_matches('#')).unwrap(),
+        None => parameter,
+    }
+}
+
+#[test]
+fn each_example_is_carried_out_as_it_stands_on_one_fresh_demonstration_in_their_order() {
+    let world = World::new();
+    let (server, printed) = demonstration(&world);
+    let mut client = server.client();
+    let document = client.request("GET", "/openapi.json", &[], b"").json();
+    let operations = operations(&document);
+    let token = |kind: &str| {
+        let export = format!("export {}='", kind.to_uppercase());
+        let rest = printed.split_once(&export).unwrap().1;
+        rest.split_once('\'').unwrap().0.to_owned()
+    };
+    for row in OPERATIONS {
+        let (method, path, operation) = &operations[row.name];
+        assert_eq!(operation["x-carebook-number"], json!(row.tag));
+        let mut path = path.clone();
+        let bearer = format!(
+            "Bearer {}",
+            token(operation["x-carebook-demo-actor"].as_str().unwrap())
+        );
+        let mut headers = vec![("Content-Type", "application/json")];
+        if operation["security"] != json!([]) {
+            headers.push(("Authorization", bearer.as_str()));
+        }
+        for parameter in operation["parameters"].as_array().unwrap() {
+            let parameter = resolved(&document, parameter);
+            let name = parameter["name"].as_str().unwrap();
+            let example = parameter["example"].as_str();
+            match parameter["in"].as_str().unwrap() {
+                "path" => path = path.replace(&format!("{{{name}}}"), example.unwrap()),
+                "header" if parameter["required"] == true => headers.push((name, example.unwrap())),
+                _ => {}
+            }
+        }
+        let body = &operation["requestBody"]["content"]["application/json"]["example"];
+        let answer = client.request(method, &path, &headers, body.to_string().as_bytes());
+        assert!(
+            (200..300).contains(&answer.status) && answer.status != 202,
+            "{}: {answer:?}",
+            row.name
+        );
+        assert_eq!(answer.header("idempotent-replayed"), None, "{}", row.name);
+    }
+    // A message waits by now, of which this tells: it is judged by the document, too.
+    let ready = client.request("GET", "/readyz", &[], b"").json();
+    assert!(ready["outbox"].is_object(), "{ready}");
+}
+
+/// Whether the judge is content with an answer.
+fn is_content(path: &str, answer: &Answer, body: &Value) -> bool {
+    let body = body.to_string();
+    let sent = Sent {
+        method: "POST",
+        path,
+        headers: &[("Content-Type", "application/json")],
+        body: body.as_bytes(),
+    };
+    std::panic::catch_unwind(|| judge(sent, answer.received())).is_ok()
+}
+
+#[test]
+fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let path = "/settlement-deposit-requests";
+    let body = world.deposit_request("S-1", "key-1");
+    let good = server.client().post(path, &world.headquarters(), &body);
+    assert_eq!(good.status, 201);
+    assert!(is_content(path, &good, &body));
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut json = good.json();
+        change(&mut json);
+        Answer {
+            body: json.to_string().into_bytes(),
+            ..good.clone()
+        }
+    };
+    let other_member = with(&|body| body["more"] = json!(1));
+    let no_member = with(&|body| {
+        body.as_object_mut().unwrap().remove("messageToBranch");
+    });
+    let other_type = with(&|body| body["revision"] = json!("1"));
+    let other_word = with(&|body| body["status"] = json!("open"));
+    let no_time = with(&|body| body["createdAt"] = json!("2026-02-30T00:00:00.000Z"));
+    for bad in [other_member, no_member, other_type, other_word, no_time] {
+        assert!(!is_content(path, &bad, &body), "{bad:?}");
+    }
+    for bad in [200, 202, 418] {
+        let bad = Answer {
+            status: bad,
+            ..good.clone()
+        };
+        assert!(!is_content(path, &bad, &body), "{bad:?}");
+    }
+    let mut undated = good.clone();
+    undated.headers.retain(|(name, _)| name != "x-request-id");
+    assert!(!is_content(path, &undated, &body));
+    let mut tagged = good.clone();
+    tagged.headers.push(("etag".to_owned(), "\"1\"".to_owned()));
+    assert!(!is_content(path, &tagged, &body));
+    assert!(!is_content("/nowhere", &good, &body));
+    // A request that does not fit must not have been carried out.
+    let mut unfit = body.clone();
+    unfit["statementCode"] = json!(" ");
+    assert!(!is_content(path, &good, &unfit));
+    // A code that is another operation's.
+    let refused = server
+        .client()
+        .post(path, &world.headquarters(), &json!({}));
+    assert!(is_content(path, &refused, &json!({})));
+    let mut json = refused.json();
+    json["code"] = json!("permission_denied");
+    let refused = Answer {
+        body: json.to_string().into_bytes(),
+        ..refused
+    };
+    assert!(!is_content(path, &refused, &json!({})));
+}
+
+/// With `SEEN_ANSWERS=FILE` a run of all tests writes down what it was answered; with
+/// `SEEN_ANSWERS_IN=FILE` this tells what of the document no test has seen.
+#[test]
+fn what_no_test_has_seen_is_told_where_that_is_asked_for() {
+    let all = all_answers();
+    assert!(all.len() > 300, "{}", all.len());
+    let Ok(file) = std::env::var("SEEN_ANSWERS_IN") else {
+        return;
+    };
+    let seen = std::fs::read_to_string(file).unwrap();
+    let seen: std::collections::BTreeSet<_> = seen.lines().map(ToOwned::to_owned).collect();
+    for line in all.difference(&seen) {
+        println!("not seen: {line}");
+    }
+}
+
+#[test]
+fn the_document_is_small_enough_to_be_read_by_a_browser() {
+    assert!(openapi::text().len() < 1 << 20);
+}

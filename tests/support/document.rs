@@ -1,0 +1,326 @@
+//! Every answer that a test's client receives is judged by the API document: its path and method
+//! stand there, its status, its headers and its body; and so does the body of every request that was
+//! carried out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write as _;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use carebook::http::openapi;
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+/// Codes of problems that every path has.
+const EVERYWHERE: [&str; 2] = ["route_not_found", "method_not_allowed"];
+
+/// Headers that the document has to speak of where an answer has them.
+const TOLD: [&str; 6] = [
+    "carebook-position",
+    "carebook-dry-run",
+    "etag",
+    "idempotent-replayed",
+    "retry-after",
+    "www-authenticate",
+];
+
+static JUDGE: LazyLock<Judge> = LazyLock::new(Judge::new);
+
+/// An operation of the document.
+struct Operation {
+    name: String,
+    method: String,
+    path: Vec<String>,
+    says: Value,
+}
+
+/// Compiled once, and kept.
+type Compiled = Arc<Validator>;
+
+struct Judge {
+    document: Value,
+    operations: Vec<Operation>,
+    /// By where in the document the schema is.
+    compiled: Mutex<HashMap<String, Compiled>>,
+    seen: Mutex<BTreeSet<String>>,
+}
+
+/// A request as its client sent it.
+#[derive(Clone, Copy)]
+pub struct Sent<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub headers: &'a [(&'a str, &'a str)],
+    pub body: &'a [u8],
+}
+
+/// An answer as it was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    pub status: u16,
+    pub headers: &'a [(String, String)],
+    pub body: &'a [u8],
+}
+
+impl Received<'_> {
+    fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Judges an answer; a word on what is wrong is the panic of the test.
+pub fn judge(sent: Sent<'_>, answer: Received<'_>) {
+    let faults = JUDGE.faults(sent, answer);
+    assert!(
+        faults.is_empty(),
+        "the API document does not have this: {} {} is answered {} {}\n{}",
+        sent.method,
+        sent.path,
+        answer.status,
+        String::from_utf8_lossy(answer.body),
+        faults.join("\n")
+    );
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.get(name).and_then(Value::as_str)
+}
+
+impl Judge {
+    fn new() -> Self {
+        let document = openapi::document();
+        let mut operations = Vec::new();
+        for (path, place) in document["paths"].as_object().unwrap() {
+            for (method, says) in place.as_object().unwrap() {
+                operations.push(Operation {
+                    name: text(says, "operationId").unwrap().to_owned(),
+                    method: method.to_uppercase(),
+                    path: path.split('/').map(ToOwned::to_owned).collect(),
+                    says: says.clone(),
+                });
+            }
+        }
+        Self {
+            document,
+            operations,
+            compiled: Mutex::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// The operation that is meant; a fixed path goes before one with parameters.
+    fn operation(&self, method: &str, path: &str) -> Option<&Operation> {
+        let method = if method == "HEAD" { "GET" } else { method };
+        let parts: Vec<_> = path.split('/').collect();
+        let fits = |of: &&Operation| {
+            let mut pairs = of.path.iter().zip(&parts);
+            of.method == method
+                && of.path.len() == parts.len()
+                && pairs
+                    .all(|(form, part)| form == part || form.starts_with('{') && !part.is_empty())
+        };
+        let parameters =
+            |of: &&Operation| of.path.iter().filter(|part| part.starts_with('{')).count();
+        self.operations.iter().filter(fits).min_by_key(parameters)
+    }
+
+    /// The validator of the schema, which is at this place.
+    fn compiled(&self, place: &str, schema: &Value) -> Compiled {
+        let mut compiled = self.compiled.lock().unwrap();
+        let validator = compiled.entry(place.to_owned()).or_insert_with(|| {
+            let mut schemas = BTreeMap::new();
+            self.collect(schema, &mut schemas);
+            let whole = json!({"allOf": [schema], "components": {"schemas": schemas}});
+            let options = jsonschema::options().should_validate_formats(true);
+            let built = options
+                .with_draft(jsonschema::Draft::Draft202012)
+                .build(&whole);
+            Arc::new(built.unwrap_or_else(|error| panic!("{place}: {error}")))
+        });
+        Arc::clone(validator)
+    }
+
+    /// The named schemas that a schema needs.
+    fn collect(&self, schema: &Value, found: &mut BTreeMap<String, Value>) {
+        match schema {
+            Value::Object(members) => {
+                if let Some(to) = members.get("$ref").and_then(Value::as_str) {
+                    let name = to.rsplit('/').next().unwrap();
+                    if !found.contains_key(name) {
+                        let named = &self.document["components"]["schemas"][name];
+                        found.insert(name.to_owned(), named.clone());
+                        self.collect(named, found);
+                    }
+                }
+                for of in members.values() {
+                    self.collect(of, found);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|of| self.collect(of, found)),
+            _ => {}
+        }
+    }
+
+    fn misfits(&self, place: &str, schema: &Value, value: &Value) -> Vec<String> {
+        let validator = self.compiled(place, schema);
+        if validator.is_valid(value) {
+            return Vec::new();
+        }
+        let faults = validator.iter_errors(value);
+        let told = faults.map(|fault| format!("{place}: {}: {fault}", fault.instance_path()));
+        told.collect()
+    }
+
+    fn faults(&self, sent: Sent<'_>, answer: Received<'_>) -> Vec<String> {
+        let path = sent.path.split('?').next().unwrap_or_default();
+        // What the library that reads heads answers has no body and no route.
+        if matches!(answer.status, 400 | 431) && answer.body.is_empty() {
+            return Vec::new();
+        }
+        if answer.header("x-request-id").is_none() {
+            return vec!["it has no X-Request-Id".to_owned()];
+        }
+        let body = serde_json::from_slice::<Value>(answer.body).ok();
+        let code = body.as_ref().and_then(|body| text(body, "code"));
+        let everywhere = code.is_some_and(|code| EVERYWHERE.contains(&code));
+        if sent.method == "OPTIONS" && !everywhere {
+            let fits = answer.status == 204 && answer.header("allow").is_some();
+            return if fits {
+                Vec::new()
+            } else {
+                vec!["OPTIONS".to_owned()]
+            };
+        }
+        let Some(operation) = self.operation(sent.method, path).filter(|_| !everywhere) else {
+            let is_missing =
+                matches!(answer.status, 404 | 405) && (everywhere || sent.method == "HEAD");
+            return if is_missing {
+                Vec::new()
+            } else {
+                vec!["no such path and method".to_owned()]
+            };
+        };
+        let status = answer.status.to_string();
+        let says = &operation.says["responses"][&status];
+        let place = format!("{} {status}", operation.name);
+        if says.is_null() {
+            return vec![format!("{place}: no such status")];
+        }
+        self.note(&place, body.as_ref());
+        let mut faults = self.headers_at_fault(&place, says, answer);
+        let has_body = sent.method != "HEAD" && !matches!(answer.status, 204 | 304);
+        if has_body {
+            faults.extend(self.body_at_fault(&place, says, answer, body.as_ref()));
+        }
+        if (200..300).contains(&answer.status) {
+            faults.extend(self.request_at_fault(operation, sent));
+        }
+        faults
+    }
+
+    fn headers_at_fault(&self, place: &str, says: &Value, answer: Received<'_>) -> Vec<String> {
+        let mut faults = Vec::new();
+        let told: BTreeMap<_, _> = says["headers"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, to)| (name.to_ascii_lowercase(), to["$ref"].as_str().unwrap()))
+            .collect();
+        for (name, value) in answer.headers {
+            match told.get(name) {
+                Some(to) => {
+                    let header = self.document.pointer(to.trim_start_matches('#')).unwrap();
+                    faults.extend(self.misfits(to, &header["schema"], &json!(value)));
+                }
+                None if TOLD.contains(&name.as_str()) => {
+                    faults.push(format!("{place}: a header {name}"));
+                }
+                None => {}
+            }
+        }
+        if matches!(answer.status, 429 | 503) && answer.header("retry-after").is_none() {
+            faults.push(format!("{place}: no Retry-After"));
+        }
+        faults
+    }
+
+    fn body_at_fault(
+        &self,
+        place: &str,
+        says: &Value,
+        answer: Received<'_>,
+        body: Option<&Value>,
+    ) -> Vec<String> {
+        let media = answer.header("content-type").unwrap_or_default();
+        let media = media.split(';').next().unwrap_or_default();
+        let Some(schema) = says["content"].get(media).map(|content| &content["schema"]) else {
+            return vec![format!("{place}: no such media type: {media:?}")];
+        };
+        match (media, body) {
+            ("application/json", Some(body)) => self.misfits(place, schema, body),
+            ("application/json", None) => vec![format!("{place}: it is no JSON")],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What was carried out fits what is asked for.
+    fn request_at_fault(&self, operation: &Operation, sent: Sent<'_>) -> Vec<String> {
+        let media = sent
+            .headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+            .and_then(|(_, value)| value.split(';').next())
+            .unwrap_or_default();
+        let content = &operation.says["requestBody"]["content"];
+        let place = format!("{} asked", operation.name);
+        let (Some(says), false) = (content.get(media.trim()), sent.body.is_empty()) else {
+            return Vec::new();
+        };
+        match serde_json::from_slice(sent.body) {
+            Ok(body) if media == "application/json" => self.misfits(&place, &says["schema"], &body),
+            _ => Vec::new(),
+        }
+    }
+
+    /// With `SEEN_ANSWERS=FILE`, each status and code is written there when it is first seen.
+    fn note(&self, place: &str, body: Option<&Value>) {
+        let Ok(file) = std::env::var("SEEN_ANSWERS") else {
+            return;
+        };
+        let code = body.and_then(|body| text(body, "code").or(text(body, "conflictCode")));
+        let line = format!("{place} {}", code.unwrap_or_default());
+        if self.seen.lock().unwrap().insert(line.clone()) {
+            let file = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file);
+            writeln!(file.unwrap(), "{}", line.trim_end()).unwrap();
+        }
+    }
+}
+
+/// Each status of each operation in the document, with each of its codes, as `SEEN_ANSWERS` writes
+/// them.
+pub fn all_answers() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for operation in &JUDGE.operations {
+        for (status, says) in operation.says["responses"].as_object().unwrap() {
+            let schema = &says["content"]["application/json"]["schema"];
+            let own = &schema["allOf"][1]["properties"]["conflictCode"]["enum"];
+            let codes = [&schema["properties"]["code"]["enum"], own];
+            let codes: Vec<_> = codes
+                .iter()
+                .filter_map(|of| of.as_array())
+                .flatten()
+                .collect();
+            let place = format!("{} {status}", operation.name);
+            if codes.is_empty() {
+                all.insert(place.clone());
+            }
+            for code in codes {
+                all.insert(format!("{place} {}", code.as_str().unwrap()));
+            }
+        }
+    }
+    all
+}
