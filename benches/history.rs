@@ -46,7 +46,8 @@ use wal::{Log, Options};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ACTORS: u64 = 10_000;
-const BATCH: u64 = 10_000;
+/// Records in one write, as under load.
+const BATCH: u64 = 128;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
