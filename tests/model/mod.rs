@@ -150,7 +150,7 @@ impl Running {
         let engine = self.service.engine();
         let before = engine.figures();
         // All of what is committed, now and then: that takes as long as there is much of it.
-        let digest = || (before.durable % 16 == 0).then(|| engine.digest());
+        let digest = || before.durable.is_multiple_of(16).then(|| engine.digest());
         let digest_before = digest();
         let path = format!("{}?dryRun=true", command.path);
         let (answer, is_dry_run) = self.send_to(&path, command).await;

@@ -135,7 +135,10 @@ fn a_record_that_a_newer_carebook_wrote_is_refused_by_its_number() {
             SCHEMA + 1,
             &same,
             1,
-            "position 2: a record of version 4, and this carebook knows version 3",
+            &format!(
+                "position 2: a record of version {}, and this carebook knows version {SCHEMA}",
+                SCHEMA + 1
+            ),
         ),
     ] {
         let (world, mut log) = stopped();
