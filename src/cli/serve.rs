@@ -94,8 +94,8 @@ pub struct ServeArgs {
     /// The private key for TLS, PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// An origin whose pages may call the service from a browser, such as
-    /// https://app.example.com; may be repeated. Not for what --internal-listen serves.
+    /// An origin, scheme://HOST[:PORT], whose pages may call the service from a browser; may be
+    /// repeated. Not for what --internal-listen serves.
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<Origin>,
     /// Lanes: runtimes with a thread each; by default one for each processor.

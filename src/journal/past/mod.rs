@@ -6,7 +6,7 @@
 //! own changes on that way, not on the log.
 //!
 //! [`Past`] is such a look at one position after the other; as of a position it is a
-//! [`Source`] as the tables are, in which reads find everything as it stood.
+//! [`Source`](crate::domain::resource::Source) as the tables are, in which reads find everything as it stood.
 
 mod as_of;
 mod own;
