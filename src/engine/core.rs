@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 use wal::Appender;
 
@@ -20,6 +20,7 @@ use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
 use super::outbox::Outbox;
 use super::publisher_counts::PublisherCounts;
+use super::readings::Readings;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -138,7 +139,7 @@ pub(crate) struct Shared {
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     /// Who may look at the past now.
-    pub(super) looks: Semaphore,
+    pub(super) looks: Readings,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,

@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::readings::Readings;
 use crate::base::digest::hex;
 use crate::base::text::EventTypePattern;
 use crate::catalogue;
 use crate::domain::event::Name;
 use crate::journal::events::{Event, EventId, Teller};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 /// Bytes of events that are shared.
 const SHARED_BYTES_MAX: usize = 8 << 20;
@@ -84,8 +85,8 @@ pub struct Feed {
     /// The highest durable position.
     news: watch::Sender<u64>,
     pub(super) recent: Mutex<Recent>,
-    /// Who may read the log now.
-    pub(super) readings: Semaphore,
+    /// Readings of the log.
+    pub(super) readings: Readings,
 }
 
 /// The events of commits that follow each other.
@@ -149,7 +150,7 @@ impl Feed {
             log_id: log_id.into(),
             news: watch::Sender::new(0),
             recent: Mutex::default(),
-            readings: Semaphore::new(READINGS_MAX),
+            readings: Readings::new(READINGS_MAX),
         }
     }
 

@@ -125,13 +125,10 @@ impl Shared {
         limit: usize,
         wanted: Arc<Wanted>,
     ) -> Result<Read, NoPage> {
-        // It is never closed.
-        let _reading = self.feed.readings.acquire().await;
         let (journal, teller) = (Arc::clone(&self.journal), Arc::clone(&self.feed.teller));
-        let read = tokio::task::spawn_blocking(move || {
-            read(&journal, &teller, from, durable, limit, &wanted)
-        });
-        read.await.unwrap_or(Err(NoPage::Unavailable))
+        let reading = move || read(&journal, &teller, from, durable, limit, &wanted);
+        let read = self.feed.readings.read(reading).await;
+        read.unwrap_or(Err(NoPage::Unavailable))
     }
 }
 

@@ -45,6 +45,7 @@ pub mod processors;
 pub mod publisher;
 pub mod publisher_counts;
 mod read_set;
+mod readings;
 mod reads;
 mod repeats;
 mod resource;
@@ -62,7 +63,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use wal::OpenLog;
 
 use crate::base::actor::Actor;
@@ -76,6 +76,7 @@ use crate::journal::replay::Recovered;
 
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::core::{Shared, StoredWeight};
+use self::readings::Readings;
 use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
@@ -176,7 +177,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            looks: Semaphore::new(past::LOOKS_MAX),
+            looks: Readings::new(past::LOOKS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

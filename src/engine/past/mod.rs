@@ -12,8 +12,6 @@ mod revisions;
 
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
-
 use self::asked::Stop;
 pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
@@ -90,17 +88,15 @@ impl Shared {
         };
         let position = look.upto;
         let found = loop {
-            // It is never closed.
-            let _turn = self.looks.acquire().await;
-            let looked = spawn_blocking(move || {
+            let looking = move || {
                 let found = look.at(query);
                 (look, found)
-            });
-            match looked.await {
-                Ok((further, Ok(None))) => look = further,
-                Ok((_, Ok(Some(found)))) => break Ok(found),
-                Ok((_, Err(stop))) => break Err(stop),
-                Err(_) => return Err(NoPast::Answered(CommandResult::Fault)),
+            };
+            match self.looks.read(looking).await {
+                Some((further, Ok(None))) => look = further,
+                Some((_, Ok(Some(found)))) => break Ok(found),
+                Some((_, Err(stop))) => break Err(stop),
+                None => return Err(NoPast::Answered(CommandResult::Fault)),
             }
         };
         // Time has passed.
