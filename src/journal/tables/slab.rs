@@ -36,6 +36,8 @@ const PAGE_MAX: usize = 32 << 10;
 /// How many pages of a class have one size before the next have twice as much: the unused part of
 /// the last page is about an eighth of the class, once it has some pages.
 const PAGES_OF_A_SIZE: u32 = 8;
+/// Bytes of a page of memory: it costs when its first byte is written.
+const MEMORY_PAGE: usize = 4 << 10;
 /// The length in the header of a state that has a page of its own: the rest of the page.
 const LARGE: u16 = u16::MAX;
 /// No page.
@@ -310,8 +312,12 @@ impl Slab {
             }
         };
         let start = page.len();
-        page.resize(start + slot, 0);
-        page.truncate(start);
+        // What lies in pages of memory that the slot before it came into is touched already.
+        let first = page.as_ptr().addr() + start;
+        if start == 0 || (first - 1) / MEMORY_PAGE != (first + slot - 1) / MEMORY_PAGE {
+            page.resize(start + slot, 0);
+            page.truncate(start);
+        }
     }
 
     /// Makes room for the number of one more page.
