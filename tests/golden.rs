@@ -22,7 +22,7 @@ use carebook::journal::snapshot::{Layout, StateEntry};
 use serde_json::{Value, json};
 use wal::{BoxError, SnapshotInfo, Visitor};
 
-use crate::support::{Answer, Client, Server, World, files, good, run};
+use crate::support::{Answer, Client, Server, World, files, good, run, text_of};
 
 /// Kinds of which the walk makes none.
 const NOT_WALKED: [&str; 4] = [
@@ -154,19 +154,6 @@ impl Asked {
             status: line["status"].as_u64().unwrap().try_into().unwrap(),
             answer: line["answer"].clone(),
         }
-    }
-}
-
-/// The text of the first member of this name, wherever it stands in the answer.
-fn text_of(answer: &Value, name: &str) -> Option<String> {
-    match answer {
-        Value::Object(members) => {
-            let own = members.get(name).and_then(Value::as_str);
-            let own = own.map(str::to_owned);
-            own.or_else(|| members.values().find_map(|member| text_of(member, name)))
-        }
-        Value::Array(items) => items.iter().find_map(|item| text_of(item, name)),
-        _ => None,
     }
 }
 

@@ -3,14 +3,25 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use carebook::base::actor::ActorKind;
 use carebook::catalogue::LISTS;
+use carebook::cli::open::Replaying;
+use carebook::engine::clock::SystemClock;
+use carebook::engine::{Engine, Limits};
+use carebook::http::response::Answer as Response;
+use carebook::http::service::Service;
+use carebook::http::token::TokenVerifier;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body as _;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
+use wal::memory::MemoryLog;
 
-use crate::support::{Answer, Client, Server, World, actor};
+use crate::support::{AUDIENCE, Answer, Client, ISSUER, Server, World, actor};
 
 const STATEMENTS: &str = "/settlement-statements";
 
@@ -21,6 +32,43 @@ fn open(world: &World, client: &mut Client, token: &str, branch: &str, code: &st
     let answer = client.post("/settlement-deposit-requests", token, &body);
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json()["statementId"].as_str().unwrap().to_owned()
+}
+
+/// As [`open`], so many of the first branch; their codes begin with this.
+fn open_some(
+    world: &World,
+    client: &mut Client,
+    token: &str,
+    code: &str,
+    count: usize,
+) -> Vec<String> {
+    let codes = (0..count).map(|number| format!("{code}-{number}"));
+    codes
+        .map(|code| open(world, client, token, "branch-1", &code))
+        .collect()
+}
+
+/// The branch's manager acknowledges a statement's only line.
+fn acknowledge(client: &mut Client, manager: &str, id: &str) {
+    let body = json!({
+        "statementId": id,
+        "expectedRevision": 1,
+        "actorKind": "branch_manager",
+        "actorProfileId": "manager-1",
+        "idempotencyKey": format!("ack {id}"),
+        "reason": null,
+        "lineAcknowledgements": [{
+            "lineAcknowledgementId": format!("line of {id}"),
+            "settlementLineKey": "key-1",
+            "settlementLineKind": "membership_due",
+            "acknowledgedByActorProfileId": "manager-1",
+            "acknowledgedAt": "2026-01-01T00:00:00Z",
+            "acknowledgementNote": null,
+        }],
+    });
+    let path = "/settlement-branch-deposit-acknowledgements";
+    let answer = client.post(path, manager, &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 fn page(client: &mut Client, token: &str, query: &str) -> Answer {
@@ -47,17 +95,7 @@ fn pages_go_through_all_in_the_order_of_creation_and_their_cursors_survive_a_res
     let server = Server::start(&world);
     let mut client = server.client();
     let token = world.headquarters();
-    let mut opened: Vec<_> = (0..7)
-        .map(|number| {
-            open(
-                &world,
-                &mut client,
-                &token,
-                "branch-1",
-                &format!("C-{number}"),
-            )
-        })
-        .collect();
+    let mut opened = open_some(&world, &mut client, &token, "C", 7);
     let oldest = page(&mut client, &token, "order=oldest&limit=3");
     assert_eq!(ids(&oldest), opened[..3]);
     let newest = page(&mut client, &token, "limit=3");
@@ -119,27 +157,9 @@ fn a_filter_follows_a_statement_when_it_moves_on() {
     let (token, manager) = (world.headquarters(), world.manager("branch-1"));
     let id = open(&world, &mut client, &token, "branch-1", "C-1");
     let other = open(&world, &mut client, &token, "branch-1", "C-2");
-    let acknowledge = json!({
-        "statementId": id,
-        "expectedRevision": 1,
-        "actorKind": "branch_manager",
-        "actorProfileId": "manager-1",
-        "idempotencyKey": "ack",
-        "reason": null,
-        "lineAcknowledgements": [{
-            "lineAcknowledgementId": "line-1",
-            "settlementLineKey": "key-1",
-            "settlementLineKind": "membership_due",
-            "acknowledgedByActorProfileId": "manager-1",
-            "acknowledgedAt": "2026-01-01T00:00:00Z",
-            "acknowledgementNote": null,
-        }],
-    });
     let waiting = "status=awaiting_branch_deposit&branchProfileId=branch-1";
     assert_eq!(ids(&page(&mut client, &manager, waiting)), [&*other, &*id]);
-    let path = "/settlement-branch-deposit-acknowledgements";
-    let answer = client.post(path, &manager, &acknowledge);
-    assert_eq!(answer.status, 200, "{answer:?}");
+    acknowledge(&mut client, &manager, &id);
     assert_eq!(ids(&page(&mut client, &manager, waiting)), [&*other]);
     let confirming = page(&mut client, &token, "status=awaiting_confirmation");
     assert_eq!(ids(&confirming), [&*id]);
@@ -238,15 +258,7 @@ fn every_fault_of_a_request_for_a_page_is_told_with_its_place() {
     let server = Server::start(&world);
     let mut client = server.client();
     let token = world.headquarters();
-    for number in 0..3 {
-        open(
-            &world,
-            &mut client,
-            &token,
-            "branch-1",
-            &format!("C-{number}"),
-        );
-    }
+    open_some(&world, &mut client, &token, "C", 3);
     let first = page(
         &mut client,
         &token,
@@ -327,29 +339,56 @@ fn a_list_is_asked_for_as_a_read_is() {
     assert_eq!(client.get(STATEMENTS, &hq).status, 403);
 }
 
-/// Walks from the first page to the last while statements are opened and acknowledged: none
-/// repeats, and none is missing that stood all the while.
+/// A cursor is a place in the order, not one of those that have the value: it holds when the very
+/// statement at which the page ended has left, and others on both sides of it.
+#[test]
+fn what_leaves_a_filter_between_two_pages_makes_none_repeat_and_none_missing() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let (token, manager) = (world.headquarters(), world.manager("branch-1"));
+    for order in ["oldest", "newest"] {
+        let mut opened = open_some(&world, &mut client, &token, order, 12);
+        if order == "newest" {
+            opened.reverse();
+        }
+        let filter = format!("order={order}&status=awaiting_branch_deposit&limit");
+        let first = page(&mut client, &token, &format!("{filter}=4"));
+        assert_eq!(ids(&first), opened[..4]);
+        for left in [0, 2, 3, 4, 7] {
+            acknowledge(&mut client, &manager, &opened[left]);
+        }
+        let on = format!("{filter}=4&cursor={}", next(&first).unwrap());
+        let second = page(&mut client, &token, &on);
+        assert_eq!(ids(&second), [5, 6, 8, 9].map(|index| &*opened[index]));
+        let on = format!("{filter}=500&cursor={}", next(&second).unwrap());
+        assert_eq!(ids(&page(&mut client, &token, &on)), opened[10..]);
+        for left in [1, 5, 6, 8, 9, 10, 11] {
+            acknowledge(&mut client, &manager, &opened[left]);
+        }
+    }
+}
+
+/// Walks from the first page to the last while statements are opened and acknowledged, those at
+/// which a page ends before all others: none repeats, and none is missing that stood all the while.
 #[test]
 fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
     let seed = crate::support::seed();
     let walks: usize = std::env::var("LIST_WALKS").map_or(60, |text| text.parse().unwrap());
     let world = World::new();
     let server = Server::start(&world);
-    let token = world.headquarters();
+    let (token, manager) = (world.headquarters(), world.manager("branch-1"));
     let mut client = server.client();
-    let standing: BTreeSet<_> = (0..120)
-        .map(|number| {
-            open(
-                &world,
-                &mut client,
-                &token,
-                "branch-1",
-                &format!("C-{number}"),
-            )
-        })
-        .collect();
+    let (mut standing, mut leaving) = (BTreeSet::new(), BTreeSet::new());
+    for number in 0..120 {
+        let mut open = |code: String| open(&world, &mut client, &token, "branch-1", &code);
+        standing.insert(open(format!("C-{number}")));
+        leaving.insert(open(format!("L-{number}")));
+    }
+    let leaving = Mutex::new(leaving);
     let is_over = AtomicBool::new(false);
     let walked = AtomicUsize::new(0);
+    let left = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = server.client();
@@ -358,7 +397,10 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
             while !is_over.load(Ordering::Relaxed) {
                 let branch = ["branch-1", "branch-2"][number % 2];
                 if number < 2_000 {
-                    open(&world, &mut client, &token, branch, &format!("D-{number}"));
+                    let id = open(&world, &mut client, &token, branch, &format!("D-{number}"));
+                    if branch == "branch-1" {
+                        leaving.lock().unwrap().insert(id);
+                    }
                 } else {
                     std::thread::yield_now();
                 }
@@ -367,7 +409,9 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
         });
         let walkers: Vec<_> = (0..4_u64)
             .map(|walker| {
-                let (server, token, standing, walked) = (&server, &token, &standing, &walked);
+                let (server, token, manager) = (&server, &token, &manager);
+                let (standing, leaving) = (&standing, &leaving);
+                let (walked, left) = (&walked, &left);
                 scope.spawn(move || {
                     let mut random = StdRng::seed_from_u64(seed ^ walker);
                     let mut client = server.client();
@@ -383,7 +427,14 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
                             let limit = random.random_range(20..=500);
                             let query = format!("order={order}&limit={limit}{filter}{cursor}");
                             let found = page(&mut client, token, &query);
-                            for id in ids(&found) {
+                            let shown = ids(&found);
+                            for id in shown.iter().rev().take(2) {
+                                if leaving.lock().unwrap().remove(id) {
+                                    acknowledge(&mut client, manager, id);
+                                    left.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            for id in shown {
                                 assert!(seen.insert(id), "{query} repeats SEED={seed}");
                             }
                             match next(&found) {
@@ -401,5 +452,142 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    println!("{walks} walks");
+    let left = left.into_inner();
+    println!("{walks} walks, {left} acknowledged at the end of a page");
+    assert!(left > walks / 4, "{left}");
+}
+
+/// An office's profile of some 36 KB, as a fact.
+fn wide(number: usize) -> Value {
+    let text = "가".repeat(4_000);
+    json!({
+        "kind": "branch-office-profile",
+        "id": format!("office-{number}"),
+        "revision": 1,
+        "facts": {
+            "displayName": text,
+            "legalName": text,
+            "contactEmail": "office@example.com",
+            "primaryPhoneNumber": "+82212345678",
+            "addressLine": text,
+            "businessRegistrationReference": "reference-1",
+        },
+    })
+}
+
+/// The most bytes of a page's bodies.
+const PAGE: usize = 4 << 20;
+
+#[test]
+fn a_page_ends_before_4_mib_of_bodies_and_the_next_one_goes_on() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let facts: Vec<_> = (0..260).map(wide).collect();
+    for some in facts.chunks(20) {
+        let put = client.put_facts(&world.workflow(), some);
+        assert_eq!(put.json()["applied"], 20, "{put:?}");
+    }
+    let token = world.headquarters();
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    let mut full = 0;
+    loop {
+        let path = format!("/branch-office-profiles?order=oldest&limit=500{cursor}");
+        let found = client.get(&path, &token);
+        assert_eq!(found.status, 200);
+        let page = found.json();
+        let items = page["items"].as_array().unwrap();
+        let id = |item: &Value| item["branchOfficeProfileId"].as_str().unwrap().to_owned();
+        seen.extend(items.iter().map(id));
+        let (bytes, one) = (found.body.len(), items[0].to_string().len());
+        assert!(bytes < PAGE + 1_000, "{bytes}");
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        assert!(bytes + one > PAGE, "it had room for more: {bytes} {one}");
+        full += 1;
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(full, 2);
+    let all = (0..260).map(|number| format!("office-{number}"));
+    assert!(all.eq(seen));
+}
+
+/// Pages that are on their way out take 128 MiB at most, whoever asks for them.
+#[test]
+fn pages_on_their_way_are_bounded_and_the_next_one_is_refused_until_one_is_sent() {
+    const ON_THEIR_WAY: usize = 128 << 20;
+    let world = World::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let log = MemoryLog::new();
+        let mut recovering = Replaying::new("recovering");
+        log.open(&mut recovering).unwrap();
+        let engine = Engine::start(
+            log,
+            recovering.finish(),
+            1,
+            Limits::default(),
+            Arc::new(SystemClock::default()),
+            Box::new(|why| panic!("the log failed: {why}")),
+        );
+        let engine = Arc::new(engine.unwrap());
+        tokio::spawn(engine.lanes().run(0));
+        let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE);
+        let service = Service::new(engine, Arc::new(verifier.unwrap()));
+        let send = async |method: &str, path: &str, token: &str, body: String| {
+            let request = hyper::Request::builder()
+                .method(method)
+                .uri(path)
+                .header("authorization", format!("Bearer {token}"))
+                .header("content-type", "application/json")
+                .body(Full::new(Bytes::from(body)))
+                .unwrap();
+            let caller = service.caller([127, 0, 0, 1].into(), false);
+            service.handle(&caller, request).await
+        };
+        for first in (0..120).step_by(20) {
+            let facts: Vec<_> = (first..first + 20).map(wide).collect();
+            let body = json!({"facts": facts}).to_string();
+            let put = send("POST", "/reference-facts", &world.workflow(), body).await;
+            assert_eq!(put.status(), 200);
+        }
+        let token = world.headquarters();
+        let list = async || {
+            let path = "/branch-office-profiles?limit=500";
+            send("GET", path, &token, String::new()).await
+        };
+        let bytes = |answer: &Response| {
+            let hint = answer.body().size_hint().exact().unwrap();
+            usize::try_from(hint).unwrap()
+        };
+        let (mut held, mut sum) = (Vec::new(), 0);
+        let refused = loop {
+            let answer = list().await;
+            if answer.status() != 200 {
+                break answer;
+            }
+            sum += bytes(&answer);
+            held.push(answer);
+            assert!(sum < ON_THEIR_WAY + held.len() * 1_000, "{sum}");
+        };
+        assert_eq!(refused.status(), 429);
+        assert!(sum > ON_THEIR_WAY - (64 << 10), "{sum}");
+        // What can be read by id is not held up, and neither is who comes when one is sent.
+        let one = send(
+            "GET",
+            "/branch-office-profiles/office-1",
+            &token,
+            String::new(),
+        );
+        assert_eq!(one.await.status(), 200);
+        let sent = held.remove(0);
+        let length = bytes(&sent);
+        sent.into_body().collect().await.unwrap();
+        let answer = list().await;
+        assert_eq!((answer.status().as_u16(), bytes(&answer)), (200, length));
+        assert_eq!(list().await.status(), 429);
+    });
 }

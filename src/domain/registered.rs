@@ -18,10 +18,10 @@ use crate::base::{digest::Digest, revision::Revision, time::Instant};
 pub struct Entries {
     /// Its key.
     pub key: Digest,
-    /// Its names.
-    pub names: Vec<IndexKey>,
-    /// The lists that it stands in.
-    pub lists: Vec<IndexKey>,
+    /// Its unique keys.
+    pub unique: Vec<IndexKey>,
+    /// Its secondary keys.
+    pub secondary: Vec<IndexKey>,
     /// The lists in which it has a rank.
     pub ranks: Vec<(IndexKey, Rank)>,
     /// Its place in the list of its kind.
@@ -300,8 +300,8 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         state.validate()?;
         Ok(Entries {
             key: state.key(),
-            names: state.unique_keys(),
-            lists: state.secondary_keys(),
+            unique: state.unique_keys(),
+            secondary: state.secondary_keys(),
             ranks: state.ranked(),
             place: list_of::<R>().and_then(|list| list.place(&state, state.key())),
         })

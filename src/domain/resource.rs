@@ -589,7 +589,7 @@ mod tests {
         assert_eq!((key.as_ref(), &state), (Ok(&moved.key), &moved.state));
         let entries = registered.entries(&state).unwrap();
         assert_eq!(
-            (entries.key, entries.names, entries.lists),
+            (entries.key, entries.unique, entries.secondary),
             (moved.key, vec![], vec![list("b")])
         );
         assert!(registered.entries(b"no thing").is_err());

@@ -445,20 +445,20 @@ impl Scenario {
             let held = held.as_ref();
             assert_eq!(
                 moved(
-                    held.map_or(&[], |held| &held.names),
+                    held.map_or(&[], |held| &held.unique),
                     &change.unique_left,
                     &change.unique_taken
                 ),
-                moved(&holds.names, &[], &[]),
+                moved(&holds.unique, &[], &[]),
                 "a commit leaves and takes what the states' names differ in"
             );
             assert_eq!(
                 moved(
-                    held.map_or(&[], |held| &held.lists),
+                    held.map_or(&[], |held| &held.secondary),
                     &change.secondary_left,
                     &change.secondary_joined
                 ),
-                moved(&holds.lists, &[], &[]),
+                moved(&holds.secondary, &[], &[]),
                 "a commit leaves and joins what the states' lists differ in"
             );
             let had = held.map_or_else(Vec::new, |held| held.ranks.clone());

@@ -18,7 +18,7 @@ use crate::domain::listing::{Filter, ListItem, Scope, ValueHash};
 use crate::domain::read::ReadRequest;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::resource::{IndexKey, ReadView, Resource as _};
-use crate::journal::tables::{Born, ListPlan, Set};
+use crate::journal::tables::{Born, Candidate, ListPlan, Set};
 
 /// How many resources are looked at for each item that a page may have.
 pub const EXAMINED_PER_ITEM: usize = 10;
@@ -68,6 +68,13 @@ impl Engine {
     ) -> Result<ListPage, CommandResult> {
         let found = unless_its_future_panics(pin!(self.shared.list(request, share))).await;
         found.unwrap_or(Err(CommandResult::Fault))
+    }
+
+    /// What the lists hold, for comparison within one process: by kinds, each item in order of
+    /// creation with its values.
+    #[must_use]
+    pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
+        self.shared.tables.listed_now()
     }
 }
 

@@ -1,14 +1,11 @@
 //! Histories and earlier bodies: what a query asks for of the past, and how it is answered.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
 
 use super::conditional::found_answer;
-use super::list_query::{LIMIT, LIMIT_MAX};
+use super::cursor::{self, Cursors};
 use super::query::Query;
 use super::response::{Answer, Problems, at_position, json};
-use crate::base::digest::Fingerprint;
 use crate::base::json::FaultCode;
 use crate::base::time::Instant;
 use crate::catalogue::Success;
@@ -51,7 +48,7 @@ pub(super) fn asked_of_read(query: Option<&str>) -> Result<Option<PastQuery>, Re
 /// What is asked for of a history.
 pub(super) struct HistoryQuery {
     pub(super) query: PastQuery,
-    bound_to: String,
+    cursors: Cursors,
 }
 
 impl HistoryQuery {
@@ -61,32 +58,21 @@ impl HistoryQuery {
     /// `request_invalid` with every fault.
     pub(super) fn read(uri: &Uri, subject: &str) -> Result<Self, Rejection> {
         let mut query = Query::read(uri.query(), &["limit", "cursor"]);
-        let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT);
-        let mut bound_to =
-            Fingerprint::of(format!("{}\n{subject}", uri.path()).as_bytes()).to_hex();
-        bound_to.truncate(16);
-        let from = query.one("cursor", |cursor| {
-            let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
-            let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-            let from = text
-                .as_deref()
-                .and_then(|text| text.strip_prefix(&*bound_to));
-            let from = from.and_then(|from| from.parse().ok());
-            from.filter(|from| *from > 0).ok_or(FaultCode::Pattern)
+        let limit = cursor::limit(&mut query);
+        let cursors = Cursors::bound_to(&format!("{}\n{subject}", uri.path()));
+        let from = cursors.place(&mut query, |from| {
+            from.parse().ok().filter(|from| *from > 0)
         });
         query.finish()?;
         Ok(Self {
             query: PastQuery::History { from, limit },
-            bound_to,
+            cursors,
         })
     }
 
     /// The page's body.
     pub(super) fn body(&self, page: &HistoryPage) -> String {
-        let cursor = |from: u64| {
-            let cursor = BASE64_URL_SAFE_NO_PAD.encode(format!("{}{from}", self.bound_to));
-            format!("\"{cursor}\"")
-        };
+        let cursor = |from: u64| format!("\"{}\"", self.cursors.at(from));
         format!(
             "{{\"revisions\":[{}],\"next\":{},\"complete\":{}}}",
             page.revisions.join(","),

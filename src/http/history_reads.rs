@@ -6,9 +6,8 @@ use hyper::Uri;
 use hyper::header::HeaderMap;
 
 use super::history::{self, HistoryQuery};
-use super::request::DryRun;
 use super::response::{Answer, Problems};
-use super::service::{Caller, Parameters, Service, no_dry_run};
+use super::service::{Caller, Parameters, Service};
 use crate::base::actor::Actor;
 use crate::catalogue::ReadRow;
 use crate::domain::rejection::Rejection;
@@ -24,10 +23,7 @@ impl Service {
         headers: &HeaderMap,
     ) -> Option<Answer> {
         let trail = row.trail?;
-        let problems = Problems {
-            problem: row.problem,
-            ..Problems::PLAIN
-        };
+        let problems = Problems::of_read(row);
         match history::asked_of_read(query) {
             Ok(asked) => {
                 let found = self
@@ -49,17 +45,11 @@ impl Service {
         headers: &HeaderMap,
         uri: &Uri,
     ) -> Answer {
-        let problems = Problems {
-            problem: row.problem,
-            ..Problems::PLAIN
-        };
-        let actor = match self.actor(caller, headers, problems).await {
+        let problems = Problems::of_read(row);
+        let actor = match self.reader(caller, headers, uri.query(), problems).await {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        if DryRun::of(uri.query()) != DryRun::No {
-            return problems.rejected(&no_dry_run());
-        }
         let asked = match HistoryQuery::read(uri, &actor.subject) {
             Ok(asked) => asked,
             Err(rejection) => return problems.rejected(&rejection),

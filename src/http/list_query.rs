@@ -1,17 +1,11 @@
 //! What is asked for of a list, page by page.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-
+use super::cursor::{self, Cursors};
 use super::query::Query;
-use crate::base::digest::Fingerprint;
 use crate::base::json::FaultCode;
 use crate::base::text::is_blank;
 use crate::domain::rejection::Rejection;
 
-/// The most items of a page, and how many it has where nothing is said.
-pub(super) const LIMIT_MAX: usize = 500;
-pub(super) const LIMIT: usize = 50;
 /// The most characters of an identifier.
 const VALUE_MAX: usize = 512;
 
@@ -49,8 +43,7 @@ pub struct ListQuery {
     pub own: Vec<(&'static str, &'static str)>,
     /// The filters that are given, in the order of the list's.
     pub filters: Vec<(&'static str, String)>,
-    /// What the cursor of this list is bound to.
-    bound_to: String,
+    cursors: Cursors,
 }
 
 impl ListQuery {
@@ -72,7 +65,7 @@ impl ListQuery {
         known.extend(own.iter().map(|(name, _)| name));
         known.extend(filters);
         let mut query = Query::read(query, &known);
-        let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT);
+        let limit = cursor::limit(&mut query);
         let mut word = |(name, words): &OwnParameter| {
             let allowed = |text: &str| {
                 let found = words.iter().copied().find(|word| *word == text);
@@ -90,16 +83,9 @@ impl ListQuery {
             given.extend(value.map(|value| (*name, value)));
         }
         let bound_to = format!("{list}\n{order}\n{own:?}\n{given:?}\n{subject}");
-        let mut bound_to = Fingerprint::of(bound_to.as_bytes()).to_hex();
-        bound_to.truncate(16);
-        let after = query.one("cursor", |cursor| {
-            let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
-            let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
-            let after = text
-                .as_deref()
-                .and_then(|text| text.strip_prefix(&*bound_to))
-                .filter(|after| is_place(after));
-            after.map(ToOwned::to_owned).ok_or(FaultCode::Pattern)
+        let cursors = Cursors::bound_to(&bound_to);
+        let after = cursors.place(&mut query, |after| {
+            is_place(after).then(|| after.to_owned())
         });
         query.finish()?;
         Ok(Self {
@@ -108,14 +94,14 @@ impl ListQuery {
             after: after.unwrap_or_default(),
             own,
             filters: given,
-            bound_to,
+            cursors,
         })
     }
 
     /// The cursor of the page that goes on after this.
     #[must_use]
     pub fn cursor(&self, after: &str) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(format!("{}{after}", self.bound_to))
+        self.cursors.at(after)
     }
 }
 

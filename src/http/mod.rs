@@ -7,6 +7,7 @@ mod body;
 mod conditional;
 pub mod connections;
 pub mod cors;
+mod cursor;
 pub mod dial;
 pub mod docs_page;
 pub mod events;

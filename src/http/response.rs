@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::answer_body::AnswerBody;
 use super::token::challenge;
 use crate::base::json::Fault;
-use crate::catalogue::{Invalid, KeySource, ProblemShape, Row, Success};
+use crate::catalogue::{Invalid, KeySource, ProblemShape, ReadRow, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
 use crate::engine::CommandResult;
@@ -53,6 +53,15 @@ impl Problems {
                 Invalid::BadRequest => StatusCode::BAD_REQUEST,
                 Invalid::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
             },
+        }
+    }
+
+    /// A read's.
+    #[must_use]
+    pub fn of_read(row: &ReadRow) -> Self {
+        Self {
+            problem: row.problem,
+            ..Self::PLAIN
         }
     }
 

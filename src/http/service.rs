@@ -420,6 +420,21 @@ impl Service {
         problems.reply(result, row.success)
     }
 
+    /// Who asks for what can be read alone, with nothing to be carried out.
+    pub(super) async fn reader(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        query: Option<&str>,
+        problems: Problems,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let actor = self.actor(caller, headers, problems).await?;
+        match DryRun::of(query) {
+            DryRun::No => Ok(actor),
+            DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
+        }
+    }
+
     async fn list_row(
         &self,
         caller: &Caller,
@@ -427,10 +442,8 @@ impl Service {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
-            Ok(_) if DryRun::of(uri.query()) != DryRun::No => {
-                Problems::PLAIN.rejected(&no_dry_run())
-            }
+        let actor = self.reader(caller, headers, uri.query(), Problems::PLAIN);
+        match actor.await {
             Ok(actor) => {
                 let pages = &self.pages;
                 lists::page(&self.engine, row, &actor, pages, uri, headers).await
@@ -447,17 +460,11 @@ impl Service {
         headers: &HeaderMap,
         query: Option<&str>,
     ) -> Answer {
-        let problems = Problems {
-            problem: row.problem,
-            ..Problems::PLAIN
-        };
-        let actor = match self.actor(caller, headers, problems).await {
+        let problems = Problems::of_read(row);
+        let actor = match self.reader(caller, headers, query, problems).await {
             Ok(actor) => actor,
             Err(answer) => return *answer,
         };
-        if DryRun::of(query) != DryRun::No {
-            return problems.rejected(&no_dry_run());
-        }
         let past = self.earlier_body(row, &actor, parameters, query, headers);
         if let Some(answer) = past.await {
             return answer;
@@ -470,7 +477,7 @@ impl Service {
 }
 
 /// The refusal of a dry run where nothing is carried out.
-pub(super) fn no_dry_run() -> Rejection {
+fn no_dry_run() -> Rejection {
     Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 

@@ -274,7 +274,7 @@ impl<'a> Record<'a> {
         match bytes.first() {
             Some(&SCHEMA) => codec::decode_borrowed(bytes),
             Some(&before::SCHEMA) => before::decode(bytes),
-            Some(&first::SCHEMA) => first::decode(bytes),
+            Some(&before::FIRST) => before::decode_first(bytes),
             Some(other) => {
                 let (found, known) = (u16::from(*other), u16::from(SCHEMA));
                 Err(DecodeError::other_version("a record", found, known))
@@ -313,132 +313,108 @@ pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
     Digest::of(KEYS | operation, &[subject, key])
 }
 
-/// The previous layout: no change had the state before it.
+/// The layouts before this one: in none had a change the state before it.
 mod before {
     use serde::Deserialize;
 
     use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordActor};
     use super::{RecordChange, RecordKey, RecordOutcome, Revision, codec};
 
+    /// The previous one.
     pub(super) const SCHEMA: u8 = 3;
+    /// The one before that: a change had neither revision nor path, and a record not who sent the
+    /// command. What it changed is read; no events are made from it.
+    pub(super) const FIRST: u8 = 2;
 
+    /// A record of one of them. A part that it did not have is `()`, which takes no bytes.
     #[derive(Deserialize)]
-    struct Before<'a> {
+    #[serde(bound(deserialize = "Actor: Deserialize<'de>, Told: Deserialize<'de>"))]
+    struct Before<'a, Actor, Told> {
         schema: u8,
         at: Instant,
         operation: u16,
         subject: &'a str,
-        #[serde(borrow)]
-        actor: Option<RecordActor<&'a str>>,
+        actor: Actor,
         #[serde(borrow)]
         key: Option<RecordKey<&'a str>>,
         #[serde(borrow)]
-        changes: Vec<ChangeBefore<'a>>,
+        changes: Vec<ChangeBefore<'a, Told>>,
         outbox: Vec<OutboxMessage>,
         #[serde(borrow)]
         outcome: RecordOutcome<&'a [u8]>,
     }
 
     #[derive(Deserialize)]
-    struct ChangeBefore<'a> {
+    #[serde(bound(deserialize = "Told: Deserialize<'de>"))]
+    struct ChangeBefore<'a, Told> {
         kind: u16,
         version: u16,
         key: Digest,
         before: u64,
+        told: Told,
+        #[serde(borrow)]
+        event: Blob<&'a [u8]>,
+    }
+
+    /// What is told of a change.
+    #[derive(Deserialize)]
+    struct Told<'a> {
         revision: Revision,
         advances: bool,
         #[serde(borrow)]
         path: Vec<&'a str>,
-        #[serde(borrow)]
-        event: Blob<&'a [u8]>,
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-        let record: Before<'_> = codec::decode_borrowed(bytes)?;
-        let changes = record.changes.into_iter().map(|change| RecordChange {
-            kind: change.kind,
-            version: change.version,
-            key: change.key,
-            before: change.before,
-            revision: change.revision,
-            advances: change.advances,
-            path: change.path,
-            event: change.event,
-            base: None,
-        });
-        Ok(Record {
-            schema: record.schema,
-            at: record.at,
-            operation: record.operation,
-            subject: record.subject,
-            actor: record.actor,
-            key: record.key,
-            changes: changes.collect(),
-            outbox: record.outbox,
-            outcome: record.outcome,
-        })
-    }
-}
-
-/// The layout before that: a change had neither revision nor path, and a record not who sent the
-/// command. What it changed is read; no events are made from it.
-mod first {
-    use serde::Deserialize;
-
-    use super::{Blob, DecodeError, Digest, Instant, OutboxMessage, Record, RecordChange};
-    use super::{RecordKey, RecordOutcome, Revision, codec};
-
-    pub(super) const SCHEMA: u8 = 2;
-
-    #[derive(Deserialize)]
-    struct Before<'a> {
-        schema: u8,
-        at: Instant,
-        operation: u16,
-        subject: &'a str,
-        #[serde(borrow)]
-        key: Option<RecordKey<&'a str>>,
-        #[serde(borrow)]
-        changes: Vec<ChangeBefore<'a>>,
-        outbox: Vec<OutboxMessage>,
-        #[serde(borrow)]
-        outcome: RecordOutcome<&'a [u8]>,
+        let record: Before<'_, Option<RecordActor<&str>>, Told<'_>> =
+            codec::decode_borrowed(bytes)?;
+        Ok(present(record, |actor| actor, |told| told))
     }
 
-    #[derive(Deserialize)]
-    struct ChangeBefore<'a> {
-        kind: u16,
-        version: u16,
-        key: Digest,
-        before: u64,
-        #[serde(borrow)]
-        event: Blob<&'a [u8]>,
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
-        let record: Before<'_> = codec::decode_borrowed(bytes)?;
-        let changes = record.changes.into_iter().map(|change| RecordChange {
-            kind: change.kind,
-            version: change.version,
-            key: change.key,
-            before: change.before,
+    pub(super) fn decode_first(bytes: &[u8]) -> Result<Record<'_>, DecodeError> {
+        let record: Before<'_, (), ()> = codec::decode_borrowed(bytes)?;
+        let told = |()| Told {
             revision: Revision::NONE,
             advances: false,
             path: Vec::new(),
-            event: change.event,
-            base: None,
+        };
+        Ok(present(record, |()| None, told))
+    }
+
+    fn present<'a, Actor, Says>(
+        record: Before<'a, Actor, Says>,
+        actor: impl FnOnce(Actor) -> Option<RecordActor<&'a str>>,
+        told: impl Fn(Says) -> Told<'a>,
+    ) -> Record<'a> {
+        let changes = record.changes.into_iter().map(|change| {
+            let Told {
+                revision,
+                advances,
+                path,
+            } = told(change.told);
+            RecordChange {
+                kind: change.kind,
+                version: change.version,
+                key: change.key,
+                before: change.before,
+                revision,
+                advances,
+                path,
+                event: change.event,
+                base: None,
+            }
         });
-        Ok(Record {
+        Record {
             schema: record.schema,
             at: record.at,
             operation: record.operation,
             subject: record.subject,
-            actor: None,
+            actor: actor(record.actor),
             key: record.key,
             changes: changes.collect(),
             outbox: record.outbox,
             outcome: record.outcome,
-        })
+        }
     }
 }
 

@@ -711,10 +711,10 @@ impl<'a> Checking<'a> {
             let none = || (Vec::new(), Vec::new(), Vec::new());
             let held = before.map_or_else(none, |before| {
                 let entries = resource.entries(&before).unwrap();
-                (entries.names, entries.lists, entries.ranks)
+                (entries.unique, entries.secondary, entries.ranks)
             });
             let holds = resource.entries(&state).unwrap();
-            for name in without(&holds.names, &held.0) {
+            for name in without(&holds.unique, &held.0) {
                 let holder = self.tables.holder(name);
                 assert_eq!(holder, None, "position {position} takes a name twice");
             }
@@ -730,10 +730,10 @@ impl<'a> Checking<'a> {
                     path: Vec::new(),
                     event: Vec::new(),
                     state,
-                    unique_left: without(&held.0, &holds.names),
-                    unique_taken: without(&holds.names, &held.0),
-                    secondary_left: without(&held.1, &holds.lists),
-                    secondary_joined: without(&holds.lists, &held.1),
+                    unique_left: without(&held.0, &holds.unique),
+                    unique_taken: without(&holds.unique, &held.0),
+                    secondary_left: without(&held.1, &holds.secondary),
+                    secondary_joined: without(&holds.secondary, &held.1),
                     secondary_kept: Vec::new(),
                     list: None,
                     lead: None,

@@ -12,7 +12,7 @@ use carebook::domain::cast::cast;
 use carebook::domain::reference::samples;
 use serde_json::{Value, json};
 
-use crate::support::{Client, Server, World, good};
+use crate::support::{Client, Server, World, good, text_of};
 
 /// What is read, with names for what the answers have said.
 const PATHS: &[&str] = &[
@@ -250,18 +250,5 @@ impl Play {
         self.fact("branch-office-profile", "branch-seoul-1", 9, &profile);
         let branch = json!({"branchProfileId": "branch-elsewhere"});
         self.fact("reservation-booking", booking, 2, &branch);
-    }
-}
-
-/// The text of the first member of this name, wherever it stands in the answer.
-fn text_of(answer: &Value, name: &str) -> Option<String> {
-    match answer {
-        Value::Object(members) => {
-            let own = members.get(name).and_then(Value::as_str);
-            let own = own.map(str::to_owned);
-            own.or_else(|| members.values().find_map(|member| text_of(member, name)))
-        }
-        Value::Array(items) => items.iter().find_map(|item| text_of(item, name)),
-        _ => None,
     }
 }

@@ -32,10 +32,12 @@ use bytes::Bytes;
 use carebook::base::time::Instant;
 use carebook::cli::open::Replaying;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use carebook::domain::listing::ValueHash;
 use carebook::engine::clock::Clock;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
+use carebook::journal::tables::Candidate;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use wal::OpenLog;
@@ -75,6 +77,9 @@ enum Medium {
     Directory(PathBuf),
     Memory(MemoryLog),
 }
+
+/// What all lists hold: by kinds, each item in order with its values.
+type Held = Vec<(u16, Candidate, Vec<ValueHash>)>;
 
 /// The service in this process, on a medium.
 struct Running {
@@ -200,8 +205,21 @@ impl Running {
         (answer, is_dry_run)
     }
 
-    fn close(self) {
-        self.service.engine().shut_down().unwrap();
+    /// Ends it; what its lists held, as commits have kept them.
+    fn close(self) -> Held {
+        let engine = self.service.engine();
+        engine.shut_down().unwrap();
+        engine.listed_now()
+    }
+
+    /// Checks that recovery has made the lists that commits had kept.
+    fn check_held(&self, held: &Held, seed: u64) {
+        let found = self.service.engine().listed_now();
+        for (found, held) in found.iter().zip(held) {
+            assert_eq!(found, held, "SEED={seed}");
+        }
+        assert_eq!(found.len(), held.len(), "SEED={seed}");
+        assert!(!held.is_empty());
     }
 }
 
@@ -359,8 +377,9 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
                 assert!(take().compacted.bytes > 0);
             }
             let before = lists_of(&running, &model, seed, medium).await;
-            running.close();
+            let held = running.close();
             running = Running::open(medium, &clock, &verifier, &tokens);
+            running.check_held(&held, seed);
             let after = lists_of(&running, &model, seed, medium).await;
             lists::assert_same(&before, &after);
         }
@@ -441,7 +460,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         before.push(answer);
     }
     let listed = lists_of(&running, &model, seed, medium).await;
-    running.close();
+    let held = running.close();
 
     let mut verifying = Replaying::new("recovering");
     let last = match medium {
@@ -462,6 +481,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
     );
 
     let running = Running::open(medium, &clock, &verifier, &tokens);
+    running.check_held(&held, seed);
     assert_eq!(
         running.service.engine().figures().keys,
         verifying.finish().tables.keys()

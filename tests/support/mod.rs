@@ -365,6 +365,19 @@ impl Answer {
     }
 }
 
+/// The text of the first member of this name, wherever it stands in the answer.
+pub fn text_of(answer: &Value, name: &str) -> Option<String> {
+    match answer {
+        Value::Object(members) => {
+            let own = members.get(name).and_then(Value::as_str);
+            let own = own.map(str::to_owned);
+            own.or_else(|| members.values().find_map(|member| text_of(member, name)))
+        }
+        Value::Array(items) => items.iter().find_map(|item| text_of(item, name)),
+        _ => None,
+    }
+}
+
 impl Client {
     pub fn connect(address: &str) -> Self {
         Self::try_connect(address).unwrap()

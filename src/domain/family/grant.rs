@@ -7,6 +7,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::listing::{Filter, Scope};
 use crate::domain::reference::{Fact, FactKind};
 
 /// What a grant says, as it was granted; it never changes.
@@ -107,6 +108,22 @@ pub fn is_member(actor: &Actor, member_id: &str) -> bool {
 #[must_use]
 pub fn is_mother(actor: &Actor, member_id: &str) -> bool {
     actor.kind == ActorKind::Mother && is_member(actor, member_id)
+}
+
+/// What of a kind of grants those concerned may be shown: a member what it was granted, a mother
+/// what she has granted, headquarters all.
+#[must_use]
+pub fn scope(actor: &Actor) -> Scope {
+    if actor.is_headquarters() {
+        return Scope::All;
+    }
+    let member = actor.member_id.iter();
+    let granted = Scope::any(Filter::GrantedTo, member.clone());
+    let granting = match actor.kind {
+        ActorKind::Mother => Scope::any(Filter::GrantedBy, member),
+        _ => Scope::NOTHING,
+    };
+    granted.or(granting)
 }
 
 /// Whether `scopes` is what may be asked for where `allowed` is the only scope there is: not

@@ -2,9 +2,8 @@
 //! see all of it. It says who reads about whose care, so it is no branch's business.
 
 use super::care_history_authority::{CareHistoryGrant, CareHistoryGrantBody};
-use super::grant::{is_member, is_mother};
-use crate::base::actor::ActorKind;
-use crate::domain::listing::{Filter, Scope};
+use super::grant::{self, is_member, is_mother};
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 
@@ -32,17 +31,7 @@ pub fn read_care_history_grant(request: &ReadRequest<'_>) -> Result<Representati
 /// What of the grants the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
-    let actor = request.actor;
-    if actor.is_headquarters() {
-        return Scope::All;
-    }
-    let member = actor.member_id.iter();
-    let granted = Scope::any(Filter::GrantedTo, member.clone());
-    let granting = match actor.kind {
-        ActorKind::Mother => Scope::any(Filter::GrantedBy, member),
-        _ => Scope::NOTHING,
-    };
-    granted.or(granting)
+    grant::scope(request.actor)
 }
 
 #[cfg(test)]

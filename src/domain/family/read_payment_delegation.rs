@@ -1,10 +1,10 @@
 //! Reading a payment delegation: the mother who granted it, its payer, headquarters, and a
 //! manager of the booking's branch see all of it.
 
-use super::grant::{is_member, is_mother};
+use super::grant::{self, is_member, is_mother};
 use super::payment_authority::{PaymentDelegation, PaymentDelegationBody};
 use crate::base::actor::ActorKind;
-use crate::domain::listing::{Filter, Scope};
+use crate::domain::listing::Scope;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::Rejection;
@@ -40,17 +40,7 @@ fn may_read(request: &ReadRequest<'_>, delegation: &PaymentDelegation) -> bool {
 /// What of the delegations the actor may be shown.
 #[must_use]
 pub fn scope(request: &ReadRequest<'_>) -> Scope {
-    let actor = request.actor;
-    if actor.is_headquarters() {
-        return Scope::All;
-    }
-    let member = actor.member_id.iter();
-    let granted = Scope::any(Filter::GrantedTo, member.clone());
-    let granting = match actor.kind {
-        ActorKind::Mother => Scope::any(Filter::GrantedBy, member),
-        _ => Scope::NOTHING,
-    };
-    granted.or(granting).or(Scope::managed_by(actor))
+    grant::scope(request.actor).or(Scope::managed_by(request.actor))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Source for AsOf<'_, '_> {
         let mut keys = self.past.tables.listed(list);
         keys.retain(|key| {
             let entries = self.unless_lost(self.past.entries(*key, self.position));
-            entries.is_some_and(|entries| entries.lists.contains(&list))
+            entries.is_some_and(|entries| entries.secondary.contains(&list))
         });
         keys
     }

@@ -415,8 +415,7 @@ impl Tables {
         self.lists.build(all);
     }
 
-    /// What lists hold, for comparison within one process: by kinds, each item in order of creation
-    /// with its values.
+    /// What lists hold: by kinds, each item in order of creation with its values.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
         self.lists.all()

@@ -460,7 +460,7 @@ impl Tables {
     /// # Errors
     /// Another resource with one of the unique keys.
     pub(super) fn index(&self, entries: &Entries) -> Result<(), Digest> {
-        for name in &entries.names {
+        for name in &entries.unique {
             let before = self
                 .unique
                 .shard(name.0)
@@ -472,7 +472,7 @@ impl Tables {
                 return Err(other);
             }
         }
-        for list in &entries.lists {
+        for list in &entries.secondary {
             let mut shard = self.secondary.shard(list.0).write();
             shard.get_mut(list.0).push(entries.key);
         }
@@ -564,8 +564,8 @@ mod tests {
         for (key, millis) in [(3, 15), (1, 10), (2, 12)] {
             let entries = Entries {
                 key: Digest([key; 16]),
-                names: Vec::new(),
-                lists: Vec::new(),
+                unique: Vec::new(),
+                secondary: Vec::new(),
                 ranks: vec![(list, rank(millis))],
                 place: None,
             };

@@ -1,0 +1,54 @@
+//! Pages of lists and histories: how much a page has, and where the next one goes on.
+
+use std::fmt::Display;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
+use super::query::Query;
+use crate::base::digest::Fingerprint;
+use crate::base::json::FaultCode;
+
+/// The most items of a page, and how many it has where nothing is said.
+const LIMIT_MAX: usize = 500;
+const LIMIT: usize = 50;
+/// Characters of what a cursor is bound to.
+const BOUND: usize = 16;
+
+/// The most items of the page that is asked for.
+pub(super) fn limit(query: &mut Query<'_>) -> usize {
+    query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT)
+}
+
+/// The cursors of one list: what they are bound to, as a digest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Cursors(String);
+
+impl Cursors {
+    /// Those that are good for what this text says.
+    pub(super) fn bound_to(what: &str) -> Self {
+        let mut bound = Fingerprint::of(what.as_bytes()).to_hex();
+        bound.truncate(BOUND);
+        Self(bound)
+    }
+
+    /// The place at which the cursor of the query goes on, read by `place`; `None` where there is
+    /// none, or after its fault was noted.
+    pub(super) fn place<T>(
+        &self,
+        query: &mut Query<'_>,
+        place: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        query.one("cursor", |cursor| {
+            let text = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
+            let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
+            let text = text.as_deref().and_then(|text| text.strip_prefix(&*self.0));
+            text.and_then(place).ok_or(FaultCode::Pattern)
+        })
+    }
+
+    /// The cursor that goes on at this place.
+    pub(super) fn at(&self, place: impl Display) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(format!("{}{place}", self.0))
+    }
+}
