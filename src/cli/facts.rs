@@ -9,10 +9,10 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::client::{Access, ServerUrl};
 use super::exit::Failure;
 use super::open::{Opening, open, progress_bar};
 use super::output::Output;
+use super::place::{Place, PlaceArgs};
 use super::runtime::on_lane;
 use super::tell::tell;
 use super::upload::{CHUNK_BYTES, send};
@@ -73,19 +73,8 @@ struct LoadArgs {
     /// The file, or - for standard input.
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// A running server, http://HOST:PORT or https://HOST:PORT.
-    #[arg(
-        long,
-        value_name = "URL",
-        conflicts_with = "data",
-        required_unless_present = "data"
-    )]
-    url: Option<ServerUrl>,
     #[command(flatten)]
-    access: Access,
-    /// A stopped server's data directory.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    place: PlaceArgs,
     /// Prints the response as JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -112,10 +101,7 @@ impl FactsArgs {
 
 impl LoadArgs {
     fn run(self) -> Result<(), Failure> {
-        let client = match &self.url {
-            Some(url) => Some(self.access.client(url)?),
-            None => None,
-        };
+        let place = self.place.place()?;
         let unreadable =
             |error: io::Error| Failure::other(format!("{}: {error}", self.file.display()));
         let (input, bytes): (Box<dyn Read + Send>, u64) = if self.file.as_os_str() == "-" {
@@ -127,12 +113,9 @@ impl LoadArgs {
         };
         let bar = progress_bar(bytes, "loading facts");
         let input = bar.wrap_read(input);
-        let answer = match (&client, &self.data) {
-            (Some(client), _) => send(client, input)?,
-            (None, Some(data)) => load_into(data, input)?,
-            (None, None) => {
-                return Err(Failure::Arguments("--url or --data is required".to_owned()));
-            }
+        let answer = match &place {
+            Place::Server(client) => send(client, input)?,
+            Place::Stopped(data) => load_into(data, input)?,
         };
         bar.finish_and_clear();
         let reported = report(&answer, self.json);

@@ -16,6 +16,7 @@ pub mod nats;
 pub mod open;
 pub mod outbox;
 pub mod output;
+mod place;
 pub mod provider;
 mod receivers;
 pub mod recover;

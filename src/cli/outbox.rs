@@ -1,7 +1,7 @@
 //! `carebook outbox`: the messages to other systems that wait or are dead, and what to do with them,
 //! of a running server or of the data directory of a stopped one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
@@ -10,10 +10,11 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::client::{Access, Client, ServerUrl};
+use super::client::Client;
 use super::exit::Failure;
 use super::open::{Opening, open};
 use super::output::Output;
+use super::place::{Place, PlaceArgs};
 use super::runtime::on_lane;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
@@ -68,7 +69,7 @@ Examples:
         #[arg(long, conflicts_with = "state")]
         all: bool,
         #[command(flatten)]
-        place: Place,
+        shown: Shown,
     },
     /// Shows one message, without what it says.
     #[command(after_help = "\
@@ -78,7 +79,7 @@ Examples:
         /// Its number.
         number: i64,
         #[command(flatten)]
-        place: Place,
+        shown: Shown,
     },
     /// Has a message that waits or is dead tried again at once.
     #[command(after_help = "\
@@ -88,7 +89,7 @@ Examples:
         /// Its number.
         number: i64,
         #[command(flatten)]
-        place: Place,
+        shown: Shown,
     },
     /// Gives a message up that waits or is dead.
     #[command(after_help = "\
@@ -101,26 +102,15 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: String,
         #[command(flatten)]
-        place: Place,
+        shown: Shown,
     },
 }
 
-/// Where the messages are.
+/// Where the messages are, and how they are printed.
 #[derive(Args)]
-struct Place {
-    /// A running server: http://HOST[:PORT] or https://HOST[:PORT].
-    #[arg(
-        long,
-        value_name = "URL",
-        conflicts_with = "data",
-        required_unless_present = "data"
-    )]
-    url: Option<ServerUrl>,
+struct Shown {
     #[command(flatten)]
-    access: Access,
-    /// The data directory of a stopped server.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    place: PlaceArgs,
     /// Prints JSON, a line for each message.
     #[arg(long)]
     json: bool,
@@ -139,7 +129,7 @@ impl OutboxArgs {
     /// When the server cannot be reached or refuses, or the directory cannot be opened.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
-            Action::List { state, all, place } => {
+            Action::List { state, all, shown } => {
                 let states = match (state, all) {
                     (Some(state), _) => vec![Some(state)],
                     (None, true) => vec![None],
@@ -147,29 +137,29 @@ impl OutboxArgs {
                         vec![Some(MessageStatus::Dead), Some(MessageStatus::Waiting)]
                     }
                 };
-                let found = place.found()?;
+                let found = shown.found()?;
                 let mut messages = Vec::new();
                 for state in states {
                     messages.extend(found.list(state)?);
                 }
                 found.close()?;
                 messages.sort_by_key(|message| -message["number"].as_i64().unwrap_or_default());
-                print(&messages, place.json)
+                print(&messages, shown.json)
             }
-            Action::Show { number, place } => {
-                let found = place.found()?;
+            Action::Show { number, shown } => {
+                let found = shown.found()?;
                 let message = found.show(number)?;
                 found.close()?;
-                print(&[message], place.json)
+                print(&[message], shown.json)
             }
-            Action::Retry { number, place } => {
-                place.act("retry_outbox_message", number, &json!({}))
+            Action::Retry { number, shown } => {
+                shown.act("retry_outbox_message", number, &json!({}))
             }
             Action::Skip {
                 number,
                 reason,
-                place,
-            } => place.act("skip_outbox_message", number, &json!({"reason": reason})),
+                shown,
+            } => shown.act("skip_outbox_message", number, &json!({"reason": reason})),
         }
     }
 }
@@ -218,13 +208,12 @@ enum Found {
     Stopped(Engine),
 }
 
-impl Place {
+impl Shown {
     fn found(&self) -> Result<Found, Failure> {
-        match (&self.url, &self.data) {
-            (Some(url), _) => Ok(Found::Server(self.access.client(url)?)),
-            (None, Some(data)) => Ok(Found::Stopped(stopped(data)?)),
-            (None, None) => Err(Failure::Arguments("--url or --data is required".to_owned())),
-        }
+        Ok(match self.place.place()? {
+            Place::Server(client) => Found::Server(client),
+            Place::Stopped(data) => Found::Stopped(stopped(&data)?),
+        })
     }
 
     fn act(&self, operation: &str, number: i64, body: &Value) -> Result<(), Failure> {

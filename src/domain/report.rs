@@ -1,6 +1,7 @@
-//! Reports: what the service itself says of a resource, and no request from outside: that a message
-//! was accepted, or how far deliveries are. A report is decided by the resource's actor as a command
-//! is, and has neither an idempotency key nor a unique key.
+//! Reports: what is said of a resource without an idempotency key, because saying it again does no
+//! harm: by the service itself that a message was taken, or how far deliveries are; by a request
+//! that brings reference facts how the world is. A report is decided by the resource's actor as a
+//! command is.
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -14,13 +15,18 @@ use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
 use crate::base::json::{Reader, Shape};
 
-/// What the service says of a resource.
+/// What is said of a resource.
 pub trait Report: Send + Sync + 'static {
     /// The resource.
     type Resource: Resource;
 
     /// Its key.
     fn resource(&self) -> Digest;
+
+    /// See [`Operation::unique_keys`](super::operation::Operation::unique_keys).
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        Vec::new()
+    }
 
     /// Decides, as [`Operation::decide`](super::operation::Operation::decide).
     ///
@@ -51,7 +57,7 @@ impl<T: Report> AnyCommand for T {
     }
 
     fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
-        Vec::new()
+        Report::unique_keys(self)
     }
 
     fn decide(
@@ -66,7 +72,7 @@ impl<T: Report> AnyCommand for T {
     }
 }
 
-/// The operation in the row of a report: no request leads to it.
+/// The operation in the row of what the service itself reports: no request leads to it.
 pub struct NoRequest;
 
 impl AnyOperation for NoRequest {

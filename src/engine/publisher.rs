@@ -20,6 +20,7 @@ use super::Engine;
 use super::core::CommandResult;
 use super::feed::{EventFilter, NoPage};
 use super::publisher_counts::PublisherFigures;
+use super::schedule::recorded_every;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::RECORD_PUBLICATION;
 use crate::domain::publication::{Publication, Published};
@@ -29,8 +30,6 @@ use crate::journal::events::{Event, EventId};
 /// The pause after the first failure; each further one is twice as long, up to the bound.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// How often at most the log is told how far the publisher is.
-const RECORDED_EVERY: Duration = Duration::from_secs(1);
 /// How far the log may be behind where commits tell no events: it is kept from there on.
 const RECORDED_BEHIND_MAX: u64 = 10_000;
 /// How long the acknowledgement of an event that is on its way is waited for when the service ends,
@@ -159,8 +158,7 @@ impl Publisher {
             beyond.await;
             return;
         }
-        let due = self.recorded + self.recorded_every();
-        if timeout_at(due, beyond).await.is_err() {
+        if timeout_at(self.due(), beyond).await.is_err() {
             self.record().await;
         }
     }
@@ -186,7 +184,7 @@ impl Publisher {
                     counts.through.store(before, Ordering::Relaxed);
                     self.succeeded();
                     self.unrecorded = Some(event.id);
-                    if self.recorded.elapsed() >= self.recorded_every() {
+                    if Tick::now() >= self.due() {
                         self.record().await;
                     }
                     return Next::GoOn;
@@ -194,7 +192,7 @@ impl Publisher {
                 Some(Err(why)) => {
                     failed += 1;
                     self.failed(event, &why);
-                    if self.recorded.elapsed() >= self.recorded_every() {
+                    if Tick::now() >= self.due() {
                         self.record().await;
                     }
                     let again = async {
@@ -253,10 +251,9 @@ impl Publisher {
         }
     }
 
-    /// How often the log is told: the sooner, the shorter ago publishing began. So a service that
-    /// is killed again and again within a second gets on.
-    fn recorded_every(&self) -> Duration {
-        RECORDED_EVERY.min(self.begun.elapsed() / 2)
+    /// When the log is told next how far the publisher is.
+    fn due(&self) -> Tick {
+        self.recorded + recorded_every(self.begun.elapsed())
     }
 
     /// Has the log say how far the publisher is, where that has changed.

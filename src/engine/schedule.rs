@@ -1,4 +1,4 @@
-//! When what has failed is tried again.
+//! When what has failed is tried again, and when it is written how far deliveries are.
 
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ pub const PAUSES: [Duration; 9] = [
 const LONGER_BY: u32 = 5;
 /// A receiver may ask for a longer pause, up to this.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(HOUR);
+
+/// How often it is written into the log how far deliveries are, at least.
+pub(super) const RECORDED_EVERY: Duration = Duration::from_secs(SECOND);
 
 /// How an attempt has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,4 +52,27 @@ pub fn pause(attempts: u32, chance: u8, retry_after: Option<Duration>) -> Option
 /// The longest pause after so many failed attempts.
 pub(super) fn longest_pause(attempts: u32) -> Duration {
     pause(attempts, u8::MAX, Some(RETRY_AFTER_MAX)).unwrap_or_default()
+}
+
+/// How often it is written into the log how far deliveries are that began so long ago: the sooner,
+/// the shorter ago that is. So a service that is killed again and again within a second gets on.
+pub(super) fn recorded_every(age: Duration) -> Duration {
+    RECORDED_EVERY.min(age / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_any_age_under_two_seconds_half_of_what_was_done_is_written() {
+        for millis in [0, 1, 10, 100, 500, 999, 1_000, 1_999] {
+            let age = Duration::from_millis(millis);
+            assert_eq!(recorded_every(age), age / 2);
+        }
+        for seconds in [2, 3, 86_400] {
+            let age = Duration::from_secs(seconds);
+            assert_eq!(recorded_every(age), RECORDED_EVERY);
+        }
+    }
 }

@@ -210,7 +210,7 @@ pub(super) fn metrics(figures: &OutboxFigures) -> String {
     page.one(
         "carebook_outbox_unclaimed",
         "gauge",
-        "Messages that wait although no receiver is named for their topics.",
+        "Messages that wait or are dead, and for whose topics no receiver is named.",
         figures.unclaimed,
     );
     page.0

@@ -100,6 +100,87 @@ fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending()
     let read = client.get(&path, &administrator(&world)).json();
     assert_eq!(read["sideEffects"][0]["status"], "pending");
     assert_eq!(listed(&mut client, &world, "?state=skipped").len(), 1);
+    // It is a commit, which tells an event of its own.
+    let position: u64 = skipped.header("carebook-position").unwrap().parse().unwrap();
+    let events = client.get(
+        "/events?type=carebook.outbox-message.skipped",
+        &super::reader(&world),
+    );
+    let events = events.json()["events"].as_array().unwrap().clone();
+    let [event] = &events[..] else {
+        panic!("one event: {events:?}");
+    };
+    assert_eq!(event["id"], format!("{position}-0"));
+    assert_eq!(event["subject"], format!("outbox/{first}"));
+    assert_eq!(
+        event["data"],
+        json!({
+            "operation": "skip_outbox_message",
+            "revision": null,
+            "actorKind": "system_workflow",
+            "actorProfileId": null,
+            "topic": "branch_onboarding.operator_identity",
+            "resource": &path[1..],
+        })
+    );
+}
+
+#[test]
+fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_same() {
+    let world = World::new();
+    let receiver = Receiver::start(|body| match body["topic"].as_str() {
+        Some("branch_onboarding.manager_invitation") => 204,
+        _ => 503,
+    });
+    let server = server(&world, &receiver);
+    let mut client = server.client();
+    let created = create(&mut client, &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    let figure = |client: &mut crate::support::Client, series: &str| -> f64 {
+        let answer = client.get("/metrics", "");
+        let of = format!("{series} ");
+        let mut lines = answer.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(&of));
+        value.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
+    };
+    let of = |name: &str| format!("carebook_receiver_{name}{{receiver=\"branch_onboarding.*\"}}");
+    // What an attempt came to is counted before it is committed, but the queue hears of it after.
+    while listed(&mut client, &world, "?state=taken").len() < 1
+        || figure(&mut client, &of("waiting")) > 0.0
+    {}
+    for (name, value) in [
+        ("waiting", 0.0),
+        ("dead", 2.0),
+        ("attempts_total", 21.0),
+        ("taken_total", 1.0),
+        ("attempt_duration_seconds_count", 21.0),
+    ] {
+        assert_eq!(figure(&mut client, &of(name)), value, "{name}");
+    }
+    let all = "attempt_duration_seconds_bucket{receiver=\"branch_onboarding.*\",le=\"+Inf\"}";
+    assert_eq!(figure(&mut client, &format!("carebook_receiver_{all}")), 21.0);
+    for name in ["oldest_seconds", "attempt_duration_seconds_sum"] {
+        assert!(figure(&mut client, &of(name)) > 0.0, "{name}");
+    }
+    assert_eq!(figure(&mut client, "carebook_outbox_unclaimed"), 0.0);
+    let outbox = |client: &mut crate::support::Client| {
+        let ready = client.get("/readyz", "");
+        assert_eq!(ready.status, 200);
+        ready.json()["outbox"].clone()
+    };
+    let told = |failing, waiting| {
+        json!({
+            "receivers": 1, "failing": failing, "waiting": waiting, "dead": 2, "withoutReceiver": 0,
+        })
+    };
+    // The newest attempt was a success.
+    assert_eq!(outbox(&mut client), told(0, 0));
+    receiver.answer(|_| 400);
+    assert_eq!(server.stop(), Some(0));
+    let slow = Server::start_with(&world, &["--directory-url", &receiver.url]);
+    let mut client = slow.client();
+    assert_eq!(create(&mut client, &world, 2).status, 202);
+    while outbox(&mut client) != told(1, 3) {}
 }
 
 #[test]

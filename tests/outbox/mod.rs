@@ -20,6 +20,14 @@ fn operator(world: &World) -> String {
     })
 }
 
+/// Somebody who may read events.
+fn reader(world: &World) -> String {
+    world.token(&Actor {
+        permissions: vec!["events:read".into()],
+        ..actor(ActorKind::SystemWorkflow, "reader-1")
+    })
+}
+
 fn administrator(world: &World) -> String {
     world.token(&Actor {
         permissions: vec!["branch:create".into()],

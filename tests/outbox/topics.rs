@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
-use super::{accept, create, listed, operator};
+use super::{accept, create, listed};
 use crate::support::{Server, World, run};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -172,10 +172,7 @@ fn a_message_without_a_receiver_waits_and_is_taken_by_a_later_one() {
     while !listed(&mut client, &world, "?state=waiting").is_empty() {}
     let events = client.get(
         "/events?type=carebook.outbox-message.*",
-        &world.token(&carebook::base::actor::Actor {
-            permissions: vec!["events:read".into()],
-            ..crate::support::actor(carebook::base::actor::ActorKind::SystemWorkflow, "reader-1")
-        }),
+        &super::reader(&world),
     );
     let events = events.json()["events"].as_array().unwrap().clone();
     assert_eq!(events.len(), 1, "its birth tells nothing: {events:?}");
@@ -199,7 +196,6 @@ fn a_message_without_a_receiver_waits_and_is_taken_by_a_later_one() {
             "{line}"
         );
     }
-    let _ = operator(&world);
 }
 
 #[test]

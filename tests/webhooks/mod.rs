@@ -133,6 +133,12 @@ fn path_of(subscription: &Value) -> String {
     format!("{SUBSCRIPTIONS}/{id}")
 }
 
+/// Where the delivery of an event is asked for again, by the event's identifier.
+fn retries_of(subscription: &Value, event: &Value) -> String {
+    let event = event.as_str().unwrap();
+    format!("{}/deliveries/{event}/retries", path_of(subscription))
+}
+
 /// What was taken, as subject and revision.
 fn taken(came: &[Delivery]) -> Vec<(String, i64)> {
     let taken = came.iter().filter(|one| one.taken);
@@ -252,11 +258,7 @@ fn what_is_not_taken_in_ten_attempts_is_dead_and_can_be_retried() {
     );
     assert_eq!(listed["next"], Value::Null);
     receiver.now_answers(|_, _| TAKEN);
-    let retries = format!(
-        "{}/deliveries/{}/retries",
-        path_of(&subscription),
-        dead["eventId"].as_str().unwrap()
-    );
+    let retries = retries_of(&subscription, &dead["eventId"]);
     let bearer = format!("Bearer {}", house.token);
     let headers = [
         ("Authorization", bearer.as_str()),

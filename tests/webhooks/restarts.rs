@@ -73,6 +73,50 @@ fn after_a_stop_nothing_that_was_taken_comes_again_and_what_waits_goes_on() {
 }
 
 #[test]
+fn after_a_kill_nothing_comes_again_that_the_log_says_is_delivered() {
+    let mut house = House::new();
+    let receiver = Receiver::start();
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    for number in 0..20 {
+        house.fact(&format!("a{number}"), 1);
+    }
+    let came = receiver.wait_for(20);
+    let last = came.iter().map(|one| position_of(&json!(one.id()))).max();
+    house.wait(&subscription, |read| {
+        Some(position_of(&read["deliveredThrough"])) >= last
+    });
+    house = house.again(&NEAR, Server::kill, |_| ());
+    house.fact("b", 1);
+    let came = receiver.wait(|came| came.iter().any(|one| one.subject() == subject("b")));
+    let unique: BTreeSet<_> = came.iter().map(Delivery::id).collect();
+    assert_eq!((came.len(), unique.len()), (21, 21), "nothing comes twice");
+}
+
+#[test]
+fn a_service_that_is_killed_again_and_again_before_a_second_is_over_gets_on() {
+    const EVENTS: i64 = 200;
+    const OF_A_LIFE: usize = 40;
+    let mut house = House::new();
+    let receiver = Receiver::deciding(|_, _| Reply::Status(500, ""));
+    house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    // Of one subject, so that they come one by one.
+    let facts: Vec<_> = (1..=EVENTS).map(|revision| fact("a", revision)).collect();
+    house.client().put_facts(&house.token, &facts);
+    receiver.wait_for(1);
+    receiver.now_answers(|_, _| TAKEN);
+    let is_over = |came: &[Delivery]| taken(came).iter().any(|(_, at)| *at == EVENTS);
+    for life in 1.. {
+        let before = receiver.came().len();
+        let came = receiver.wait(|came| came.len() >= before + OF_A_LIFE || is_over(came));
+        if is_over(&came) {
+            break;
+        }
+        assert!(life < 60, "what it begins with comes again and again");
+        house = house.again(&NEAR, Server::kill, |_| ());
+    }
+}
+
+#[test]
 fn subscriptions_without_their_key_are_an_error_that_says_so() {
     let house = House::new();
     house.subscribe("https://example.com/", &["carebook.*"]);
@@ -450,11 +494,7 @@ fn a_dead_event_that_the_log_gave_up_cannot_be_retried() {
     house.wait(&subscription, |read| read["dead"] == 1);
     let listed = house.deliveries(&subscription, "?state=dead");
     let event = &listed["items"][0]["eventId"];
-    let retries = format!(
-        "{}/deliveries/{}/retries",
-        path_of(&subscription),
-        event.as_str().unwrap()
-    );
+    let retries = retries_of(&subscription, event);
     let house = given_up(house, position_of(event));
     receiver.now_answers(|_, _| TAKEN);
     let before = house.read(&subscription);

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::addressed::Reason;
 use super::may_manage;
 use super::message::{Message, MessageStatus, number_of, numbers_near, unsettled_near};
 use crate::base::time::Instant;
@@ -97,9 +98,7 @@ pub fn read_message(request: &ReadRequest<'_>) -> Result<Representation, Rejecti
 /// 403 of an actor who may not manage messages.
 #[must_use]
 pub fn not_permitted() -> Rejection {
-    Rejection::permission_denied(
-        "Only an actor with the permission outbox:manage may manage messages.",
-    )
+    Reason::NotPermitted.into()
 }
 
 /// The page of those messages that come after the number `after`; numbers go up to `last`.

@@ -10,6 +10,7 @@
 //! A message that is taken or skipped keeps no body. What a read shows of a message is joined to
 //! the resource that sent it, whose revision stands still.
 
+mod addressed;
 pub mod list;
 pub mod message;
 pub mod report;

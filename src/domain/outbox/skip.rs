@@ -5,19 +5,16 @@
 //! there is none of this number (404); it is taken or skipped (409). What sent the message goes on
 //! showing it as not taken.
 
+use super::addressed::{Reason, key_of, unsettled};
 use super::list::{MessageBody, body_of};
-use super::may_manage;
-use super::message::{Message, MessageEvent, number_of};
-use super::retry::Reason;
+use super::message::{Message, MessageEvent};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::text::Sentence;
 use crate::domain::example::Example;
 #[cfg(test)]
-use crate::domain::ladder::{Case, Ladder};
+use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation};
-#[cfg(test)]
-use crate::domain::outbox::message::MessageStatus;
 use crate::domain::rejection::{Class, Rejection};
 use crate::{json_object, path_and_body};
 
@@ -58,19 +55,11 @@ impl Operation for SkipMessage {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, Case::by_a_stranger)
-            .then(Reason::MessageNotFound, Case::at_unknown)
-            .then(Reason::MessageSettled, |case| {
-                case.alter_at_parameter(|message: &mut Message| {
-                    message.status = MessageStatus::Taken;
-                    message.unsettled = None;
-                })
-            })
+        super::addressed::ladder()
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {
-        number_of(&command.number).map(Message::key_of)
+        key_of(&command.number)
     }
 
     fn decide(
@@ -78,15 +67,7 @@ impl Operation for SkipMessage {
         command: &Command,
         context: &Context<'_>,
     ) -> Result<Decision<Message>, Rejection> {
-        if !may_manage(context.actor) {
-            return Err(Reason::NotPermitted.into());
-        }
-        let Some(message) = message else {
-            return Err(Reason::MessageNotFound.into());
-        };
-        if message.unsettled.is_none() {
-            return Err(Reason::MessageSettled.into());
-        }
+        let message = unsettled(message, context)?;
         let event = MessageEvent::Skipped {
             about: message.about(),
             reason: command.body.reason.as_str().into(),

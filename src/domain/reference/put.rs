@@ -3,15 +3,13 @@
 use std::marker::PhantomData;
 
 use super::{FactHolder, FactKind};
-use crate::base::actor::Actor;
-use crate::base::digest::{Digest, Fingerprint};
+use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
-use crate::domain::operation::{
-    AnyCommand, AnyDecision, AnyState, Commit, Context, Decision, erase, own_state, to_json,
-};
+use crate::domain::operation::{AnyCommand, Commit, Context, Decision, to_json};
 use crate::domain::rejection::{Class, Rejection};
+use crate::domain::report::Report;
 use crate::domain::resource::{IndexKey, Kind, ReadView};
 
 crate::wire_enum! {
@@ -125,8 +123,18 @@ struct PutFact<H: FactHolder> {
     facts: H::Facts,
 }
 
-impl<H: FactHolder> PutFact<H> {
-    fn ladder(&self, state: Option<&H>, context: &Context<'_>) -> Result<Decision<H>, Rejection> {
+impl<H: FactHolder> Report for PutFact<H> {
+    type Resource = H;
+
+    fn resource(&self) -> Digest {
+        H::KIND.key(&[&self.id])
+    }
+
+    fn unique_keys(&self) -> Vec<IndexKey> {
+        self.facts.unique_keys(&self.id)
+    }
+
+    fn decide(&self, state: Option<&H>, context: &Context<'_>) -> Result<Decision<H>, Rejection> {
         if let Some((revision, facts)) = state.and_then(H::fact) {
             if revision > self.revision {
                 return Err(FactResult::Stale.refusal());
@@ -138,53 +146,20 @@ impl<H: FactHolder> PutFact<H> {
                 return Err(FactResult::Conflict.refusal());
             }
         }
-        let own = H::KIND.key(&[&self.id]);
+        let own = self.resource();
         let taken = |name: &IndexKey| {
             context
                 .view
                 .holder(*name)
                 .is_some_and(|holder| holder != own)
         };
-        if self.facts.unique_keys(&self.id).iter().any(taken) {
+        if Report::unique_keys(self).iter().any(taken) {
             return Err(FactResult::Conflict.refusal());
         }
         let Some(event) = H::put(state, &self.id, self.revision, &self.facts) else {
             return Err(FactResult::Conflict.refusal());
         };
         Commit::new(state, event, context.at).answer(to_json(&FactResult::Applied))
-    }
-}
-
-impl<H: FactHolder> AnyCommand for PutFact<H> {
-    fn key(&self) -> Option<&str> {
-        None
-    }
-
-    fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::NONE
-    }
-
-    fn key_reused(&self, _: &Actor, _: &ReadView<'_>) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn target(&self, _: &Context<'_>) -> Option<Digest> {
-        Some(H::KIND.key(&[&self.id]))
-    }
-
-    fn unique_keys(&self, _: &Context<'_>) -> Vec<IndexKey> {
-        self.facts.unique_keys(&self.id)
-    }
-
-    fn decide(
-        &self,
-        target: Option<Digest>,
-        slot: &mut AnyState,
-        context: &Context<'_>,
-    ) -> Result<AnyDecision, Rejection> {
-        let state = own_state::<H>(target, slot, context);
-        let decision = self.ladder(state, context)?;
-        Ok(erase(state, decision, target))
     }
 }
 

@@ -17,11 +17,9 @@ use crate::domain::webhook::subscription::{EventTypePatterns, WebhookSubscriptio
 use crate::engine::channel::{Bounds, Channel, Now, Settled, Standing, Unrecorded};
 use crate::engine::core::Shared;
 use crate::engine::feed::{EventFilter, NoPage};
-use crate::engine::schedule::Failure;
+use crate::engine::schedule::{Failure, recorded_every};
 use crate::journal::events::{Event, EventId};
 
-/// How often progress is written, at least.
-pub(super) const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 const OWN_PAGE: usize = 500;
 /// Bytes of events that a channel keeps in memory; what more waits is read again from the log.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -223,11 +221,10 @@ impl Attached {
         }
     }
 
-    /// Whether it is time to write what was taken before the next tick: the sooner, the shorter ago
-    /// deliveries began. So a service that is killed again and again within a second gets on.
+    /// Whether it is time to write what was taken, before the next tick.
     pub(super) fn is_soon_to_record(&self, now: Duration) -> bool {
         let (age, since) = (now - self.loaded_at, now - self.recorded_at);
-        since >= RECORD_INTERVAL.min(age / 2)
+        since >= recorded_every(age)
     }
 
     /// The event that tells of a gap, up to the position of `id`.

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use uuid::Uuid;
 
-use super::attached::{Attached, RECORD_INTERVAL};
+use super::attached::Attached;
 use super::tail::{Tail, next_page};
 use super::webhooks::{
     Attempted, Delivered, Loaded, Message, Outcome, Sender, SubscriptionFigures, Webhooks,
@@ -36,7 +36,7 @@ use crate::domain::webhook::deliveries::WebhookDeliveries;
 use crate::domain::webhook::subscription::WebhookSubscription;
 use crate::engine::channel::{Bounds, Channel, Now, Settled};
 use crate::engine::core::Shared;
-use crate::engine::schedule::Failure;
+use crate::engine::schedule::{Failure, RECORDED_EVERY};
 use crate::journal::events::EventId;
 
 /// A channel that is behind reads on when fewer than this are ready to be sent.
@@ -105,7 +105,7 @@ impl Dispatcher {
         for id in self.shared.webhook_subscriptions() {
             self.load(id, None);
         }
-        let mut ticks = interval(RECORD_INTERVAL);
+        let mut ticks = interval(RECORDED_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let wake = self.wakes.first().map(|(wake, _)| self.started + *wake);

@@ -12,7 +12,7 @@ use super::channel::Now;
 use super::core::Shared;
 use crate::base::time::Instant;
 use crate::domain::operation::{Change, OutboxMessage};
-use crate::domain::outbox::message::{Message, MessageStatus, born, numbers_near, unsettled_near};
+use crate::domain::outbox::message::{Message, born, numbers_near, unsettled_near};
 use crate::domain::resource::ReadView;
 
 impl Shared {
@@ -74,10 +74,9 @@ impl Shared {
                             .put(position, &message, self.both_clocks());
                         line.news.notify_one();
                     }
-                    None if message.status == MessageStatus::Waiting => {
+                    None => {
                         self.outbox.unclaimed.fetch_add(1, Ordering::Relaxed);
                     }
-                    None => {}
                 }
             }
             first = numbers_near(first).end;
@@ -86,7 +85,7 @@ impl Shared {
         if unclaimed > 0 {
             tracing::warn!(
                 messages = unclaimed,
-                "messages wait for receivers: none is named for their topics"
+                "messages wait for receivers, or are dead: none is named for their topics"
             );
         }
     }

@@ -30,8 +30,9 @@ pub use self::receivers::{Delivery, NamedReceiver, Outgoing, Pattern, Receiver};
 
 use self::queue::Queue;
 use super::channel::{Bounds, Now};
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
-use crate::domain::outbox::message::{Message, MessageStatus};
+use crate::domain::outbox::message::Message;
 
 /// The upper bounds of the buckets of attempts' durations, in milliseconds.
 pub const ATTEMPT_BUCKETS: [u64; 8] = [5, 25, 100, 250, 1_000, 2_500, 5_000, 15_000];
@@ -61,7 +62,7 @@ struct Lines {
 #[derive(Default)]
 pub(crate) struct Outbox {
     lines: OnceLock<Lines>,
-    /// Messages that wait and have no receiver.
+    /// Messages that wait or are dead, and have no receiver.
     pub(super) unclaimed: AtomicI64,
     /// A message has got another status.
     progress: Notify,
@@ -95,7 +96,7 @@ pub struct ReceiverFigures {
 pub struct OutboxFigures {
     /// Each receiver.
     pub receivers: Vec<ReceiverFigures>,
-    /// Messages that wait and have no receiver.
+    /// Messages that wait or are dead, and have no receiver.
     pub unclaimed: u64,
 }
 
@@ -143,12 +144,16 @@ impl Outbox {
         if let Some(line) = self.line(&message.topic) {
             line.queue.lock().put(position, message, now);
             line.news.notify_one();
-        } else if message.status == MessageStatus::Waiting && message.revision.number() == 1 {
-            self.unclaimed.fetch_add(1, Ordering::Relaxed);
-        } else if message.status == MessageStatus::Skipped {
-            self.unclaimed.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            let is_born = message.revision == Revision::FIRST;
+            match (is_born, message.unsettled.is_some()) {
+                (true, true) => self.unclaimed.fetch_add(1, Ordering::Relaxed),
+                (false, false) => self.unclaimed.fetch_sub(1, Ordering::Relaxed),
+                // Dead or waiting, it has none; what the embedded directory did never had.
+                (false, true) | (true, false) => 0,
+            };
         }
-        if message.revision.number() > 1 {
+        if message.revision > Revision::FIRST {
             self.progress.notify_waiters();
         }
     }
@@ -210,5 +215,63 @@ impl Line {
             durations: self.durations.each_ref().map(count),
             duration: Duration::from_micros(count(&self.micros)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::codec::Blob;
+    use crate::domain::outbox::message::{About, Born, Failure, MessageEvent};
+    use crate::domain::resource::Resource as _;
+
+    /// What is told of messages without a receiver after these events of one.
+    fn unclaimed(outbox: &Outbox, body: Option<Blob>, events: &[MessageEvent]) -> u64 {
+        let birth = MessageEvent::Born(Box::new(Born {
+            number: 1,
+            topic: "a.b".into(),
+            resource: "a/1".into(),
+            reference: None,
+            log_id: [0; 16],
+            body,
+        }));
+        let now = Now {
+            steady: Duration::ZERO,
+            wall: Instant::default(),
+        };
+        let mut message = None;
+        for (position, event) in (1..).zip([&birth].into_iter().chain(events)) {
+            let next = Message::apply(message.take(), event, now.wall);
+            outbox.touched(position, &next, now);
+            message = Some(next);
+        }
+        outbox.figures(now.wall).unclaimed
+    }
+
+    #[test]
+    fn a_message_without_a_receiver_is_counted_until_it_is_settled_dead_or_not() {
+        let dead = || MessageEvent::Dead {
+            about: About::default(),
+            failure: Failure {
+                status: None,
+                error: "it broke off".into(),
+            },
+        };
+        let skipped = || MessageEvent::Skipped {
+            about: About::default(),
+            reason: "nobody needs it".into(),
+        };
+        let outbox = Outbox::default();
+        let body = || Some(Blob(b"{}".to_vec()));
+        assert_eq!(unclaimed(&outbox, body(), &[]), 1);
+        assert_eq!(unclaimed(&outbox, body(), &[dead()]), 2);
+        assert_eq!(
+            unclaimed(&outbox, body(), &[dead(), MessageEvent::Retried {}]),
+            3
+        );
+        assert_eq!(unclaimed(&outbox, body(), &[skipped()]), 3);
+        assert_eq!(unclaimed(&outbox, body(), &[dead(), skipped()]), 3);
+        // The embedded directory has done at once what this one asked for.
+        assert_eq!(unclaimed(&outbox, None, &[]), 3);
     }
 }
