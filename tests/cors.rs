@@ -131,6 +131,22 @@ fn every_answer_names_the_origin_and_what_a_page_may_read_of_it() {
 }
 
 #[test]
+fn what_is_for_inside_is_for_no_page() {
+    let world = World::new();
+    let arguments = ["--cors-origin", OURS, "--internal-listen", "127.0.0.1:0"];
+    let server = Server::start_with(&world, &arguments);
+    let mut inside = Client::connect(server.internal.as_ref().unwrap());
+    for path in ["/metrics", "/openapi.json", "/charge-finalizations"] {
+        let told = preflight(&mut inside, path, OURS, "GET");
+        assert_eq!(of_cors(&told), [""; 0], "{path}");
+        let answer = inside.request("GET", path, &[("Origin", OURS)], b"");
+        assert_eq!(of_cors(&answer), [""; 0], "{path}");
+    }
+    let told = preflight(&mut server.client(), "/openapi.json", OURS, "GET");
+    assert_eq!(told.header("access-control-allow-origin"), Some(OURS));
+}
+
+#[test]
 fn without_a_named_origin_no_page_is_told_anything() {
     let world = World::new();
     let server = Server::start(&world);

@@ -28,6 +28,37 @@ fn the_document_is_the_same_on_each_listener_and_on_the_command_line_and_needs_n
     assert_eq!(document["openapi"], "3.1.1");
 }
 
+#[test]
+fn who_has_the_document_or_a_part_of_the_page_is_not_sent_it_again() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let paths = [
+        "/openapi.json",
+        "/docs",
+        "/docs/start.js",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+    ];
+    let mut tags = std::collections::BTreeSet::new();
+    for path in paths {
+        let first = client.request("GET", path, &[], b"");
+        assert_eq!(first.status, 200);
+        assert_eq!(first.header("cache-control"), Some("no-cache"), "{path}");
+        let tag = first.header("etag").unwrap().to_owned();
+        let again = client.request("GET", path, &[("If-None-Match", &tag)], b"");
+        assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
+        assert_eq!(again.header("etag"), Some(tag.as_str()));
+        assert_eq!(again.header("cache-control"), Some("no-cache"));
+        let policy = "content-security-policy";
+        assert_eq!(again.header(policy), first.header(policy), "{path}");
+        let other = client.request("GET", path, &[("If-None-Match", "\"other\"")], b"");
+        assert_eq!((other.status, &other.body), (200, &first.body), "{path}");
+        tags.insert(tag);
+    }
+    assert_eq!(tags.len(), paths.len(), "each has its own");
+}
+
 /// The operations of the document, each with its method and path.
 fn operations(document: &Value) -> BTreeMap<String, (String, String, Value)> {
     let mut all = BTreeMap::new();

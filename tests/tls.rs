@@ -152,13 +152,18 @@ fn over_http_2_a_request_names_one_host() {
             (&["localhost", "localhost"], StatusCode::BAD_REQUEST),
             (&[""], StatusCode::BAD_REQUEST),
         ] {
-            let mut request = Request::get("https://localhost/readyz");
+            let mut request =
+                Request::get("https://localhost/readyz").header("x-request-id", "r-1");
             for host in hosts {
                 request = request.header("host", *host);
             }
             let request = request.body(Full::<Bytes>::default()).unwrap();
             let answer = sender.send_request(request).await.unwrap();
             assert_eq!(answer.status(), status, "{hosts:?}");
+            // The refusal has what every answer has.
+            let headers = answer.headers();
+            assert_eq!(headers["x-request-id"], "r-1", "{hosts:?}");
+            assert!(headers.contains_key("strict-transport-security"));
         }
     });
 }

@@ -37,15 +37,6 @@ fn reread(server: &Server, token: &str, wanted: u16) {
     }
 }
 
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = server.client().request("GET", "/metrics", &[], b"");
-    let line = page.text().lines().find_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        rest.strip_prefix(' ')
-    });
-    line.unwrap().parse().unwrap()
-}
-
 #[test]
 fn a_key_set_that_has_become_empty_means_nobody_until_it_holds_keys_again() {
     let world = World::new();
@@ -54,10 +45,10 @@ fn a_key_set_that_has_become_empty_means_nobody_until_it_holds_keys_again() {
     assert_eq!(status(&mut server.client(), &token), 404);
     std::fs::write(world.path("jwks.json"), "{\"keys\":[]}").unwrap();
     reread(&server, &token, 401);
-    assert_eq!(metric(&server, "carebook_key_set_keys"), 0.0);
+    assert_eq!(server.metric("carebook_key_set_keys"), 0.0);
     std::fs::write(world.path("jwks.json"), world.key.jwks()).unwrap();
     reread(&server, &token, 404);
-    assert_eq!(metric(&server, "carebook_key_set_keys"), 1.0);
+    assert_eq!(server.metric("carebook_key_set_keys"), 1.0);
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -83,8 +74,8 @@ fn a_key_set_that_cannot_be_read_again_is_good_for_its_age_and_signals_are_heard
     }
     // It was last read well before this began, at most a third of its age.
     assert!(since.elapsed() >= Duration::from_secs(1));
-    assert!(metric(&server, "carebook_key_set_age_seconds") >= 2.0);
-    assert_eq!(metric(&server, "carebook_key_set_keys"), 0.0);
+    assert!(server.metric("carebook_key_set_age_seconds") >= 2.0);
+    assert_eq!(server.metric("carebook_key_set_keys"), 0.0);
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, world.key.jwks()).unwrap();
     reread(&server, &token, 404);
@@ -141,14 +132,11 @@ fn forged_signatures_close_their_connection_and_no_other() {
         let refused = client.try_request("GET", "/healthz", &[], b"");
         assert!(refused.is_err(), "the connection is closed");
     }
-    assert_eq!(
-        metric(&server, "carebook_bad_signatures_total"),
-        sent as f64
-    );
+    assert_eq!(server.metric("carebook_bad_signatures_total"), sent as f64);
     // Who is known is answered as ever, and who is new is answered.
-    let before = metric(&server, "carebook_tokens_waited_total");
+    let before = server.metric("carebook_tokens_waited_total");
     assert_eq!(status(&mut known, &good), 404);
-    assert_eq!(metric(&server, "carebook_tokens_waited_total"), before);
+    assert_eq!(server.metric("carebook_tokens_waited_total"), before);
     let new = world.plain(ActorKind::HeadquartersAdministrator, "hq-new");
     assert_eq!(status(&mut server.client(), &new), 404);
 }

@@ -149,6 +149,12 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_again_every_30_seconds_and_each_third_of_the_age_that_it_may_have() {
+        let seconds = |max_age| interval(Duration::from_secs(max_age)).as_secs();
+        assert_eq!([86_400, 91, 90, 60, 3].map(seconds), [30, 30, 30, 20, 1]);
+    }
+
+    #[test]
     fn a_set_is_looked_at_when_it_becomes_too_old_however_seldom_that_is_otherwise() {
         use crate::cli::signing::{SigningAlgorithm, SigningKey};
         let jwks = SigningKey::generate(SigningAlgorithm::EdDsa)

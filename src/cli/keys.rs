@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
+use super::a_second_or_more;
 use super::demo::Demo;
 use super::exit::Failure;
 use super::key_set::{self, KeySetAge};
@@ -33,7 +34,7 @@ pub struct KeyArgs {
     jwks: Option<KeysPlace>,
     /// How long the last good key set stays in use when no other can be read; after that every
     /// token is rejected. At least 20m where it comes from a URL.
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = key_set_age)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = a_second_or_more)]
     jwks_max_age: Duration,
 }
 
@@ -45,15 +46,6 @@ pub(super) enum KeysFrom {
     File(PathBuf),
     /// A provider.
     Provider(Box<Provider>),
-}
-
-/// A duration of a second or more.
-fn key_set_age(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
 }
 
 impl KeyArgs {

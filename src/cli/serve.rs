@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::a_second_or_more;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
@@ -42,7 +43,7 @@ Examples:
   carebook serve --demo --data ./demo --listen 127.0.0.1:0
   carebook serve --data /srv/carebook --listen 0.0.0.0:8080 --internal-listen 127.0.0.1:8081 \\
       --issuer https://id.example.com --audience carebook
-  carebook serve --data /srv/carebook --jwks https://id.example.com/keys \
+  carebook serve --data /srv/carebook --jwks https://id.example.com/keys \\
       --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
 
@@ -128,7 +129,7 @@ pub struct ServeArgs {
     snapshot_interval: Duration,
     /// How long idempotency keys are kept, such as 30d; for ever by default. They are forgotten
     /// when a snapshot is taken, so up to a snapshot's interval later.
-    #[arg(long, value_name = "DURATION", value_parser = retention)]
+    #[arg(long, value_name = "DURATION", value_parser = a_second_or_more)]
     idempotency_retention: Option<Duration>,
     /// How old records are (by the time that servers ran) when the log removes them, once snapshots
     /// cover them.
@@ -152,15 +153,6 @@ pub struct ServeArgs {
     webhooks: WebhookArgs,
     #[command(flatten)]
     trust: TrustArgs,
-}
-
-/// A duration of a second or more.
-fn retention(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
 }
 
 impl ServeArgs {

@@ -2,6 +2,9 @@
 
 use std::net::Ipv6Addr;
 
+use hyper::Uri;
+use hyper::header::{HOST, HeaderMap};
+
 /// A host and a port, as they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Authority<'t> {
@@ -81,6 +84,29 @@ impl<'t> Authority<'t> {
             (some, other) => some == other,
         };
         ports && self.host.eq_ignore_ascii_case(other.host)
+    }
+}
+
+/// Whether an HTTP/2 request names one host: by its authority, by `Host`, or by both when they
+/// agree (RFC 9113 8.3.1).
+#[must_use]
+pub fn names_one_host(uri: &Uri, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return false,
+        (host, None) => host.map(|host| Authority::parse(host.as_bytes())),
+    };
+    let named = uri
+        .authority()
+        .map(|named| Authority::parse(named.as_str().as_bytes()));
+    let scheme = match uri.scheme_str() {
+        Some("http") => Scheme::Http,
+        _ => Scheme::Https,
+    };
+    match (named, host) {
+        (Some(Some(named)), Some(Some(host))) => named.agrees(&host, scheme),
+        (Some(Some(_)), None) | (None, Some(Some(_))) => true,
+        _ => false,
     }
 }
 
@@ -173,5 +199,25 @@ mod tests {
         ] {
             assert!(Authority::of_absolute(bad.as_bytes()).is_none(), "{bad}");
         }
+    }
+    #[test]
+    fn over_http_2_a_host_agrees_with_the_authority_by_the_scheme_s_port() {
+        let names_one = |uri: &str, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, host.parse().unwrap());
+            }
+            names_one_host(&uri.parse().unwrap(), &headers)
+        };
+        assert!(names_one("https://a/", &[]));
+        assert!(names_one("https://a/", &["A:443"]));
+        assert!(!names_one("https://a/", &["a:80"]));
+        assert!(names_one("http://a/", &["a:80"]));
+        assert!(!names_one("http://a:443/", &["a"]));
+        assert!(!names_one("https://a/", &["b"]));
+        assert!(!names_one("https://a/", &["a", "a"]));
+        assert!(!names_one("https://a/", &[""]));
+        assert!(names_one("/", &["a"]));
+        assert!(!names_one("/", &[]));
     }
 }

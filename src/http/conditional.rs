@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{HeaderMap, IF_NONE_MATCH};
+use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, IF_NONE_MATCH};
 
 use super::response::{self, Answer, json, tagged};
 use crate::domain::read::Representation;
+
+/// Characters of an entity tag that is a digest.
+const TAG: usize = 32;
 
 /// 200 with the entity tag, or 304 when the caller has it already.
 pub(super) fn found_answer(found: Representation, headers: &HeaderMap) -> Answer {
@@ -18,6 +21,35 @@ pub(super) fn found_body(tag: &str, body: impl Into<Bytes>, headers: &HeaderMap)
         return tagged(response::empty(StatusCode::NOT_MODIFIED), tag);
     }
     tagged(json(StatusCode::OK, body), tag)
+}
+
+/// The tag of a body by its content alone.
+pub(super) fn tag_of(body: &[u8]) -> String {
+    let mut tag = blake3::hash(body).to_hex().to_string();
+    tag.truncate(TAG);
+    tag
+}
+
+/// A body that is the same for as long as the program runs; all answers share it.
+pub(super) struct Unchanging {
+    tag: String,
+    body: Bytes,
+}
+
+impl Unchanging {
+    pub(super) fn new(body: Bytes) -> Self {
+        let tag = tag_of(&body);
+        Self { tag, body }
+    }
+
+    /// 200, or 304 when the caller has it already. It may be kept, and is asked for again each time:
+    /// another version of the program may have another one.
+    pub(super) fn answer(&self, headers: &HeaderMap) -> Answer {
+        let mut answer = found_body(&self.tag, self.body.clone(), headers);
+        let kept = HeaderValue::from_static("no-cache");
+        answer.headers_mut().insert(CACHE_CONTROL, kept);
+        answer
+    }
 }
 
 /// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).

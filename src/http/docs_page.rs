@@ -1,14 +1,16 @@
 //! `GET /docs`: a page that shows the API document and can try its requests. Everything in it is
 //! served from here, and a browser is told to load nothing else.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 
-use super::response::{Answer, empty};
+use super::conditional::Unchanging;
+use super::response::Answer;
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,9 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 impl DocsFile {
+    /// All, in the order of their declaration.
+    const ALL: [Self; 4] = [Self::Page, Self::Start, Self::Script, Self::Style];
+
     /// Its media type.
     #[must_use]
     pub fn media_type(self) -> &'static str {
@@ -51,15 +56,16 @@ impl DocsFile {
 
     /// The answer to a request for it.
     #[must_use]
-    pub(super) fn answer(self) -> Answer {
-        let mut answer = empty(StatusCode::OK);
-        *answer.body_mut() = Bytes::from_static(self.content()).into();
+    pub(super) fn answer(self, request: &HeaderMap) -> Answer {
+        static FILES: LazyLock<[Unchanging; 4]> = LazyLock::new(|| {
+            DocsFile::ALL.map(|file| Unchanging::new(Bytes::from_static(file.content())))
+        });
+        let mut answer = FILES[self as usize].answer(request);
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.media_type()));
         headers.insert(CONTENT_SECURITY_POLICY, POLICY);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         answer
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::Uri;
 use hyper::header::HeaderMap;
 
-use super::conditional::found_body;
+use super::conditional::{found_body, tag_of};
 use super::list_query::ListQuery;
 use super::response::{Answer, Problems, at_position};
 use crate::base::actor::Actor;
@@ -18,8 +18,6 @@ use crate::journal::tables::Born;
 
 /// Bytes of pages that may be on their way out at once.
 const PAGES_BYTES_MAX: usize = 128 << 20;
-/// Characters of an entity tag.
-const TAG: usize = 32;
 
 /// The budget of the bytes of pages.
 #[must_use]
@@ -88,8 +86,7 @@ pub async fn page(
         b"}",
     ];
     let body = body.concat();
-    let mut tag = blake3::hash(&body).to_hex().to_string();
-    tag.truncate(TAG);
+    let tag = tag_of(&body);
     let body = Bytes::from_owner(Charged {
         body,
         _share: share,

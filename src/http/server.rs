@@ -12,11 +12,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::HOST;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,11 +23,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
-use super::authority::{Authority, Scheme};
 use super::connections::{Connections, Counted};
 use super::frames::{Frames, Patience};
 use super::portions::ResponseBudget;
-use super::response::Problems;
 use super::service::Service;
 use super::timed_io::{HeadLimit, Stop, TimedIo};
 use super::tls::Tls;
@@ -333,15 +330,7 @@ impl Front {
             let caller = Arc::clone(&caller);
             async move {
                 let room = held.room().await;
-                let answer = if has_host(&request) {
-                    service.handle(&caller, request).await
-                } else {
-                    Problems::PLAIN.problem(
-                        StatusCode::BAD_REQUEST,
-                        "request_invalid",
-                        "A request names one host, and that once or the same each time.",
-                    )
-                };
+                let answer = service.handle(&caller, request).await;
                 Ok::<_, Infallible>(answer.map(|body| held.portioned(body, room)))
             }
         });
@@ -383,29 +372,6 @@ impl Front {
                 tracing::debug!(%error, "a connection ended");
             }
         });
-    }
-}
-
-/// Whether an HTTP/2 request names one host: by its authority, by `Host`, or by both when they
-/// agree (RFC 9113 8.3.1).
-fn has_host<B>(request: &Request<B>) -> bool {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let host = match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return false,
-        (host, None) => host.map(|host| Authority::parse(host.as_bytes())),
-    };
-    let uri = request.uri();
-    let named = uri
-        .authority()
-        .map(|named| Authority::parse(named.as_str().as_bytes()));
-    let scheme = match uri.scheme_str() {
-        Some("http") => Scheme::Http,
-        _ => Scheme::Https,
-    };
-    match (named, host) {
-        (Some(Some(named)), Some(Some(host))) => named.agrees(&host, scheme),
-        (Some(Some(_)), None) | (None, Some(Some(_))) => true,
-        _ => false,
     }
 }
 
@@ -465,30 +431,4 @@ fn prepared(
         counted,
         front: Arc::clone(front),
     })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn over_http_2_a_host_agrees_with_the_authority_by_the_scheme_s_port() {
-        let names_one = |uri: &str, hosts: &[&str]| {
-            let request = hosts.iter().fold(Request::get(uri), |request, host| {
-                request.header(HOST, *host)
-            });
-            has_host(&request.body(()).unwrap())
-        };
-        assert!(names_one("https://a/", &[]));
-        assert!(names_one("https://a/", &["A:443"]));
-        assert!(!names_one("https://a/", &["a:80"]));
-        assert!(names_one("http://a/", &["a:80"]));
-        assert!(!names_one("http://a:443/", &["a"]));
-        assert!(!names_one("https://a/", &["b"]));
-        assert!(!names_one("https://a/", &["a", "a"]));
-        assert!(!names_one("https://a/", &[""]));
-        assert!(names_one("/", &["a"]));
-        assert!(!names_one("/", &[]));
-    }
 }

@@ -13,6 +13,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
 
+use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
 use super::cors::Cors;
@@ -176,17 +177,27 @@ impl Service {
         let (head, mut body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
         let mut series = self.metrics.elsewhere();
-        let routed = self.routed(
-            caller,
-            &head.method,
-            &head.uri,
-            &head.headers,
-            &mut body,
-            &mut series,
-        );
-        // The connection may have other requests in flight.
-        let answer = unless_its_future_panics(pin!(routed)).await;
-        let mut answer = answer.unwrap_or_else(|| self.fault(head.uri.path()));
+        // Over HTTP/1 such a head does not come as far as this.
+        let is_http2 = head.version == Version::HTTP_2;
+        let mut answer = if is_http2 && !names_one_host(&head.uri, &head.headers) {
+            Problems::PLAIN.problem(
+                StatusCode::BAD_REQUEST,
+                "request_invalid",
+                "A request names one host, and that once or the same each time.",
+            )
+        } else {
+            let routed = self.routed(
+                caller,
+                &head.method,
+                &head.uri,
+                &head.headers,
+                &mut body,
+                &mut series,
+            );
+            // The connection may have other requests in flight.
+            let answer = unless_its_future_panics(pin!(routed)).await;
+            answer.unwrap_or_else(|| self.fault(head.uri.path()))
+        };
         self.metrics
             .count(series, answer.status(), started.elapsed());
         // A client that waits for 100 (Continue) has not sent the body yet, and need not.

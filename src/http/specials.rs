@@ -51,8 +51,11 @@ impl Service {
             | Special::ListWebhookDeliveries => {
                 Problems::PLAIN.reply(CommandResult::Fault, Success::Ok)
             }
-            Special::ApiDocument => json(StatusCode::OK, openapi::text()),
-            Special::Docs(file) => file.answer(),
+            Special::ApiDocument => match openapi::served().await {
+                Some(document) => document.answer(headers),
+                None => Problems::PLAIN.reply(CommandResult::Fault, Success::Ok),
+            },
+            Special::Docs(file) => file.answer(headers),
             Special::Metrics => {
                 let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
                 let now = self.engine.now();

@@ -18,7 +18,7 @@ use wal::{Log, Options, Report};
 
 use super::inside::{carry_out, small};
 use crate::support::watched::Watched;
-use crate::support::{Client, Server, World, carebook, serve_arguments};
+use crate::support::{Server, World, carebook, serve_arguments};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -384,12 +384,6 @@ fn heard(world: &World, log: &Path, arguments: &[&str]) -> Server {
     Server::spawn(command)
 }
 
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = Client::connect(&server.address).get("/metrics", "");
-    let line = page.text().lines().find_map(|line| line.strip_prefix(name));
-    line.unwrap().trim().parse().unwrap()
-}
-
 #[test]
 fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
     let world = World::new();
@@ -400,7 +394,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
         text.lines().filter(|line| line.contains(word)).count()
     };
     assert_eq!(lines("there is no room for commands"), 1, "at the start");
-    assert_eq!(metric(&server, "carebook_log_has_room "), 0.0);
+    assert_eq!(server.metric("carebook_log_has_room"), 0.0);
     let mut client = server.client();
     let token = world.headquarters();
     for number in 0..3 {
@@ -422,7 +416,7 @@ fn a_start_below_the_reserve_and_the_first_refusal_are_told_at_once_and_once() {
 fn when_the_newest_snapshot_was_written_is_told_after_a_restart_too() {
     let world = World::new();
     let server = Server::start(&world);
-    assert_eq!(metric(&server, "carebook_snapshot_timestamp_seconds "), 0.0);
+    assert_eq!(server.metric("carebook_snapshot_timestamp_seconds"), 0.0);
     let body = world.deposit_request("S-1", "key-1");
     let answer = server
         .client()
@@ -430,12 +424,12 @@ fn when_the_newest_snapshot_was_written_is_told_after_a_restart_too() {
     assert_eq!(answer.status, 201);
     server.signal("USR1");
     eventually("a snapshot is taken", || {
-        metric(&server, "carebook_snapshots_total ") > 0.0
+        server.metric("carebook_snapshots_total") > 0.0
     });
-    let told = metric(&server, "carebook_snapshot_timestamp_seconds ");
+    let told = server.metric("carebook_snapshot_timestamp_seconds");
     assert_eq!(server.stop(), Some(0));
     let server = Server::start(&world);
-    let again = metric(&server, "carebook_snapshot_timestamp_seconds ");
+    let again = server.metric("carebook_snapshot_timestamp_seconds");
     // It was written a moment before it was there.
     assert!(
         again > 0.0 && (told - again).abs() <= 5.0,

@@ -32,7 +32,7 @@ use wal::{BoxError, Log, Record, Visitor};
 use super::inside::{call_of, carry_out, small};
 use super::load::{Memory, Town, memories};
 use super::share;
-use crate::support::{Client, Server, World, actor, run, seed};
+use crate::support::{Server, World, actor, run, seed};
 
 /// Starts an engine of one lane on what the disk holds.
 fn start(disk: &SimDisk, clock: Arc<dyn Clock>) -> Engine {
@@ -516,19 +516,12 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 /// A sample of the server's metrics.
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = Client::connect(&server.address).get("/metrics", "");
-    let line = page.text().lines().find_map(|line| line.strip_prefix(name));
-    let line = line.unwrap_or_else(|| panic!("no {name}"));
-    line.trim().parse().unwrap()
-}
-
 /// Has the server take a snapshot, and waits until it is there.
 fn take_snapshot(server: &Server) {
-    let before = metric(server, "carebook_snapshots_total ");
+    let before = server.metric("carebook_snapshots_total");
     server.signal("USR1");
     eventually("a snapshot is taken", || {
-        metric(server, "carebook_snapshots_total ") > before
+        server.metric("carebook_snapshots_total") > before
     });
 }
 
@@ -592,7 +585,7 @@ fn nothing_is_lost_when_the_process_is_killed_while_it_takes_snapshots() {
                 server.signal("USR1");
                 std::thread::sleep(Duration::from_millis(10));
             }
-            taken += metric(&server, "carebook_snapshots_total ");
+            taken += server.metric("carebook_snapshots_total");
             server.kill();
         });
         let left = crate::support::files(&town.world.data()).into_iter();
@@ -767,7 +760,7 @@ fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_arch
     };
     let server = Server::start_with(&world, &arguments);
     assert_eq!(deposit(&server, "S-1", "key-1").status, 201);
-    let forgotten = || metric(&server, "carebook_idempotency_keys_forgotten_total ");
+    let forgotten = || server.metric("carebook_idempotency_keys_forgotten_total");
     eventually("the key is forgotten", || {
         take_snapshot(&server);
         forgotten() > 0.0
@@ -800,7 +793,7 @@ fn a_server_forgets_and_compacts_by_its_arguments_and_moves_segments_to_the_arch
             .all(|name| !old.contains(name))
     );
     assert_eq!(
-        metric(&server, "carebook_compacted_segments_total "),
+        server.metric("carebook_compacted_segments_total"),
         moved.len() as f64
     );
     let answer = deposit(&server, "S-1", "key-2");

@@ -9,7 +9,7 @@ use std::process::Command;
 use carebook::base::actor::ActorKind;
 use carebook::cli::signing::{Claims, SigningKey};
 
-use crate::support::{AUDIENCE, Client, Server, World, actor, carebook, claims};
+use crate::support::{AUDIENCE, Client, World, actor, carebook, claims};
 
 /// A server without `--jwks`, of the world's directory.
 fn command(world: &World, arguments: &[&str]) -> Command {
@@ -45,13 +45,4 @@ fn token(key: &SigningKey, issuer: &str) -> String {
 /// The status of a read of nothing: 404 when the token is accepted.
 fn status(client: &mut Client, token: &str) -> u16 {
     client.get("/settlement-statements/nothing", token).status
-}
-
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = server.client().request("GET", "/metrics", &[], b"");
-    let line = page.text().lines().find_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        rest.strip_prefix(' ')
-    });
-    line.unwrap().parse().unwrap()
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 
 use super::provider::{Certified, Provider};
-use super::{command, metric, of_issuer, status, token};
+use super::{command, of_issuer, status, token};
 use crate::support::{Server, World, carebook, run};
 
 const ALGORITHMS: [SigningAlgorithm; 3] = [
@@ -43,9 +43,24 @@ fn an_issuer_alone_is_enough_for_tokens_of_each_algorithm() {
         assert_eq!(status(&mut client, &other), 401);
     }
     assert_eq!((provider.discovered(), provider.asked()), (1, 1));
-    assert_eq!(metric(&server, "carebook_key_set_keys"), 3.0);
-    assert_eq!(metric(&server, "carebook_key_set_failures_total"), 0.0);
+    assert_eq!(server.metric("carebook_key_set_keys"), 3.0);
+    assert_eq!(server.metric("carebook_key_set_failures_total"), 0.0);
     assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn whom_the_system_trusts_is_trusted_without_a_flag() {
+    let (world, key) = (World::new(), key());
+    let certified = Certified::in_directory(&world.path(""));
+    let provider = Provider::start(&certified, &[&key]);
+    let mut command = command(&world, &["--issuer", provider.issuer()]);
+    // Where the system's certificates are, for this process.
+    command.env("SSL_CERT_FILE", world.path("ca.pem"));
+    let server = Server::spawn(command);
+    assert_eq!(
+        status(&mut server.client(), &token(&key, provider.issuer())),
+        404
+    );
 }
 
 #[test]
@@ -271,7 +286,7 @@ fn a_flood_of_unknown_keys_is_one_question_and_delays_nobody() {
         "{}",
         provider.asked()
     );
-    assert_eq!(metric(&server, "carebook_bad_signatures_total"), 0.0);
+    assert_eq!(server.metric("carebook_bad_signatures_total"), 0.0);
 }
 
 #[test]
@@ -290,15 +305,15 @@ fn a_provider_that_goes_away_leaves_the_keys_in_use_and_the_failures_are_counted
             .into_bytes(),
     );
     server.signal("HUP");
-    while metric(&server, "carebook_key_set_failures_total") < 1.0 {
+    while server.metric("carebook_key_set_failures_total") < 1.0 {
         std::thread::yield_now();
     }
     assert_eq!(status(&mut server.client(), &good), 404);
     // None at all: nobody.
     provider.publish(&[]);
     hang_up(&server, &provider, &good);
-    assert_eq!(metric(&server, "carebook_key_set_keys"), 0.0);
-    assert_eq!(metric(&server, "carebook_key_set_failures_total"), 1.0);
+    assert_eq!(server.metric("carebook_key_set_keys"), 0.0);
+    assert_eq!(server.metric("carebook_key_set_failures_total"), 1.0);
 }
 
 #[test]

@@ -14,22 +14,12 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::events::{all, reader};
-use crate::support::{Client, Server, World};
+use crate::support::{Client, Server, World, or_skip, program};
 
 /// The name of the stream that the tests make.
 const STREAM: &str = "CAREBOOK";
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The program: of `NATS_SERVER`, the path, or where Debian has it.
-fn program() -> Option<PathBuf> {
-    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::split_paths(&path).map(|folder| folder.join("nats-server"));
-    let debian = ["/usr/sbin/nats-server", "/usr/bin/nats-server"].map(PathBuf::from);
-    let mut places = named.into_iter().chain(path).chain(debian);
-    places.find(|place| place.is_file())
-}
 
 /// Waits until `done`; fails when that takes too long.
 #[track_caller]
@@ -59,14 +49,9 @@ impl Nats {
     /// One that is not started; `None`, and that is said, where there is no such program and this
     /// is not the gate.
     fn absent() -> Option<Self> {
-        let Some(program) = program() else {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "there is no nats-server to test with"
-            );
-            println!("SKIPPED: there is no nats-server (NATS_SERVER, or in the path)");
-            return None;
-        };
+        let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+        let found = named.or_else(|| program("nats-server"));
+        let program = or_skip(found, "nats-server (NATS_SERVER, or in the path)")?;
         // A port that was free a moment ago, outside of what is given out by itself.
         let port = (0..1_000).find_map(|_| {
             let port = rand::random_range(10_000..32_000);
@@ -220,17 +205,6 @@ fn told(world: &World, server: &Server) -> Vec<Value> {
 }
 
 /// The value of a metric.
-fn metric(server: &Server, name: &str) -> f64 {
-    let page = server.client().request("GET", "/metrics", &[], b"");
-    let lines = page.text().lines();
-    let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    values
-        .next()
-        .unwrap_or_else(|| panic!("no {name}"))
-        .parse()
-        .unwrap()
-}
-
 /// The stream has each event, in the log's order; how many it has again.
 #[track_caller]
 fn assert_published(nats: &Nats, events: &[Value]) -> usize {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use super::{Nats, ask_for_deposit, assert_published, metric, told, until};
+use super::{Nats, ask_for_deposit, assert_published, told, until};
 use crate::support::{Server, World, carebook, run, serve_arguments};
 
 #[test]
@@ -33,10 +33,10 @@ fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there(
     let ready = client.request("GET", "/readyz", &[], b"").json();
     assert_eq!(ready["nats"]["state"], "publishing", "{ready}");
     until("nothing waits", || {
-        metric(&server, "carebook_nats_waiting_positions") == 0.0
+        server.metric("carebook_nats_waiting_positions") == 0.0
     });
-    assert_eq!(metric(&server, "carebook_nats_oldest_age_seconds"), 0.0);
-    assert_eq!(metric(&server, "carebook_nats_failures_total"), 0.0);
+    assert_eq!(server.metric("carebook_nats_oldest_age_seconds"), 0.0);
+    assert_eq!(server.metric("carebook_nats_failures_total"), 0.0);
     drop(client);
     assert_eq!(server.stop(), Some(0));
 
@@ -45,7 +45,7 @@ fn every_event_is_published_once_in_the_log_s_order_and_a_restart_goes_on_there(
     assert!(ask_for_deposit(&world, &mut server.client(), 40));
     assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
     let published = "carebook_nats_publish_duration_seconds_count";
-    assert_eq!(metric(&server, published), 1.0);
+    assert_eq!(server.metric(published), 1.0);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn how_far_it_is_is_told_to_nobody_and_does_not_go_on_by_itself() {
     let world = World::new();
     let server = Server::start_with(&world, &["--nats", &nats.url()]);
     assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    let durable = || metric(&server, "carebook_durable_position");
+    let durable = || server.metric("carebook_durable_position");
     until("how far it is stands in the log", || durable() == 2.0);
     // Were the commit of that a reason for another one, it would come within a second.
     std::thread::sleep(Duration::from_millis(1_500));
@@ -78,14 +78,14 @@ fn a_server_that_is_not_there_holds_up_nothing_and_gets_all_when_it_and_its_stre
         assert!(ask_for_deposit(&world, &mut client, number));
     }
     until("an attempt has failed", || {
-        metric(&server, "carebook_nats_failures_total") > 0.0
+        server.metric("carebook_nats_failures_total") > 0.0
     });
     let ready = client.request("GET", "/readyz", &[], b"");
     assert_eq!(ready.status, 200);
     let ready = ready.json();
     assert_eq!(ready["status"], "ready");
     assert_eq!(ready["nats"]["state"], "failing", "{ready}");
-    assert!(metric(&server, "carebook_nats_waiting_positions") >= 5.0);
+    assert!(server.metric("carebook_nats_waiting_positions") >= 5.0);
     drop(client);
     let began = Instant::now();
     assert_eq!(server.stop(), Some(0));
@@ -93,7 +93,7 @@ fn a_server_that_is_not_there_holds_up_nothing_and_gets_all_when_it_and_its_stre
     assert!(took < Duration::from_secs(10), "{took:?}");
 
     let server = Server::start_with(&world, &arguments);
-    let failures = || metric(&server, "carebook_nats_failures_total");
+    let failures = || server.metric("carebook_nats_failures_total");
     until("an attempt has failed", || failures() > 0.0);
     nats.start();
     let before = failures();
@@ -200,5 +200,5 @@ fn events_that_the_log_gave_up_are_a_gap_that_is_counted_and_publishing_goes_on_
     events.extend(told(&world, &server));
     assert_eq!(events.len(), 2);
     assert_eq!(assert_published(&nats, &events), 0);
-    assert_eq!(metric(&server, "carebook_nats_gaps_total"), 1.0);
+    assert_eq!(server.metric("carebook_nats_gaps_total"), 1.0);
 }

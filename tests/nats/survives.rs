@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::{Nats, ask_for_deposit, assert_published, metric, told};
+use super::{Nats, ask_for_deposit, assert_published, told};
 use crate::support::{Client, Server, World, seed};
 
 /// Rounds of the suite's share.
@@ -63,7 +63,7 @@ fn each_event_is_in_the_stream_in_order_whoever_is_killed() {
                 kills[0] += 1;
             } else {
                 let killed = server.take().unwrap();
-                published += metric(&killed, "carebook_nats_publish_duration_seconds_count");
+                published += killed.metric("carebook_nats_publish_duration_seconds_count");
                 killed.kill();
                 let started = Server::start_with(&world, &arguments);
                 started.address.clone_into(&mut address.lock().unwrap());
@@ -77,7 +77,7 @@ fn each_event_is_in_the_stream_in_order_whoever_is_killed() {
     let server = server.unwrap();
     let events = told(&world, &server);
     let doubles = assert_published(&nats, &events);
-    published += metric(&server, "carebook_nats_publish_duration_seconds_count");
+    published += server.metric("carebook_nats_publish_duration_seconds_count");
     println!(
         "{} kills of NATS, {} of carebook; {asked} commands, {} events, {published} times acknowledged, \
          {doubles} in the stream again",

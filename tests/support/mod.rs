@@ -228,6 +228,13 @@ impl Server {
         Client::connect(&self.address)
     }
 
+    /// The value of a series of `/metrics`, by its name with its labels.
+    #[track_caller]
+    pub fn metric(&self, series: &str) -> f64 {
+        let page = self.client().request("GET", "/metrics", &[], b"");
+        page.metric(series)
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -352,6 +359,15 @@ impl Answer {
     pub fn position(&self) -> Option<u64> {
         self.header("carebook-position")
             .map(|value| value.parse().unwrap())
+    }
+
+    /// The value of a series on the page of metrics, by its name with its labels.
+    #[track_caller]
+    pub fn metric(&self, series: &str) -> f64 {
+        let mut lines = self.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no {series} in {}", self.text()));
+        value.parse().unwrap()
     }
 
     /// Place and code of each fault of the request.
@@ -537,6 +553,24 @@ pub fn seed() -> u64 {
     });
     println!("SEED={seed}");
     seed
+}
+
+/// A program beside carebook that a test needs: in the path, or where Debian has servers.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+}
+
+/// What a test needs beside carebook, where it was found. Where it is missing the test is skipped,
+/// and that is said, but not in the gate: `.ci/run` puts everything there.
+pub fn or_skip<T>(found: Option<T>, what: &str) -> Option<T> {
+    if found.is_none() {
+        let is_gate = std::env::var_os("CI").is_some();
+        assert!(!is_gate, "there is no {what} to test with");
+        println!("SKIPPED: there is no {what}");
+    }
+    found
 }
 
 /// Runs the program with these arguments; exit code, standard output, standard error.

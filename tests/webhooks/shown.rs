@@ -4,12 +4,8 @@ use super::*;
 
 /// The value of a series, by its name with its labels.
 fn figure(house: &House, series: &str) -> f64 {
-    let answer = house.client().request("GET", "/metrics", &[], b"");
-    let page = answer.text();
-    let of = format!("{series} ");
-    let found = page.lines().find_map(|line| line.strip_prefix(&of));
-    let value = found.unwrap_or_else(|| panic!("no {series} in {page}"));
-    value.parse().unwrap()
+    let page = house.client().request("GET", "/metrics", &[], b"");
+    page.metric(series)
 }
 
 #[test]

@@ -16,11 +16,30 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Map, Value, json};
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 
 use self::schemas::Schemas;
+use super::conditional::Unchanging;
 use super::route::{Asked, Offer, Routes};
 
-/// The document as it is served.
+/// The document for the answers to requests, made when the first one asks for it; `None` when that
+/// panicked.
+pub(super) async fn served() -> Option<&'static Unchanging> {
+    static SERVED: OnceCell<Unchanging> = OnceCell::const_new();
+    made_beside(&SERVED, || Unchanging::new(text())).await
+}
+
+/// What is in the cell; where there is nothing yet, it is made on a thread of its own, for all who
+/// wait: that may take a while, and the lane has others to answer.
+async fn made_beside<T: Send + 'static>(
+    cell: &OnceCell<T>,
+    make: impl FnOnce() -> T + Send + 'static,
+) -> Option<&T> {
+    cell.get_or_try_init(|| spawn_blocking(make)).await.ok()
+}
+
+/// The document as it is served. The first time it takes some tens of milliseconds.
 #[must_use]
 pub fn text() -> Bytes {
     static TEXT: LazyLock<Bytes> =
@@ -85,7 +104,8 @@ say what holds between members. All faults of a body are told at once.
 Each answer has `X-Request-Id`. Beside what stands with the operations, every path answers 404 \
 `route_not_found` for what it does not match, 405 `method_not_allowed` with `Allow` for a method that \
 it does not have, `HEAD` as `GET` without a body, and `OPTIONS` with 204 and `Allow`. A head that \
-cannot be read is answered 400 or 431, and the connection is closed.
+cannot be read is answered 400 or 431, and the connection is closed; over HTTP/2 one that does not name \
+one host is answered 400 `request_invalid`.
 
 An idempotency key holds for one operation and one subject: the same request again is answered as \
 the first time, with `Idempotent-Replayed: true`; another one under the same key is refused.

@@ -58,21 +58,26 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
         Special::ApiDocument => {
+            parameters.push(parts::parameter("If-None-Match"));
             let document = Some(json!({"type": "object", "additionalProperties": true}));
-            answers.success(200, "This document.", document, &[]);
+            let headers = ["ETag", "Cache-Control"];
+            answers.success(200, "This document.", document, &headers);
+            answers.success(304, "It is what the reader has.", None, &headers);
             answers.problem(500, &["internal_error"]);
             false
         }
         Special::Docs(file) => {
             let media = file.media_type().split(';').next().unwrap_or_default();
             let text = Some((media, json!({"type": "string"})));
-            let headers = ["Content-Security-Policy", "Cache-Control"];
+            parameters.push(parts::parameter("If-None-Match"));
+            let headers = ["Content-Security-Policy", "ETag", "Cache-Control"];
             answers.other(
                 200,
                 "A part of the page that shows this document.",
                 text,
                 &headers,
             );
+            answers.success(304, "It is what the reader has.", None, &headers);
             answers.problem(500, &["internal_error"]);
             false
         }

@@ -75,6 +75,29 @@ fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
     }
 }
 
+#[tokio::test]
+async fn what_is_made_at_the_first_request_is_made_once_and_holds_up_no_lane() {
+    static CELL: OnceCell<usize> = OnceCell::const_new();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let times = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let wait = std::sync::Arc::new(wait);
+    let asking = [(); 3].map(|()| {
+        let (times, wait) = (times.clone(), wait.clone());
+        tokio::spawn(made_beside(&CELL, move || {
+            let patience = std::time::Duration::from_secs(20);
+            wait.lock().unwrap().recv_timeout(patience).unwrap();
+            times.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1
+        }))
+    });
+    // All three wait for it by now, and this, on the same thread, goes on.
+    tokio::task::yield_now().await;
+    go.send(()).unwrap();
+    for asked in asking {
+        assert_eq!(asked.await.unwrap(), Some(&1));
+    }
+}
+
 #[test]
 fn no_two_types_share_a_name() {
     // The library tells such types apart by a number.

@@ -24,8 +24,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::cli::signing::{Claims, SigningAlgorithm, SigningKey};
 use crate::http::dial::{Stream, trusting};
 use crate::http::token::{
-    ASKED_INTERVAL, KEYS_WAIT_MAX, KEYS_WAITING_MAX, KeyRequests, Newer, TokenRefusal,
-    TokenVerifier,
+    ASKED_INTERVAL, KEYS_WAITING_MAX, KeyRequests, Newer, TokenRefusal, TokenVerifier,
 };
 
 const ISSUER: &str = "https://id.test";
@@ -691,7 +690,7 @@ async fn a_flood_of_unknown_keys_has_the_keys_read_once_in_30_seconds_and_waits_
     let times = idp.times(KEYS);
     assert!((11..=13).contains(&times.len()), "{}", times.len());
     for pair in times[1..].windows(2) {
-        assert!(pair[1] - pair[0] >= ASKED_INTERVAL);
+        assert!(pair[1] - pair[0] >= 30 * SECOND);
     }
 }
 
@@ -715,7 +714,7 @@ async fn who_waits_for_a_provider_that_hangs_waits_five_seconds_and_known_keys_d
     for task in waiting {
         assert_eq!(task.await.unwrap(), Some(TokenRefusal::KeyUnknown));
     }
-    assert_eq!(began.elapsed().as_secs(), KEYS_WAIT_MAX.as_secs());
+    assert_eq!(began.elapsed().as_secs(), 5);
     assert_eq!(idp.asked_for(DISCOVERY), 2, "one for all of them");
 }
 
