@@ -9,7 +9,7 @@ use super::exit::Failure;
 
 /// The flags that say where.
 #[derive(Args)]
-pub struct PlaceArgs {
+pub(super) struct PlaceArgs {
     /// A running server: http://HOST[:PORT] or https://HOST[:PORT].
     #[arg(
         long,
@@ -26,7 +26,7 @@ pub struct PlaceArgs {
 }
 
 /// Where it is.
-pub enum Place {
+pub(super) enum Place {
     /// A running server, by a client of it; nothing is sent yet.
     Server(Client),
     /// The data directory of a stopped server.
@@ -38,7 +38,7 @@ impl PlaceArgs {
     ///
     /// # Errors
     /// Those of [`Access::client`].
-    pub fn place(&self) -> Result<Place, Failure> {
+    pub(super) fn place(&self) -> Result<Place, Failure> {
         match (&self.url, &self.data) {
             (Some(url), _) => Ok(Place::Server(self.access.client(url)?)),
             (None, Some(data)) => Ok(Place::Stopped(data.clone())),

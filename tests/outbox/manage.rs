@@ -101,7 +101,11 @@ fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending()
     assert_eq!(read["sideEffects"][0]["status"], "pending");
     assert_eq!(listed(&mut client, &world, "?state=skipped").len(), 1);
     // It is a commit, which tells an event of its own.
-    let position: u64 = skipped.header("carebook-position").unwrap().parse().unwrap();
+    let position: u64 = skipped
+        .header("carebook-position")
+        .unwrap()
+        .parse()
+        .unwrap();
     let events = client.get(
         "/events?type=carebook.outbox-message.skipped",
         &super::reader(&world),
@@ -141,11 +145,14 @@ fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_
         let of = format!("{series} ");
         let mut lines = answer.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(&of));
-        value.unwrap_or_else(|| panic!("no {series}")).parse().unwrap()
+        value
+            .unwrap_or_else(|| panic!("no {series}"))
+            .parse()
+            .unwrap()
     };
     let of = |name: &str| format!("carebook_receiver_{name}{{receiver=\"branch_onboarding.*\"}}");
     // What an attempt came to is counted before it is committed, but the queue hears of it after.
-    while listed(&mut client, &world, "?state=taken").len() < 1
+    while listed(&mut client, &world, "?state=taken").is_empty()
         || figure(&mut client, &of("waiting")) > 0.0
     {}
     for (name, value) in [
@@ -158,7 +165,10 @@ fn metrics_and_readiness_tell_of_each_receiver_and_the_service_is_ready_all_the_
         assert_eq!(figure(&mut client, &of(name)), value, "{name}");
     }
     let all = "attempt_duration_seconds_bucket{receiver=\"branch_onboarding.*\",le=\"+Inf\"}";
-    assert_eq!(figure(&mut client, &format!("carebook_receiver_{all}")), 21.0);
+    assert_eq!(
+        figure(&mut client, &format!("carebook_receiver_{all}")),
+        21.0
+    );
     for name in ["oldest_seconds", "attempt_duration_seconds_sum"] {
         assert!(figure(&mut client, &of(name)) > 0.0, "{name}");
     }
