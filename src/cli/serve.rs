@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::a_second_or_more;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
+use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
 use super::manager;
