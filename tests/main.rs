@@ -35,6 +35,7 @@ mod raw_http;
 mod service;
 mod settings;
 mod shapes;
+mod shell;
 mod streams;
 mod support;
 mod tls;
