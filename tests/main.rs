@@ -27,6 +27,7 @@ mod listeners;
 mod lists;
 mod manager;
 mod model;
+mod monitoring;
 mod nats;
 mod openapi;
 mod operations;
