@@ -184,7 +184,7 @@ impl ServeArgs {
             (None, None) => return Err(Failure::other("--data is required")),
         };
         let tls = self.tls()?;
-        let nats = self.nats.target()?;
+        let nats = self.nats.target(&trusted)?;
         // A provider may let this wait: what can fail at once has failed before.
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         let engine = self.engine(&data, nats.is_some())?;
