@@ -266,7 +266,7 @@ impl ServeArgs {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
         self.tls()?;
-        self.nats.target()?;
+        self.nats.target(&trusted)?;
         self.settings.print()
     }
 
