@@ -196,7 +196,7 @@ impl ServeArgs {
             (None, None) => return Err(Failure::other("--data is required")),
         };
         let tls = self.tls()?;
-        let nats = self.nats.target()?;
+        let nats = self.nats.target(&trusted)?;
         // A provider may let this wait: what can fail at once has failed before.
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
@@ -266,7 +266,7 @@ impl ServeArgs {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
         self.tls()?;
-        self.nats.target()?;
+        self.nats.target(&trusted)?;
         self.settings.print()
     }
 
