@@ -25,6 +25,7 @@ mod identity_provider;
 mod inspect;
 mod listeners;
 mod lists;
+mod metrics;
 mod model;
 mod nats;
 mod openapi;

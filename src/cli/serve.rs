@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::a_second_or_more;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::exit::Failure;
@@ -21,6 +20,7 @@ use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
+use super::{a_second_or_more, backup_status};
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
@@ -30,6 +30,7 @@ use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
 
 /// How long responses may still leave after the log has failed.
@@ -149,6 +150,9 @@ pub struct ServeArgs {
     /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    /// The file in which `carebook backup --status` says how backups went: the metrics tell of it.
+    #[arg(long, value_name = "FILE")]
+    backup_status: Option<PathBuf>,
     #[command(flatten)]
     webhooks: WebhookArgs,
     #[command(flatten)]
@@ -195,7 +199,8 @@ impl ServeArgs {
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
-        let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
+        let upkeep = self.upkeep(tls.as_ref())?;
+        let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         if let Some(tls) = &tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
@@ -336,12 +341,13 @@ impl ServeArgs {
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
         webhooks: WebhookFront,
+        upkeep: &Upkeep,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
             let all = all.with_webhooks(webhooks).with_cors(cors);
-            return Ok((Arc::new(all), None, None));
+            return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
         let listener = listen(inside)
             .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
@@ -349,10 +355,23 @@ impl ServeArgs {
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(internal.with_webhooks(webhooks.clone())),
+            service: Arc::new(
+                internal
+                    .with_webhooks(webhooks.clone())
+                    .with_upkeep(upkeep.clone()),
+            ),
         };
         let public = Arc::new(public.with_webhooks(webhooks).with_cors(cors));
         Ok((public, Some(internal), Some(address)))
+    }
+
+    /// What the metrics tell of beside the engine and its front.
+    fn upkeep(&self, tls: Option<&Arc<Tls>>) -> Result<Upkeep, Failure> {
+        let backups = self.backup_status.as_deref().map(backup_status::watched);
+        Ok(Upkeep {
+            tls: tls.cloned(),
+            backups: backups.transpose().map_err(Failure::from_error)?,
+        })
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {

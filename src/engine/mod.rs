@@ -45,6 +45,7 @@ pub mod processors;
 pub mod publisher;
 pub mod publisher_counts;
 mod read_set;
+pub mod readiness;
 mod readings;
 mod reads;
 mod repeats;
@@ -87,6 +88,7 @@ use key_locks::KeyLocks;
 use lane::Lanes;
 use outbox::{Outbox, OutboxFigures};
 use publisher_counts::PublisherCounts;
+use readiness::Unready;
 use room::RoomWatch;
 
 /// The engine.
@@ -240,14 +242,6 @@ impl Engine {
         let _ = self.shared.on_sequenced.set(listener);
     }
 
-    /// Whether commands are accepted: the log works and the disk has room.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        !self.shared.ended.load(Ordering::Acquire)
-            && !self.shared.lanes.has_failed()
-            && self.shared.journal.has_room()
-    }
-
     /// What the engine holds and has done.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -262,6 +256,10 @@ impl Engine {
             queued_bytes: shared.journal.queued_bytes(),
             log_batches: batches.count,
             log_batch_time: batches.time,
+            log_batches_by_time: batches.by_time,
+            space: shared.journal.known_space(),
+            unready: shared.unready(),
+            snapshot_age: shared.snapshot_age(),
             outbox: shared.outbox.figures(shared.clock.now()),
             checkpoints: shared.checkpointer.figures(),
             has_room: shared.journal.has_room(),
@@ -468,7 +466,7 @@ pub struct FactPermit {
 }
 
 /// The engine's figures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Resources.
     pub resources: usize,
@@ -486,6 +484,14 @@ pub struct Figures {
     pub log_batches: u64,
     /// How long that took in total.
     pub log_batch_time: Duration,
+    /// How many took so long, in the buckets of [`wal::BATCH_BOUNDS`] and one beyond.
+    pub log_batches_by_time: [u64; wal::BATCH_BOUNDS.len() + 1],
+    /// The free space of the log's disk; `None` when the system does not tell.
+    pub space: Option<wal::Space>,
+    /// Why commands are not accepted.
+    pub unready: Unready,
+    /// The time since the newest snapshot was written; `None` when there is none.
+    pub snapshot_age: Option<Duration>,
     /// Messages and their receivers.
     pub outbox: OutboxFigures,
     /// The checkpointer's figures.

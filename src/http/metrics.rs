@@ -35,6 +35,14 @@ const BUCKETS: [(u64, &str); 14] = [
 ];
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Statuses that are counted by themselves, too: those that somebody is woken for.
+const APART: [StatusCode; 5] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::CONFLICT,
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
 
 /// The counters.
 pub struct Metrics {
@@ -47,6 +55,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Counts {
     by_class: [AtomicU64; CLASSES.len()],
+    apart: [AtomicU64; APART.len()],
     /// The last one is for requests slower than every bound.
     by_bucket: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
@@ -83,21 +92,26 @@ impl Metrics {
         if status == StatusCode::TOO_MANY_REQUESTS {
             self.shed.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(apart) = APART.iter().position(|apart| *apart == status) {
+            counts.apart[apart].fetch_add(1, Ordering::Relaxed);
+        }
         counts.by_class[class].fetch_add(1, Ordering::Relaxed);
         counts.by_bucket[bucket].fetch_add(1, Ordering::Relaxed);
         counts.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The whole page.
+    /// The page of requests, tokens, connections and the engine.
     #[must_use]
     pub fn page(
         &self,
         figures: &Figures,
         front: &FrontFigures,
         publisher: Option<&PublisherFigures>,
-    ) -> String {
+    ) -> Page {
         let mut page = Page(String::with_capacity(64 << 10));
+        build_info(&mut page);
         self.requests(&mut page);
+        self.statuses(&mut page);
         self.latencies(&mut page);
         page.one(
             "carebook_requests_shed_total",
@@ -110,7 +124,7 @@ impl Metrics {
         if let Some(figures) = publisher {
             self::publisher(&mut page, figures);
         }
-        page.0
+        page
     }
 
     /// The sum over all lanes.
@@ -131,6 +145,23 @@ impl Metrics {
         for (series, operation) in self.names.iter().enumerate() {
             for (class, status) in CLASSES.iter().enumerate().skip(1) {
                 let count = self.sum(series, |counts| &counts.by_class[class]);
+                let labels = format!("operation=\"{operation}\",status=\"{status}\"");
+                page.sample(name, &labels, count);
+            }
+        }
+    }
+
+    fn statuses(&self, page: &mut Page) {
+        let name = "carebook_requests_by_status_total";
+        page.head(
+            name,
+            "counter",
+            "Requests answered with one of these statuses, by operation.",
+        );
+        for (series, operation) in self.names.iter().enumerate() {
+            for (apart, status) in APART.iter().enumerate() {
+                let count = self.sum(series, |counts| &counts.apart[apart]);
+                let status = status.as_u16();
                 let labels = format!("operation=\"{operation}\",status=\"{status}\"");
                 page.sample(name, &labels, count);
             }
@@ -162,7 +193,7 @@ impl Metrics {
 }
 
 /// The figures of the front besides its requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FrontFigures {
     /// The time since the key set was last read successfully.
     pub key_set_age: Duration,
@@ -176,6 +207,12 @@ pub struct FrontFigures {
     pub tokens_waited: u64,
     /// Bytes charged for request bodies in flight.
     pub bodies_bytes: usize,
+    /// Requests without a token that was accepted, by the reason.
+    pub tokens_refused: Vec<(&'static str, u64)>,
+    /// Open connections.
+    pub connections: usize,
+    /// Connections that were refused, by the reason.
+    pub connections_refused: Vec<(&'static str, u64)>,
 }
 
 fn front(page: &mut Page, figures: &FrontFigures) {
@@ -186,6 +223,9 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         bad_signatures,
         tokens_waited,
         bodies_bytes,
+        tokens_refused,
+        connections,
+        connections_refused,
     } = figures;
     page.one(
         "carebook_key_set_age_seconds",
@@ -217,12 +257,118 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         "Unknown tokens that waited because of invalid signatures from their address.",
         tokens_waited,
     );
+    by_reason(
+        page,
+        "carebook_tokens_refused_total",
+        "counter",
+        "Requests without a token that was accepted, by the reason.",
+        tokens_refused.iter().copied(),
+    );
+    page.one(
+        "carebook_connections",
+        "gauge",
+        "Open connections, on all listeners.",
+        connections,
+    );
+    by_reason(
+        page,
+        "carebook_connections_refused_total",
+        "counter",
+        "Connections that were refused or came to nothing, by the reason.",
+        connections_refused.iter().copied(),
+    );
     page.one(
         "carebook_bodies_bytes",
         "gauge",
         "Bytes charged for request bodies in flight.",
         bodies_bytes,
     );
+}
+
+/// A sample for each reason.
+fn by_reason(
+    page: &mut Page,
+    name: &str,
+    kind: &str,
+    says: &str,
+    reasons: impl IntoIterator<Item = (&'static str, u64)>,
+) {
+    page.head(name, kind, says);
+    for (reason, value) in reasons {
+        page.sample(name, &format!("reason=\"{reason}\""), value);
+    }
+}
+
+/// What is running.
+fn build_info(page: &mut Page) {
+    let name = "carebook_build_info";
+    page.head(
+        name,
+        "gauge",
+        "Always 1: the version that runs, and the revision of its source where its build was told.",
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    let revision = option_env!("CAREBOOK_REVISION").unwrap_or("");
+    page.sample(
+        name,
+        &format!("version=\"{version}\",revision=\"{revision}\""),
+        1,
+    );
+}
+
+/// Whether commands are accepted, and what the disk has free.
+fn readiness(page: &mut Page, figures: &Figures) {
+    let gauge = "gauge";
+    page.one(
+        "carebook_ready",
+        gauge,
+        "1 while commands are accepted, as /readyz says; otherwise 0.",
+        u8::from(figures.unready.is_ready()),
+    );
+    by_reason(
+        page,
+        "carebook_unready",
+        gauge,
+        "1 for each reason why commands are not accepted just now.",
+        figures
+            .unready
+            .reasons()
+            .map(|(reason, is_so)| (reason, u64::from(is_so))),
+    );
+    if let Some(space) = figures.space {
+        page.one(
+            "carebook_disk_free_bytes",
+            gauge,
+            "Free bytes on the disk of the log.",
+            space.free,
+        );
+        page.one(
+            "carebook_disk_reserve_bytes",
+            gauge,
+            "Free bytes below which commands are rejected (--reserve-bytes).",
+            space.reserve,
+        );
+    }
+}
+
+/// The batches of the log.
+fn batches(page: &mut Page, figures: &Figures) {
+    let name = "carebook_log_batch_duration_seconds";
+    page.head(
+        name,
+        "histogram",
+        "Batches of records: one write and one sync each.",
+    );
+    let bounds = wal::BATCH_BOUNDS.map(|bound| bound.as_secs_f64().to_string());
+    let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+    let mut count = 0;
+    for (bound, batches) in bounds.zip(figures.log_batches_by_time) {
+        count += batches;
+        page.sample(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+    }
+    let time = figures.log_batch_time.as_secs_f64();
+    page.sample(&format!("{name}_sum"), "", time);
+    page.sample(&format!("{name}_count"), "", count);
 }
 
 /// The engine's figures.
@@ -234,14 +380,19 @@ fn engine(page: &mut Page, figures: &Figures) {
         live_actors,
         commands_in_flight,
         queued_bytes,
-        log_batches,
-        log_batch_time,
+        log_batches: _,
+        log_batch_time: _,
+        log_batches_by_time: _,
         outbox: _,
         checkpoints,
         has_room,
         commits_ahead,
+        space: _,
+        unready: _,
+        snapshot_age,
     } = figures;
     let gauge = "gauge";
+    readiness(page, figures);
     page.one(
         "carebook_commands_in_flight",
         gauge,
@@ -273,14 +424,7 @@ fn engine(page: &mut Page, figures: &Figures) {
         "Bytes of records that wait for the disk.",
         queued_bytes,
     );
-    let batch = "carebook_log_batch_duration_seconds";
-    page.head(
-        batch,
-        "summary",
-        "Batches of records: one write and one sync each.",
-    );
-    page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
-    page.sample(&format!("{batch}_count"), "", log_batches);
+    batches(page, figures);
     page.one(
         "carebook_log_has_room",
         gauge,
@@ -294,6 +438,14 @@ fn engine(page: &mut Page, figures: &Figures) {
         commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
+    let age = snapshot_age.map_or_else(|| "+Inf".to_owned(), |age| age.as_secs_f64().to_string());
+    page.one(
+        "carebook_snapshot_age_seconds",
+        gauge,
+        "The time since the newest snapshot was written; +Inf when there is none.",
+        age,
+    );
+    compactions(page, checkpoints);
 }
 
 /// What is published to NATS.
@@ -402,7 +554,6 @@ fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
         "The estimate, before it began, of the last snapshot's largest size in bytes.",
         estimate,
     );
-    compactions(page, figures);
 }
 
 /// What the log keeps, and what compactions have removed.
@@ -461,6 +612,7 @@ mod tests {
     fn value(metrics: &Metrics, sample: &str) -> f64 {
         let mut page = Page(String::new());
         metrics.requests(&mut page);
+        metrics.statuses(&mut page);
         metrics.latencies(&mut page);
         let line = page.0.lines().find_map(|line| line.strip_prefix(sample));
         line.unwrap_or_else(|| panic!("no {sample}"))
@@ -483,6 +635,12 @@ mod tests {
             let sample =
                 format!("carebook_requests_total{{operation=\"{name}\",status=\"{class}\"}}");
             assert_eq!(value(&metrics, &sample), count, "{class}");
+        }
+        for (status, count) in [(401, 0.0), (409, 1.0), (429, 0.0), (500, 0.0), (503, 1.0)] {
+            let sample = format!(
+                "carebook_requests_by_status_total{{operation=\"{name}\",status=\"{status}\"}}"
+            );
+            assert_eq!(value(&metrics, &sample), count, "{status}");
         }
         let duration = "carebook_request_duration_seconds";
         for (bound, count) in [

@@ -16,6 +16,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
 use super::conditional::found_answer;
+use super::connections::ConnectionCounts;
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
@@ -26,6 +27,7 @@ use super::request::{DryRun, Unread, bodies_budget, read_command};
 use super::response::{self, Answer, Problems, at_position};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::TokenVerifier;
+use super::upkeep::Upkeep;
 use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::json::FaultCode;
@@ -52,6 +54,8 @@ pub struct Service {
     pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
+    pub(super) connections: Arc<ConnectionCounts>,
+    pub(super) upkeep: Upkeep,
     cors: Option<Cors>,
 }
 
@@ -123,6 +127,7 @@ impl Service {
             bodies,
             pages,
             forgeries,
+            connections,
         } = shared;
         Self {
             engine,
@@ -134,6 +139,8 @@ impl Service {
             pages,
             forgeries,
             webhooks: None,
+            connections,
+            upkeep: Upkeep::default(),
             cors: None,
         }
     }
@@ -150,6 +157,19 @@ impl Service {
     pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
         self.cors = cors;
         self
+    }
+
+    /// The same, whose metrics tell of these, too.
+    #[must_use]
+    pub fn with_upkeep(mut self, upkeep: Upkeep) -> Self {
+        self.upkeep = upkeep;
+        self
+    }
+
+    /// What is counted of connections, by whoever accepts them.
+    #[must_use]
+    pub fn connection_counts(&self) -> &Arc<ConnectionCounts> {
+        &self.connections
     }
 
     /// The client that has just connected from `address`.
@@ -499,6 +519,7 @@ struct Shared {
     bodies: Arc<Admission>,
     pages: Arc<Admission>,
     forgeries: Arc<Forgeries>,
+    connections: Arc<ConnectionCounts>,
 }
 
 impl Shared {
@@ -508,6 +529,7 @@ impl Shared {
             bodies: bodies_budget(),
             pages: lists::pages_budget(),
             forgeries: Forgeries::new(),
+            connections: Arc::default(),
         }
     }
 }
