@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::a_second_or_more;
 use super::demo::Demo;
+use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::key_set::{self, KeySetAge};
 use super::provider::{self, KeysPlace, keys_place};

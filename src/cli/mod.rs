@@ -6,6 +6,7 @@ pub mod client;
 pub mod compact;
 pub mod demo;
 pub mod descriptors;
+mod duration;
 pub mod events;
 pub mod exit;
 mod export;
@@ -38,7 +39,7 @@ mod webhook_key;
 pub mod webhooks;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::{Parser, Subcommand};
 
@@ -131,15 +132,6 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
-}
-
-/// Reads a duration of a second or more.
-fn a_second_or_more(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
 }
 
 /// Prints the API document.

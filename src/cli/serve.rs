@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
+use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
 use super::nats::NatsArgs;
