@@ -326,7 +326,7 @@ fn why_commands_are_not_accepted_is_told_with_what_the_disk_has_free() {
         assert_eq!(unready(&server, reason), 0.0, "{reason}");
     }
     assert_eq!(server.metric("carebook_disk_reserve_bytes"), 268_435_456.0);
-    let stat = rustix::fs::statvfs(&world.data()).unwrap();
+    let stat = rustix::fs::statvfs(world.data()).unwrap();
     let free = (stat.f_bavail * stat.f_frsize) as f64;
     let told = server.metric("carebook_disk_free_bytes");
     assert!((told - free).abs() < 4e9, "{told}, and not {free}");

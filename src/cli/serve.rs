@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::backup_status;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
@@ -21,7 +22,6 @@ use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
-use super::{a_second_or_more, backup_status};
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;

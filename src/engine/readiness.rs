@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use wal::Lack;
 
-use super::Engine;
 use super::core::Shared;
 
 /// Why commands are not accepted; each reason by itself, as several may be there at once.
@@ -58,13 +57,5 @@ impl Shared {
             disk_full: matches!(lack, Some(Lack::Space { .. })),
             no_segment: matches!(lack, Some(Lack::Segment { .. })),
         }
-    }
-}
-
-impl Engine {
-    /// Whether commands are accepted: the log works and the disk has room.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.shared.unready().is_ready()
     }
 }

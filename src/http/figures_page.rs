@@ -12,8 +12,8 @@ use super::token::RefusalCounts;
 use super::upkeep::{BackupFigures, UpkeepFigures};
 use super::webhooks::figures as webhooks;
 use crate::base::time::Instant;
-use crate::engine::Figures;
 use crate::engine::delivery::webhooks::SubscriptionFigures;
+use crate::engine::figures::{DiskFigures, Figures};
 use crate::engine::outbox::ReceiverFigures;
 use crate::engine::publisher_counts::PublisherFigures;
 
@@ -75,11 +75,7 @@ pub fn described() -> Vec<Described> {
         duration: Duration::ZERO,
     });
     // The free space is always known of files.
-    engine.space = Some(wal::Space {
-        free: 0,
-        reserve: 0,
-        next_segment: 0,
-    });
+    engine.disk = Some(DiskFigures::default());
     let all = AllFigures {
         engine,
         front: FrontFigures {
@@ -140,6 +136,7 @@ fn after<'l>(line: &'l str, beginning: &str) -> Option<(&'l str, &'l str)> {
 mod tests {
     use super::*;
     use crate::engine::checkpointer::CheckpointFigures;
+    use crate::engine::figures::BATCH_BOUNDS;
     use crate::engine::readiness::Unready;
 
     /// A figure that stood under another's name, or nowhere, would be another number.
@@ -174,7 +171,7 @@ mod tests {
             log_given_up_bytes: of("carebook_log_given_up_bytes_total"),
             looks: 7,
         };
-        let mut batches = [0; wal::BATCH_BOUNDS.len() + 1];
+        let mut batches = [0; BATCH_BOUNDS.len() + 1];
         batches[3] = of("carebook_log_batch_duration_seconds_bucket{le=\"0.001\"}");
         let mut engine = Figures {
             resources: size(of("carebook_resources")),
@@ -186,10 +183,9 @@ mod tests {
             log_batches: batches[3],
             log_batch_time: seconds(of("carebook_log_batch_duration_seconds_sum")),
             log_batches_by_time: batches,
-            space: Some(wal::Space {
+            disk: Some(DiskFigures {
                 free: of("carebook_disk_free_bytes"),
                 reserve: of("carebook_disk_reserve_bytes"),
-                next_segment: 7,
             }),
             unready: Unready::default(),
             snapshot_age: Some(seconds(of("carebook_snapshot_age_seconds"))),

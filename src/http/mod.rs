@@ -10,6 +10,7 @@ pub mod cors;
 mod cursor;
 pub mod dial;
 pub mod docs_page;
+mod engine_metrics;
 pub mod events;
 pub mod facts;
 pub mod figures_page;
