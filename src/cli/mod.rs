@@ -14,6 +14,7 @@ pub mod facts;
 pub mod inspect;
 mod key_set;
 pub mod keys;
+mod manager;
 pub mod nats;
 pub mod open;
 pub mod outbox;
@@ -26,6 +27,7 @@ mod reread;
 pub mod restore;
 pub mod runtime;
 pub mod serve;
+pub mod settings;
 mod signals;
 pub mod signing;
 mod table;
@@ -41,7 +43,7 @@ pub mod webhooks;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::http::openapi;
 
@@ -109,10 +111,46 @@ enum Command {
     Openapi,
 }
 
+/// All commands with their flags and environment variables.
+#[must_use]
+pub fn command() -> clap::Command {
+    settings::with_environment(Arguments::command())
+}
+
+/// What the program was told to do; or the exit code, when that was said.
+fn told() -> Result<Command, ExitCode> {
+    let mut command = command();
+    let given = settings::Given::read(&command, std::env::args_os().collect())
+        .map_err(exit::Failure::report)?;
+    let parsed = command
+        .try_get_matches_from_mut(&given.arguments)
+        .and_then(|matches| {
+            let mut told = Arguments::from_arg_matches(&matches)
+                .map_err(|error| error.format(&mut command))?
+                .command;
+            if let Command::Serve(serve) = &mut told {
+                serve.settings.come_from(given.settings(&command, &matches));
+            }
+            Ok(told)
+        });
+    parsed.map_err(|error| {
+        // Where it cannot be printed, the code still tells.
+        let _ = error.print();
+        for line in given.explain(&error) {
+            tell::tell(line);
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+    })
+}
+
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
     keep_pages_small();
-    let ended = match Arguments::parse().command {
+    let told = match told() {
+        Ok(told) => told,
+        Err(code) => return code,
+    };
+    let ended = match told {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())

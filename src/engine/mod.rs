@@ -45,6 +45,7 @@ mod pipeline;
 pub mod processors;
 pub mod publisher;
 pub mod publisher_counts;
+pub mod pulse;
 mod read_set;
 pub mod readiness;
 mod readings;
