@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 
 use super::backup_status;
 use super::demo::Demo;
@@ -217,9 +218,6 @@ impl ServeArgs {
         let upkeep = self.upkeep(tls.as_ref())?;
         let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        if let Some(tls) = &tls {
-            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
-        }
         let server = Server {
             service,
             internal,
@@ -238,19 +236,8 @@ impl ServeArgs {
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
-        let listening = format!("listening on {scheme}://{address}");
-        manager::ready(&listening);
-        manager::give_signs_of_life(&engine, told, listening.clone())
-            .map_err(Failure::from_error)?;
-        say(&listening);
-        if let Some(inside) = inside {
-            say(&format!("internal on http://{inside}"));
-        }
-        if let Some(demo) = &demo {
-            say(&demo
-                .introduction(&format!("{scheme}://{address}"))
-                .map_err(Failure::other)?);
-        }
+        let base = format!("{scheme}://{address}");
+        announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         engine.end_feed();
         if let Some(published) = published {
@@ -398,8 +385,11 @@ impl ServeArgs {
         Ok((public, Some(internal), Some(address)))
     }
 
-    /// What the metrics tell of beside the engine and its front.
+    /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
     fn upkeep(&self, tls: Option<&Arc<Tls>>) -> Result<Upkeep, Failure> {
+        if let Some(tls) = tls {
+            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
+        }
         let backups = self.backup_status.as_deref().map(backup_status::watched);
         Ok(Upkeep {
             tls: tls.cloned(),
@@ -435,6 +425,28 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, WAITING_MAX)?;
     Ok(listener)
+}
+
+/// Tells the service manager, and whoever reads standard output, where it listens from now on.
+fn announce(
+    engine: &Arc<Engine>,
+    told_to_stop: watch::Receiver<bool>,
+    base: &str,
+    inside: Option<SocketAddr>,
+    demo: Option<&Demo>,
+) -> Result<(), Failure> {
+    let listening = format!("listening on {base}");
+    manager::ready(&listening);
+    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
+        .map_err(Failure::from_error)?;
+    say(&listening);
+    if let Some(inside) = inside {
+        say(&format!("internal on http://{inside}"));
+    }
+    if let Some(demo) = demo {
+        say(&demo.introduction(base).map_err(Failure::other)?);
+    }
+    Ok(())
 }
 
 /// One or several lines on standard output, flushed.
