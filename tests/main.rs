@@ -26,6 +26,7 @@ mod inspect;
 mod listeners;
 mod lists;
 mod manager;
+mod metrics;
 mod model;
 mod monitoring;
 mod nats;
