@@ -369,8 +369,7 @@ impl ServeArgs {
             let all = all.with_webhooks(webhooks).with_cors(cors);
             return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
-        let listener = listen(inside)
-            .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
+        let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
@@ -406,7 +405,7 @@ impl ServeArgs {
             }
             bound => bound,
         };
-        bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
+        bound.map_err(|error| cannot_listen(self.listen, &error))
     }
 
     fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
@@ -416,6 +415,22 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
+}
+
+/// Why, and what to do.
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "; give another address, or stop who listens there, whom `ss -ltnp` names"
+        }
+        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
+        ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, as `ip address` shows them"
+        }
+        _ => "",
+    };
+    Failure::other(format!("cannot listen on {address}: {error}{next}"))
 }
 
 /// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
@@ -456,6 +471,12 @@ fn say(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Colours are for a terminal, and for people who did not say otherwise: <https://no-color.org>.
+fn are_colours_wanted() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_refused
+}
+
 fn log_to_stderr() {
     use tracing_subscriber::EnvFilter;
     // ractor's spans at INFO would halve the throughput.
@@ -470,7 +491,7 @@ fn log_to_stderr() {
         );
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(are_colours_wanted())
         .with_writer(std::io::stderr)
         // Where standard error is gone, errors of logging are not logged either.
         .log_internal_errors(false)
