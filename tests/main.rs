@@ -41,6 +41,7 @@ mod shapes;
 mod shell;
 mod streams;
 mod support;
+mod terminal;
 mod tls;
 mod tokens;
 mod upkeep;

@@ -65,6 +65,12 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
+/// Colours are for a terminal, and for people who did not say otherwise: <https://no-color.org>.
+fn are_colours_wanted() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !is_refused
+}
+
 /// Waits until what was logged so far is written, as far as somebody reads it.
 pub fn settle() {
     let handed = HANDED.load(Ordering::Acquire);
@@ -101,7 +107,7 @@ impl LogArgs {
             // Where standard error is gone, errors of logging are not logged either.
             .log_internal_errors(false);
         let _ = match self.log_format {
-            LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
+            LogFormat::Text => log.with_ansi(are_colours_wanted()).try_init(),
             LogFormat::Json => log
                 .json()
                 .flatten_event(true)

@@ -372,8 +372,7 @@ impl ServeArgs {
             let all = all.with_webhooks(webhooks).with_cors(cors);
             return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
-        let listener = listen(inside)
-            .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
+        let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
@@ -411,7 +410,7 @@ impl ServeArgs {
             }
             bound => bound,
         };
-        bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
+        bound.map_err(|error| cannot_listen(self.listen, &error))
     }
 
     fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
@@ -421,6 +420,22 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
+}
+
+/// Why, and what to do.
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "; give another address, or stop who listens there, whom `ss -ltnp` names"
+        }
+        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
+        ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, as `ip address` shows them"
+        }
+        _ => "",
+    };
+    Failure::other(format!("cannot listen on {address}: {error}{next}"))
 }
 
 /// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
