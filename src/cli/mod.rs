@@ -29,6 +29,7 @@ pub mod restore;
 pub mod runtime;
 pub mod serve;
 pub mod settings;
+mod settings_file;
 pub mod shell;
 mod signals;
 pub mod signing;
@@ -171,8 +172,8 @@ pub fn main() -> ExitCode {
         Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
-        Command::Completions(arguments) => arguments.run(),
-        Command::Man(arguments) => arguments.run(),
+        Command::Completions(arguments) => arguments.run(command()),
+        Command::Man(arguments) => arguments.run(command()),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
