@@ -13,7 +13,11 @@ pub(crate) struct Window<'a> {
     file: &'a dyn File,
     length: u64,
     piece: usize,
+    /// A piece grows up to this while one is wanted behind the other.
+    piece_most: usize,
     bytes: Vec<u8>,
+    /// How many of the bytes are the file's, which begin at `start`.
+    filled: usize,
     start: u64,
 }
 
@@ -28,25 +32,51 @@ impl<'a> Window<'a> {
             file,
             length,
             piece,
+            piece_most: piece,
             bytes: Vec::new(),
+            filled: 0,
             start: 0,
         }
+    }
+
+    /// A window for who looks here and there: it reads at least as many bytes as `pieces` begins
+    /// with, and twice as many each time that it goes on where it has ended, up to the end of
+    /// `pieces`. `bytes` are memory that it may use.
+    pub(crate) fn growing(
+        file: &'a dyn File,
+        length: u64,
+        pieces: std::ops::Range<usize>,
+        bytes: Vec<u8>,
+    ) -> Self {
+        let mut window = Self::with_piece(file, length, pieces.start);
+        window.piece_most = pieces.end;
+        window.bytes = bytes;
+        window
+    }
+
+    /// The memory that it has used.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The bytes at an offset; fewer only at the end of the file.
     pub(crate) fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
         let left = to_usize(self.length.saturating_sub(offset));
         let wanted = wanted.min(left);
-        let end = self.start + to_u64(self.bytes.len());
+        let end = self.start + to_u64(self.filled);
         if offset < self.start || offset + to_u64(wanted) > end {
+            if offset > self.start && offset <= end {
+                self.piece = self.piece.saturating_mul(2).min(self.piece_most);
+            }
             let size = wanted.max(self.piece.min(left));
-            self.bytes.resize(size, 0);
-            self.start = offset;
-            let read = self.file.read_at(&mut self.bytes, offset)?;
-            self.bytes.truncate(read);
+            if self.bytes.len() < size {
+                self.bytes.resize(size, 0);
+            }
+            (self.start, self.filled) = (offset, 0);
+            self.filled = self.file.read_at(&mut self.bytes[..size], offset)?;
         }
         let at = to_usize(offset - self.start);
-        let upto = (at + wanted).min(self.bytes.len());
+        let upto = (at + wanted).min(self.filled);
         Ok(&self.bytes[at.min(upto)..upto])
     }
 }
