@@ -132,7 +132,7 @@ application/cloudevents+json`.
 - When the log has given up events before they were published, publishing goes on with the earliest that is
   kept; the log of the service says so, and `carebook_nats_gaps_total` counts it.
 - `nats://` takes what the server asks for, `tls://` insists on TLS. The authorities that the system trusts are
-  trusted, or those in the file that `SSL_CERT_FILE` names. To log in: a file of credentials (JWT and
+  trusted, and those of `--ca-file FILE`. To log in: a file of credentials (JWT and
   seed, as `nsc` writes it), read at the start, or a user and a password, or a token, in the URL, which whoever
   may list processes sees. The user needs to publish to `carebook.events.>`, and to subscribe to `_INBOX.>`.
 

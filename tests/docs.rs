@@ -7,6 +7,9 @@ mod events_page;
 #[path = "../examples/operations_table.rs"]
 #[allow(dead_code)]
 mod operations_table;
+#[path = "../examples/settings_file.rs"]
+#[allow(dead_code)]
+mod settings_file;
 
 use std::path::{Path, PathBuf};
 
@@ -101,6 +104,31 @@ fn the_page_of_events_has_every_type_and_what_the_sources_say_of_it() {
         text(file) == page,
         "{file} is not what the sources say; REWRITE_DOCS=1 cargo test docs::"
     );
+}
+
+#[test]
+fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
+    let file = "packaging/carebook.toml";
+    let page = settings_file::page();
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(root().join(file), &page).unwrap();
+    }
+    assert!(
+        text(file) == page,
+        "{file} is not what the flags say; REWRITE_DOCS=1 cargo test docs::"
+    );
+    let checked = carebook()
+        .args([
+            "serve",
+            "--check",
+            "--issuer",
+            "https://id.example",
+            "--config",
+        ])
+        .arg(root().join(file))
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
 #[test]
@@ -228,7 +256,7 @@ fn files_that_the_documents_name_are_there() {
     let mut checked = 0;
     for document in documents() {
         for word in text(&document).split('`').skip(1).step_by(2) {
-            let is_source = ["src/", "wal/", "tests/", "examples/", ".ci/"]
+            let is_source = ["src/", "wal/", "tests/", "examples/", "packaging/", ".ci/"]
                 .iter()
                 .any(|folder| word.starts_with(folder));
             if !is_source || word.contains([' ', '<', '*', '{', '…']) {

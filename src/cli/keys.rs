@@ -1,14 +1,14 @@
 //! Which tokens a server accepts, and where their keys come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::a_second_or_more;
 use super::demo::Demo;
+use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::key_set::{self, KeySetAge};
 use super::provider::{self, KeysPlace, keys_place};
@@ -76,6 +76,25 @@ impl KeyArgs {
         Ok(KeysFrom::Provider(Box::new(provider)))
     }
 
+    /// What verifies tokens by the keys of a file.
+    fn of_file(&self, file: &Path) -> Result<TokenVerifier, Failure> {
+        let jwks = key_set::read(file).map_err(|error| {
+            Failure::other(format!("{} cannot be read: {error}", file.display()))
+        })?;
+        TokenVerifier::new(&jwks, &self.issuer, &self.audience).map_err(Failure::from_error)
+    }
+
+    /// Reads the keys, where they are in a file: nobody is asked.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub(super) fn check(&self, keys_from: KeysFrom) -> Result<(), Failure> {
+        match keys_from {
+            KeysFrom::File(file) => self.of_file(&file).map(drop),
+            KeysFrom::Demo | KeysFrom::Provider(_) => Ok(()),
+        }
+    }
+
     /// What verifies tokens, and what looks after the age of its keys, which are kept fresh from
     /// here on.
     ///
@@ -96,11 +115,7 @@ impl KeyArgs {
                 return Ok((Arc::new(verifier.map_err(Failure::from_error)?), None));
             }
             KeysFrom::File(file) => {
-                let jwks = key_set::read(&file).map_err(|error| {
-                    Failure::other(format!("{} cannot be read: {error}", file.display()))
-                })?;
-                let verifier = TokenVerifier::new(&jwks, issuer, audience);
-                let verifier = Arc::new(verifier.map_err(Failure::from_error)?);
+                let verifier = Arc::new(self.of_file(&file)?);
                 let age = key_set::keep_fresh(Arc::clone(&verifier), file, max_age);
                 (verifier, age.map_err(Failure::from_error)?)
             }

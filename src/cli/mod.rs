@@ -5,6 +5,7 @@ pub mod client;
 pub mod compact;
 pub mod demo;
 pub mod descriptors;
+mod duration;
 pub mod events;
 pub mod exit;
 mod export;
@@ -12,6 +13,7 @@ pub mod facts;
 pub mod inspect;
 mod key_set;
 pub mod keys;
+mod manager;
 pub mod nats;
 pub mod open;
 pub mod outbox;
@@ -24,6 +26,8 @@ mod reread;
 pub mod restore;
 pub mod runtime;
 pub mod serve;
+pub mod settings;
+pub mod shell;
 mod signals;
 pub mod signing;
 mod table;
@@ -37,9 +41,9 @@ mod webhook_key;
 pub mod webhooks;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::http::openapi;
 
@@ -105,12 +109,52 @@ enum Command {
     /// Prints the API document (OpenAPI 3.1), which `/openapi.json` serves.
     #[command(after_help = "Examples:\n  carebook openapi > carebook.json")]
     Openapi,
+    /// Prints what a shell needs to complete the program's arguments.
+    Completions(shell::CompletionsArgs),
+    /// Writes the manual pages of the program and its commands.
+    Man(shell::ManArgs),
+}
+
+/// All commands with their flags and environment variables.
+#[must_use]
+pub fn command() -> clap::Command {
+    settings::with_environment(Arguments::command())
+}
+
+/// What the program was told to do; or the exit code, when that was said.
+fn told() -> Result<Command, ExitCode> {
+    let mut command = command();
+    let given = settings::Given::read(&command, std::env::args_os().collect())
+        .map_err(exit::Failure::report)?;
+    let parsed = command
+        .try_get_matches_from_mut(&given.arguments)
+        .and_then(|matches| {
+            let mut told = Arguments::from_arg_matches(&matches)
+                .map_err(|error| error.format(&mut command))?
+                .command;
+            if let Command::Serve(serve) = &mut told {
+                serve.settings.come_from(given.settings(&command, &matches));
+            }
+            Ok(told)
+        });
+    parsed.map_err(|error| {
+        // Where it cannot be printed, the code still tells.
+        let _ = error.print();
+        for line in given.explain(&error) {
+            tell::tell(line);
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+    })
 }
 
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
     keep_pages_small();
-    let ended = match Arguments::parse().command {
+    let told = match told() {
+        Ok(told) => told,
+        Err(code) => return code,
+    };
+    let ended = match told {
         Command::Serve(arguments) => arguments.run(),
         Command::Token(arguments) => arguments
             .run(SystemTime::now(), &mut std::io::stdout())
@@ -125,20 +169,13 @@ pub fn main() -> ExitCode {
         Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
+        Command::Completions(arguments) => arguments.run(),
+        Command::Man(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
-}
-
-/// Reads a duration of a second or more.
-fn a_second_or_more(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if duration < Duration::from_secs(1) {
-        return Err("at least a second".to_owned());
-    }
-    Ok(duration)
 }
 
 /// Prints the API document.

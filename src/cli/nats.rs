@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_rustls::rustls::ClientConfig;
 
-use super::client::tls_config;
 use super::exit::Failure;
 use crate::base::panics::unless_its_future_panics;
 use crate::engine::Engine;
@@ -115,11 +115,12 @@ impl fmt::Display for NatsUrl {
 }
 
 impl NatsArgs {
-    /// How to reach the server; `None` where nothing is to be published.
+    /// How to reach the server, which over TLS shows a certificate that is `trusted`; `None` where
+    /// nothing is to be published.
     ///
     /// # Errors
     /// When the credentials cannot be used.
-    pub fn target(&self) -> Result<Option<Target>, Failure> {
+    pub fn target(&self, trusted: &ClientConfig) -> Result<Option<Target>, Failure> {
         let Some(url) = &self.nats else {
             return Ok(None);
         };
@@ -144,12 +145,7 @@ impl NatsArgs {
             (None, Some(token), None) => options = options.token(token.clone()),
             (None, None, _) => {}
         }
-        match tls_config(None) {
-            Ok(config) => options = options.tls_client_config(config),
-            Err(failure) if url.address.tls_required() => return Err(failure),
-            // A server that asks for TLS is not connected to.
-            Err(_) => {}
-        }
+        options = options.tls_client_config(trusted.clone());
         Ok(Some(Target {
             url: url.clone(),
             options,

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::a_second_or_more;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
+use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
+use super::manager;
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
 use super::output::new_directory;
 use super::receivers::ReceiverArgs;
+use super::settings::SettingsArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
 use super::tell::tell;
 use super::trust::TrustArgs;
@@ -46,6 +48,8 @@ Examples:
   carebook serve --data /srv/carebook --jwks https://id.example.com/keys \\
       --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
+  carebook serve --config /etc/carebook/carebook.toml
+  carebook serve --config /etc/carebook/carebook.toml --check
 
 Prints `listening on http://ADDRESS` on standard output when it is ready, and with
 --internal-listen a second line, `internal on http://ADDRESS`; logs go to standard
@@ -59,6 +63,8 @@ Exit codes:
   3  the log is damaged: file, offset and position are named
   5  it was written by another version of carebook, which is named")]
 pub struct ServeArgs {
+    #[command(flatten)]
+    pub(super) settings: SettingsArgs,
     /// The data directory; created when it does not exist.
     #[arg(long, value_name = "DIR", required_unless_present = "demo")]
     data: Option<PathBuf>,
@@ -161,7 +167,13 @@ impl ServeArgs {
     /// # Errors
     /// When it cannot start, or its log fails.
     pub fn run(self) -> Result<(), Failure> {
+        if self.settings.only_checks() {
+            return self.check();
+        }
         log_to_stderr();
+        if let Some(file) = self.settings.file() {
+            tracing::info!(file = %file.display(), "settings were read");
+        }
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
         let receivers = self.receivers.named(&trusted)?;
@@ -184,9 +196,11 @@ impl ServeArgs {
             (None, None) => return Err(Failure::other("--data is required")),
         };
         let tls = self.tls()?;
-        let nats = self.nats.target()?;
+        let nats = self.nats.target(&trusted)?;
         // A provider may let this wait: what can fail at once has failed before.
+        manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
+        manager::status("reading the log");
         let engine = self.engine(&data, nats.is_some())?;
         if let Some(demo) = &demo {
             demo.load_samples(&engine).map_err(Failure::other)?;
@@ -214,10 +228,15 @@ impl ServeArgs {
                 ..FrontLimits::default()
             },
         };
+        let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
-        say(&format!("listening on {scheme}://{address}"));
+        let listening = format!("listening on {scheme}://{address}");
+        manager::ready(&listening);
+        manager::give_signs_of_life(&engine, told, listening.clone())
+            .map_err(Failure::from_error)?;
+        say(&listening);
         if let Some(inside) = inside {
             say(&format!("internal on http://{inside}"));
         }
@@ -236,6 +255,19 @@ impl ServeArgs {
             .map_err(|error| Failure::of_log(&error))?;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// Judges all that can be judged without starting, and prints it.
+    fn check(&self) -> Result<(), Failure> {
+        self.keeps_inside()?;
+        let trusted = self.trust.config()?;
+        self.receivers.named(&trusted)?;
+        if !self.demo {
+            self.keys.check(self.keys.place(&trusted)?)?;
+        }
+        self.tls()?;
+        self.nats.target(&trusted)?;
+        self.settings.print()
     }
 
     /// The engine on the data directory; it tends its log from here on.
@@ -419,6 +451,7 @@ fn end_the_process() -> OnFatal {
     Box::new(|error| {
         tracing::error!(%error, "the log has failed: the process ends");
         tell(format_args!("carebook: the log has failed: {error}"));
+        manager::status(&format!("the log has failed: {error}"));
         let spawned = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(LAST_WORDS);
             std::process::exit(1);

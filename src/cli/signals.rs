@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
+use super::manager;
 use super::reread::reread;
 use crate::engine::Engine;
 use crate::http::tls::Tls;
@@ -102,6 +103,7 @@ pub(super) fn listen_to_signals(
                 }
             });
             tracing::info!("told to stop");
+            manager::stopping();
             // The receiver is gone when the server has ended already.
             let _ = sender.send(true);
         })?;

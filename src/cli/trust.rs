@@ -1,5 +1,5 @@
-//! Whom a server trusts where it is the client: of webhooks, of messages, and of the identity
-//! provider.
+//! Whom a server trusts where it is the client: of webhooks, of messages, of NATS, and of the
+//! identity provider.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::http::dial::trusting;
 #[derive(Args)]
 pub struct TrustArgs {
     /// Certificates, PEM, that are trusted beside the system's where this service is the client:
-    /// of webhooks, of messages, and of the identity provider; may be repeated.
+    /// of webhooks, of messages, of NATS, and of the identity provider; may be repeated.
     #[arg(long, value_name = "FILE")]
     ca_file: Vec<PathBuf>,
 }

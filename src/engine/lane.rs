@@ -58,6 +58,8 @@ struct Lane {
     news: Notify,
     /// Something was appended that the log's thread may not have been told of.
     appended: AtomicBool,
+    /// Whether it was asked whether it goes on, and has not answered yet.
+    asked: AtomicBool,
     waiting: Mutex<BinaryHeap<Waiting>>,
 }
 
@@ -152,6 +154,20 @@ impl Lanes {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// Asks each lane whether its tasks still have their turns.
+    pub(super) fn ask(&self) {
+        for lane in &self.lanes {
+            lane.asked.store(true, Ordering::Relaxed);
+            lane.news.notify_one();
+        }
+    }
+
+    /// A lane that has not answered since it was asked.
+    pub(super) fn silent(&self) -> Option<usize> {
+        let mut lanes = self.lanes.iter();
+        lanes.position(|lane| lane.asked.load(Ordering::Relaxed))
+    }
+
     /// Makes the present thread lane number `lane`, and runs that lane's gate. Never returns: it is
     /// a task of the lane's runtime, which runs tasks in the order in which they were woken.
     pub async fn run(self: Arc<Self>, lane: usize) {
@@ -159,6 +175,9 @@ impl Lanes {
         let own = &self.lanes[lane];
         loop {
             own.news.notified().await;
+            if own.asked.load(Ordering::Relaxed) {
+                own.asked.store(false, Ordering::Relaxed);
+            }
             if own.appended.swap(false, Ordering::Relaxed)
                 && let Some(log) = self.log.get().and_then(Weak::upgrade)
             {

@@ -44,6 +44,7 @@ mod pipeline;
 pub mod processors;
 pub mod publisher;
 pub mod publisher_counts;
+pub mod pulse;
 mod read_set;
 mod readings;
 mod reads;

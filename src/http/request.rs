@@ -355,6 +355,11 @@ impl DryRun {
     }
 }
 
+/// The refusal of a dry run where nothing is carried out.
+pub(super) fn no_dry_run() -> Rejection {
+    Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
+}
+
 /// Reads the command of `row` from the parts of a request. `share` is the body's, and grows with
 /// the command's memory.
 ///

@@ -15,23 +15,20 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
-use super::conditional::found_answer;
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
-use super::request::{DryRun, Unread, bodies_budget, read_command};
-use super::response::{self, Answer, Problems, at_position};
+use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
+use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::TokenVerifier;
 use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
-use crate::base::json::FaultCode;
 use crate::base::panics::unless_its_future_panics;
-use crate::catalogue::{BodySource, ListRow, Purpose, ReadRow, Row, Success};
-use crate::domain::rejection::Rejection;
+use crate::catalogue::{BodySource, Purpose, Row, Success};
 use crate::engine::admission::{Admission, Permit};
 use crate::engine::{CommandRequest, CommandResult, Engine};
 
@@ -49,7 +46,7 @@ pub struct Service {
     /// Bytes of bodies that may be in flight.
     pub(super) bodies: Arc<Admission>,
     /// Bytes of pages that may be on their way out.
-    pages: Arc<Admission>,
+    pub(super) pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
     cors: Option<Cors>,
@@ -430,66 +427,6 @@ impl Service {
         };
         problems.reply(result, row.success)
     }
-
-    /// Who asks for what can be read alone, with nothing to be carried out.
-    pub(super) async fn reader(
-        &self,
-        caller: &Caller,
-        headers: &HeaderMap,
-        query: Option<&str>,
-        problems: Problems,
-    ) -> Result<Arc<Actor>, Box<Answer>> {
-        let actor = self.actor(caller, headers, problems).await?;
-        match DryRun::of(query) {
-            DryRun::No => Ok(actor),
-            DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
-        }
-    }
-
-    async fn list_row(
-        &self,
-        caller: &Caller,
-        row: &'static ListRow,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Answer {
-        let actor = self.reader(caller, headers, uri.query(), Problems::PLAIN);
-        match actor.await {
-            Ok(actor) => {
-                let pages = &self.pages;
-                lists::page(&self.engine, row, &actor, pages, uri, headers).await
-            }
-            Err(answer) => *answer,
-        }
-    }
-
-    async fn read_row(
-        &self,
-        caller: &Caller,
-        row: &'static ReadRow,
-        parameters: &Parameters<'_>,
-        headers: &HeaderMap,
-        query: Option<&str>,
-    ) -> Answer {
-        let problems = Problems::of_read(row);
-        let actor = match self.reader(caller, headers, query, problems).await {
-            Ok(actor) => actor,
-            Err(answer) => return *answer,
-        };
-        let past = self.earlier_body(row, &actor, parameters, query, headers);
-        if let Some(answer) = past.await {
-            return answer;
-        }
-        match self.engine.read(row.read, &actor, parameters).await {
-            Ok((found, position)) => at_position(found_answer(found, headers), position),
-            Err(reply) => problems.reply(reply, Success::Ok),
-        }
-    }
-}
-
-/// The refusal of a dry run where nothing is carried out.
-fn no_dry_run() -> Rejection {
-    Rejection::invalid_at("query.dryRun", FaultCode::NotAllowed)
 }
 
 /// What the parts of a service share.

@@ -20,6 +20,7 @@ use carebook::domain::reference::intake::Incoming;
 use carebook::domain::rejection::Rejection;
 use carebook::domain::resource::{Index, IndexKey};
 use carebook::engine::clock::SystemClock;
+use carebook::engine::pulse::Stuck;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
 use serde_json::{Value, json};
 use wal::storage::sim::{SimDisk, Survivors};
@@ -250,6 +251,59 @@ async fn put(engine: &Engine, fact: Incoming) -> CommandResult {
     let command = fact.command.unwrap_or_else(|faults| panic!("{faults:?}"));
     let permit = engine.admit_fact().unwrap();
     engine.put_fact(workflow, command, permit).await
+}
+
+/// Whoever restarts a service that hangs is told only of one that does.
+#[test]
+fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
+    let world = World::new();
+    let gate = Arc::new(Gate::default());
+    let disk = syncing_through(&gate, SimDisk::new().storage());
+    let (log, _) = Log::open(disk, small(), &mut Replaying::new("recovering")).unwrap();
+    let engine = Engine::start(
+        log,
+        Replaying::new("recovering").finish(),
+        1,
+        Limits::default(),
+        Arc::new(SystemClock::default()),
+        Box::new(|error| panic!("{error}")),
+    );
+    let engine = engine.unwrap();
+    let _open = OpenInTheEnd(Arc::clone(&gate));
+    let mut pulse = engine.pulse();
+    on_lane(&engine, async {
+        assert_eq!(pulse.look(), None);
+        // The gate of the lane has its turn.
+        tokio::task::yield_now().await;
+        assert_eq!(pulse.look(), None, "nothing to do is no standstill");
+        let done = carry_out(&engine, &world.deposit_request("S-0", "key-0")).await;
+        assert!(is_done(&done, false), "{done:?}");
+        assert_eq!(pulse.look(), None);
+        gate.set(true);
+        let body = world.deposit_request("S-1", "key-1");
+        let mut held_up = pin!(carry_out(&engine, &body));
+        tokio::select! {
+            biased;
+            done = &mut held_up => panic!("not durable, and yet {done:?}"),
+            () = gate.somebody_waits() => {}
+        }
+        assert_eq!(
+            pulse.look(),
+            None,
+            "that was appended since the look before"
+        );
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+            let stuck = pulse.look();
+            assert!(matches!(stuck, Some(Stuck::Log(2..))), "{stuck:?}");
+        }
+        gate.set(false);
+        let done = held_up.await;
+        assert!(is_done(&done, false), "{done:?}");
+        assert_eq!(pulse.look(), None);
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
 }
 
 /// That somebody may act again is learned like anything else: no answer that follows from it

@@ -38,7 +38,7 @@ mod sequencer;
 mod snapshots;
 mod start;
 mod stop;
-mod sync_failure;
+pub mod sync_failure;
 mod times;
 mod tools;
 mod withdrawal;

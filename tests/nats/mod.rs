@@ -1,5 +1,6 @@
 //! Events published to NATS, with a real server of it, which is killed and brought back.
 
+mod secured;
 mod stands;
 mod survives;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use async_nats::ConnectOptions;
 use async_nats::jetstream::{self, context::Context, stream::Config};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,9 +38,13 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// A NATS server with `JetStream`, on a port and with a directory that it keeps over restarts;
 /// killed when dropped.
-struct Nats {
+pub struct Nats {
     program: PathBuf,
     arguments: Vec<String>,
+    /// How the tests' own clients log in; as `ann` where nothing is said.
+    login: ConnectOptions,
+    /// By which name it is reached.
+    host: &'static str,
     port: u16,
     store: TempDir,
     child: Option<Child>,
@@ -61,6 +67,8 @@ impl Nats {
         Some(Self {
             program,
             arguments: Vec::new(),
+            login: ConnectOptions::new().user_and_password("ann".to_owned(), "p@ss".to_owned()),
+            host: "127.0.0.1",
             port: port.unwrap(),
             store: tempfile::tempdir().unwrap(),
             child: None,
@@ -72,15 +80,15 @@ impl Nats {
     }
 
     /// One that runs and has the stream.
-    fn started() -> Option<Self> {
+    pub fn started() -> Option<Self> {
         let mut nats = Self::absent()?;
         nats.start();
         nats.make_stream();
         Some(nats)
     }
 
-    fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+    pub fn url(&self) -> String {
+        format!("nats://{}:{}", self.host, self.port)
     }
 
     fn start(&mut self) {
@@ -118,10 +126,7 @@ impl Nats {
         let began = Instant::now();
         loop {
             let done = self.runtime.block_on(async {
-                let client = async_nats::ConnectOptions::new()
-                    .user_and_password("ann".to_owned(), "p@ss".to_owned())
-                    .connect(self.url())
-                    .await?;
+                let client = self.login.clone().connect(self.url()).await?;
                 work(jetstream::new(client)).await
             });
             match done {
@@ -167,7 +172,8 @@ impl Nats {
                 let state = &stream.cached_info().state;
                 (state.first_sequence, state.last_sequence)
             };
-            for sequence in first..=last {
+            // An empty stream says 0 and 0.
+            for sequence in first.max(1)..=last {
                 let message = stream.get_raw_message(sequence).await?;
                 let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
                 let content = serde_json::from_slice(&message.payload)?;

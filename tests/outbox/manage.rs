@@ -122,7 +122,7 @@ fn a_message_that_is_skipped_is_sent_no_more_and_its_side_effect_stays_pending()
             "operation": "skip_outbox_message",
             "revision": null,
             "actorKind": "system_workflow",
-            "actorProfileId": null,
+            "actorProfileId": "operator-1",
             "topic": "branch_onboarding.operator_identity",
             "resource": &path[1..],
         })

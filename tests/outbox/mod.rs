@@ -36,7 +36,7 @@ fn administrator(world: &World) -> String {
 }
 
 /// The creation of the branch of this number, which asks for three side effects: who asks, and what.
-fn creation(world: &World, number: u32) -> (String, Value) {
+pub fn creation(world: &World, number: u32) -> (String, Value) {
     let mut body = crate::operations::branch::external_directory::creation();
     body["commandId"] = json!(format!("command-{number}"));
     body["branchCode"] = json!(format!("BR-{number}"));

@@ -418,9 +418,16 @@ impl Tables {
         self.lists.build(all);
     }
 
-    /// What lists hold: by kinds, each item in order of creation with its values.
+    /// What lists hold: by kinds, each item in order of creation with its values. An item of which
+    /// nothing is left to show keeps its place until the next start, and is not among them.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
-        self.lists.all()
+        let mut all = self.lists.all();
+        all.retain(|(kind, candidate, _)| {
+            catalogue::resource(*kind).is_some_and(|resource| {
+                !resource.is_together() || self.shown(resource, candidate.entry).is_some()
+            })
+        });
+        all
     }
 }

@@ -1,0 +1,77 @@
+//! What the service's manager is told, systemd for example (`sd_notify(3)`): that the service is
+//! ready, that it goes on, that it ends. Without `NOTIFY_SOCKET` in the environment nobody is told.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::sync::watch;
+
+use crate::engine::Engine;
+
+/// A manager that waits so long for a sign of life is given so many in that time.
+const SIGNS_IN_TIME: u32 = 4;
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}
+
+/// What the service does, for people.
+pub(super) fn status(what: &str) {
+    tell(&[NotifyState::Status(what)]);
+}
+
+/// Requests are accepted from here on.
+pub(super) fn ready(what: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(what)]);
+}
+
+/// The service ends.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+}
+
+/// Starts the thread that gives signs of life where the manager waits for them, as long as the
+/// engine goes on and until `stop` turns true. A thread that only sleeps would give them for a
+/// service that hangs, too.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn give_signs_of_life(
+    engine: &Engine,
+    stop: watch::Receiver<bool>,
+    when_well: String,
+) -> std::io::Result<()> {
+    let Some(within) = sd_notify::watchdog_enabled().filter(|within| !within.is_zero()) else {
+        return Ok(());
+    };
+    let interval = (within / SIGNS_IN_TIME).max(Duration::from_millis(1));
+    let mut pulse = engine.pulse();
+    let thread = std::thread::Builder::new().name("signs-of-life".to_owned());
+    thread.spawn(move || {
+        let mut was_stuck = false;
+        while !*stop.borrow() && stop.has_changed().is_ok() {
+            match pulse.look() {
+                None => {
+                    tell(&[NotifyState::Watchdog]);
+                    if was_stuck {
+                        status(&when_well);
+                    }
+                    was_stuck = false;
+                }
+                Some(stuck) if !was_stuck => {
+                    was_stuck = true;
+                    tracing::error!(
+                        manager_waits = %humantime::format_duration(within),
+                        "the service hangs: {stuck}; its manager is given no sign of life"
+                    );
+                    status(&format!("hangs: {stuck}"));
+                }
+                Some(_) => {}
+            }
+            std::thread::sleep(interval);
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Requests that read: a resource, a list, a history.
+
+use std::sync::Arc;
+
+use hyper::Uri;
+use hyper::header::HeaderMap;
+
+use super::conditional::found_answer;
+use super::history::{self, HistoryQuery};
+use super::lists;
+use super::request::{DryRun, no_dry_run};
+use super::response::{Answer, Problems, at_position};
+use super::service::{Caller, Parameters, Service};
+use crate::base::actor::Actor;
+use crate::catalogue::{ListRow, ReadRow, Success};
+use crate::domain::rejection::Rejection;
+
+impl Service {
+    /// Who asks for what can be read alone, with nothing to be carried out.
+    async fn reader(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        query: Option<&str>,
+        problems: Problems,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let actor = self.actor(caller, headers, problems).await?;
+        match DryRun::of(query) {
+            DryRun::No => Ok(actor),
+            DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
+        }
+    }
+
+    /// A page of a list.
+    pub(super) async fn list_row(
+        &self,
+        caller: &Caller,
+        row: &'static ListRow,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Answer {
+        let actor = self.reader(caller, headers, uri.query(), Problems::PLAIN);
+        match actor.await {
+            Ok(actor) => {
+                let pages = &self.pages;
+                lists::page(&self.engine, row, &actor, pages, uri, headers).await
+            }
+            Err(answer) => *answer,
+        }
+    }
+
+    /// The answer to a read, of what is or what was.
+    pub(super) async fn read_row(
+        &self,
+        caller: &Caller,
+        row: &'static ReadRow,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+        query: Option<&str>,
+    ) -> Answer {
+        let problems = Problems::of_read(row);
+        let actor = match self.reader(caller, headers, query, problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        let past = self.earlier_body(row, &actor, parameters, query, headers);
+        if let Some(answer) = past.await {
+            return answer;
+        }
+        match self.engine.read(row.read, &actor, parameters).await {
+            Ok((found, position)) => at_position(found_answer(found, headers), position),
+            Err(reply) => problems.reply(reply, Success::Ok),
+        }
+    }
+
+    /// The answer to a read that asks for an earlier body.
+    async fn earlier_body(
+        &self,
+        row: &'static ReadRow,
+        actor: &Arc<Actor>,
+        parameters: &Parameters<'_>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Option<Answer> {
+        let trail = row.trail?;
+        let problems = Problems::of_read(row);
+        match history::asked_of_read(query) {
+            Ok(asked) => {
+                let found = self
+                    .engine
+                    .past(row, trail, actor, parameters, asked?)
+                    .await;
+                Some(history::answer(problems, found, None, headers))
+            }
+            Err(rejection) => Some(problems.rejected(&rejection)),
+        }
+    }
+
+    /// A page of the history of what `row` reads.
+    pub(super) async fn history(
+        &self,
+        caller: &Caller,
+        row: &'static ReadRow,
+        parameters: &Parameters<'_>,
+        headers: &HeaderMap,
+        uri: &Uri,
+    ) -> Answer {
+        let problems = Problems::of_read(row);
+        let actor = match self.reader(caller, headers, uri.query(), problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        let asked = match HistoryQuery::read(uri, &actor.subject) {
+            Ok(asked) => asked,
+            Err(rejection) => return problems.rejected(&rejection),
+        };
+        let Some(trail) = row.trail else {
+            return problems.rejected(&Rejection::not_found());
+        };
+        let found = self
+            .engine
+            .past(row, trail, &actor, parameters, asked.query)
+            .await;
+        history::answer(problems, found, Some(&asked), headers)
+    }
+}

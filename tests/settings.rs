@@ -1,0 +1,455 @@
+//! Settings of `serve`: from flags, the environment, a file, and what is wrong with a file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use carebook::cli::settings::{Known, known};
+use serde_json::{Value, json};
+
+use crate::support::{Server, World, carebook};
+
+/// A world with all the files that settings may name.
+fn world() -> World {
+    let world = World::new();
+    let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    // The form of NATS' credentials: a token that nobody looks into here, and the seed of a user's
+    // key, made of zeros (prefix, 32 bytes, CRC 16; base32).
+    let credentials = "-----BEGIN NATS USER JWT-----\nabc\n------END NATS USER JWT------\n\n\
+        -----BEGIN USER NKEY SEED-----\nSUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ\n------END USER NKEY SEED------\n";
+    let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
+    for (name, text) in [
+        ("cert.pem", signed.cert.pem()),
+        ("key.pem", signed.signing_key.serialize_pem()),
+        ("secret", secret.to_owned()),
+        ("user.creds", credentials.to_owned()),
+    ] {
+        std::fs::write(world.path(name), text).unwrap();
+    }
+    for (from, to) in [
+        ("jwks.json", "jwks2.json"),
+        ("jwks.json", "jwks3.json"),
+        ("cert.pem", "cert2.pem"),
+        ("cert.pem", "cert3.pem"),
+        ("key.pem", "key2.pem"),
+        ("key.pem", "key3.pem"),
+        ("secret", "secret2"),
+        ("secret", "secret3"),
+        ("user.creds", "user2.creds"),
+        ("user.creds", "user3.creds"),
+    ] {
+        std::fs::copy(world.path(from), world.path(to)).unwrap();
+    }
+    world
+}
+
+/// Three good values of a setting, none of them its default: for the file, the environment, the
+/// flag. What is a file is named below the world.
+fn values(setting: &Known, world: &World) -> [String; 3] {
+    let own = |names: [&str; 3]| names.map(|name| world.path(name).to_str().unwrap().to_owned());
+    let topics = |names: [&str; 3]| own(names).map(|file| format!("*={file}"));
+    let chosen = match setting.name.as_str() {
+        "data" => return own(["data-1", "data-2", "data-3"]),
+        "archive" => return own(["archive-1", "archive-2", "archive-3"]),
+        "jwks" => return own(["jwks.json", "jwks2.json", "jwks3.json"]),
+        "tls-cert" | "ca-file" => return own(["cert.pem", "cert2.pem", "cert3.pem"]),
+        "tls-key" => return own(["key.pem", "key2.pem", "key3.pem"]),
+        "nats-credentials" => return own(["user.creds", "user2.creds", "user3.creds"]),
+        "webhook-key" => return own(["hook-1", "hook-2", "hook-3"]),
+        "receiver-secret" => return topics(["secret", "secret2", "secret3"]),
+        "receiver" => [
+            "*=https://a.example/",
+            "*=https://b.example/",
+            "*=https://c.example/",
+        ],
+        "directory-url" => [
+            "https://a.example/",
+            "https://b.example/",
+            "https://c.example/",
+        ],
+        "cors-origin" => [
+            "https://a.example",
+            "https://b.example",
+            "https://c.example",
+        ],
+        "nats" => ["nats://a.example", "nats://b.example", "nats://c.example"],
+        "webhooks-allow" => ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"],
+        "issuer" | "audience" => ["a", "b", "c"],
+        _ if setting.is_switch => ["true", "true", ""],
+        _ => match setting.value.as_deref() {
+            Some("ADDR") => ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"],
+            Some("DURATION") => ["30m", "31m", "32m"],
+            Some("N" | "BYTES" | "COUNT") => ["11", "12", "13"],
+            value => panic!("--{} {value:?}: add values for it here", setting.name),
+        },
+    };
+    chosen.map(str::to_owned)
+}
+
+/// What a setting needs beside it.
+fn companions(name: &str) -> &'static [(&'static str, &'static str)] {
+    match name {
+        "tls-cert" => &[("tls-key", "key.pem")],
+        "tls-key" => &[("tls-cert", "cert.pem")],
+        "receiver-secret" => &[("receiver", "*=https://a.example/")],
+        "nats-credentials" => &[("nats", "nats://a.example")],
+        "demo" => &[],
+        "demo-public" | "demo-over-existing" => &[("demo", "true")],
+        _ => &[],
+    }
+}
+
+/// The line of a file that sets it.
+fn line(setting: &Known, value: &str) -> String {
+    let written = match setting.is_bare {
+        true => value.to_owned(),
+        false => format!("{value:?}"),
+    };
+    match setting.is_list {
+        true => format!("{} = [{written}]\n", setting.name),
+        false => format!("{} = {written}\n", setting.name),
+    }
+}
+
+/// `serve --check --json` with no other environment variables of carebook.
+fn check(world: &World, file: &str) -> Command {
+    let path = world.path("carebook.toml");
+    std::fs::write(&path, file).unwrap();
+    let mut command = carebook();
+    command.args(["serve", "--check", "--json", "--config"]);
+    command.arg(path);
+    command
+}
+
+/// The settings by name, as they are printed.
+fn checked(command: &mut Command) -> BTreeMap<String, Value> {
+    let output = command.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{command:?}: {err}");
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = all["settings"].as_array().unwrap().clone();
+    let named = all
+        .into_iter()
+        .map(|setting| (setting["name"].as_str().unwrap().to_owned(), setting));
+    named.collect()
+}
+
+/// Standard error of a check that is refused, with the file's path taken out.
+fn refused(world: &World, file: &str) -> String {
+    let output = check(world, file).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{file}: {err}");
+    assert_eq!(output.stdout, b"", "{file}");
+    err.replace(world.path("carebook.toml").to_str().unwrap(), "FILE")
+}
+
+/// A value as it is printed.
+fn printed(setting: &Known, value: &str) -> Value {
+    let value = match (setting.is_switch, setting.is_bare) {
+        (true, _) => json!(true),
+        (_, true) => serde_json::from_str(value).unwrap(),
+        (_, false) => json!(value),
+    };
+    match setting.is_list {
+        true => json!([value]),
+        false => value,
+    }
+}
+
+#[test]
+fn every_flag_can_be_set_in_the_file_and_the_environment_and_the_nearer_one_wins() {
+    let world = world();
+    let command = carebook::cli::command();
+    let all = known(&command);
+    let flags = command.find_subcommand("serve").unwrap().get_arguments();
+    let flags: Vec<_> = flags.filter_map(|flag| flag.get_long()).collect();
+    let others = ["config", "check", "json"];
+    assert_eq!(flags.len(), all.len() + others.len(), "{flags:?}");
+    assert!(all.len() > 35, "{}", all.len());
+    for setting in &all {
+        let name = setting.name.as_str();
+        let mut beside = String::new();
+        for (other, value) in companions(name) {
+            let other = all.iter().find(|known| known.name == *other).unwrap();
+            let own = world.path(value);
+            let value = if own.exists() {
+                own.to_str().unwrap()
+            } else {
+                value
+            };
+            beside.push_str(&line(other, value));
+        }
+        let is_demo = name.starts_with("demo");
+        for base in ["data", "jwks"] {
+            if base != name && !is_demo {
+                let base = all.iter().find(|known| known.name == base).unwrap();
+                beside.push_str(&line(base, &values(base, &world)[0]));
+            }
+        }
+        let [in_file, in_environment, in_flag] = values(setting, &world);
+        let file = format!("{beside}{}", line(setting, &in_file));
+        let at = file.lines().count();
+        let shown = &checked(&mut check(&world, &file))[name];
+        let mut wanted = json!({
+            "name": name, "value": printed(setting, &in_file), "from": "file", "line": at,
+        });
+        assert_eq!(shown, &wanted, "{name}");
+        let shown = checked(check(&world, &file).env(&setting.variable, &in_environment));
+        wanted = json!({
+            "name": name, "value": printed(setting, &in_environment),
+            "from": "environment", "variable": setting.variable,
+        });
+        assert_eq!(shown[name], wanted, "{name}");
+        let mut flag = check(&world, &file);
+        flag.env(&setting.variable, &in_environment);
+        flag.arg(format!("--{name}"));
+        if !setting.is_switch {
+            flag.arg(&in_flag);
+        }
+        wanted = json!({"name": name, "value": printed(setting, &in_flag), "from": "flag"});
+        assert_eq!(checked(&mut flag)[name], wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_server_runs_by_its_file_alone() {
+    let world = World::new();
+    let file = world.path("carebook.toml");
+    let text = format!(
+        "data = {:?}\njwks = {:?}\nlisten = \"127.0.0.1:0\"\ninternal-listen = \"127.0.0.1:0\"\n\
+         issuer = \"https://id.test\"\naudience = \"carebook-test\"\n",
+        world.data(),
+        world.path("jwks.json")
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = carebook();
+    command.arg("serve").env("CAREBOOK_CONFIG", &file);
+    let server = Server::spawn(command);
+    let read = server
+        .client()
+        .get("/mother/profile", &world.headquarters());
+    assert_eq!(read.status, 404, "{read:?}");
+    assert_eq!(read.json()["code"], "not_found");
+    // The figures are on the other listener, so what the file says was done.
+    let metrics = server.client().request("GET", "/metrics", &[], b"");
+    assert_eq!(metrics.status, 404);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn unknown_keys_are_refused_with_file_line_and_key_all_at_once() {
+    let world = World::new();
+    let file = "# The first line.\nlisten = \"127.0.0.1:0\"\nlissten = \"127.0.0.1:0\"\n\n\
+                snapshot_interval = \"1h\"\nzzz = 1\n[tls]\ncert = \"x\"\n";
+    assert_eq!(
+        refused(&world, file),
+        "carebook: FILE, line 3: unknown key 'lissten'; there is 'listen'\n\
+         FILE, line 5: unknown key 'snapshot_interval'; there is 'snapshot-interval'\n\
+         FILE, line 6: unknown key 'zzz'; `carebook serve --help` lists what there is\n\
+         FILE, line 7: unknown key 'tls'; there is 'tls-key'\n"
+    );
+    for name in ["config", "check", "json", "help", "version"] {
+        let err = refused(&world, &format!("{name} = true\n"));
+        assert!(
+            err.contains(&format!("line 1: unknown key '{name}'")),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_its_line_and_the_flags_own_sentence() {
+    let world = World::new();
+    for (name, value, written) in [
+        ("listen", "nowhere", "\"nowhere\""),
+        ("snapshot-interval", "soon", "\"soon\""),
+        ("idempotency-retention", "10ms", "\"10ms\""),
+        ("runtimes", "-1", "-1"),
+        ("reserve-bytes", "1.5", "1.5"),
+        ("receiver", "x", "[\"x\"]"),
+        ("webhooks-allow", "10", "[\n  # A comment.\n  \"10\"\n]"),
+    ] {
+        let flag = carebook()
+            .args(["serve", "--demo", &format!("--{name}={value}")])
+            .output()
+            .unwrap();
+        let flag = String::from_utf8(flag.stderr).unwrap();
+        let sentence = flag.split("\n\n").next().unwrap();
+        let sentence = sentence.strip_prefix("error: ").unwrap();
+        let at = 2 + written.lines().count().saturating_sub(2);
+        assert_eq!(
+            refused(&world, &format!("demo = true\n{name} = {written}\n")),
+            format!("carebook: FILE, line {at}: {sentence}\n")
+        );
+    }
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_refused_with_its_line() {
+    let world = World::new();
+    for (wrong, sentence) in [
+        (
+            "listen = 8080",
+            "invalid value '8080' for '--listen <ADDR>': it has to be a string, in quotes",
+        ),
+        (
+            "snapshot-interval = 60",
+            "invalid value '60' for '--snapshot-interval <DURATION>': it has to be a string, in quotes",
+        ),
+        (
+            "runtimes = \"2\"",
+            "invalid value '\"2\"' for '--runtimes <N>': it has to be a number, without quotes",
+        ),
+        (
+            "unbound = \"yes\"",
+            "invalid value '\"yes\"' for '--unbound': it has to be true or false, without quotes",
+        ),
+        (
+            "unbound = 1",
+            "invalid value '1' for '--unbound': it has to be true or false, without quotes",
+        ),
+        (
+            "cors-origin = \"https://a.example\"",
+            "invalid value '\"https://a.example\"' for '--cors-origin <ORIGIN>': it has to be an array of strings, in brackets",
+        ),
+        (
+            "cors-origin = [1]",
+            "invalid value '1' for '--cors-origin <ORIGIN>': it has to be a string, in quotes",
+        ),
+        (
+            "audience = [\"a\"]",
+            "invalid value '[\"a\"]' for '--audience <AUD>': it has to be a string, in quotes",
+        ),
+        (
+            "audience = 2026-11-20",
+            "invalid value '2026-11-20' for '--audience <AUD>': it has to be a string, in quotes",
+        ),
+    ] {
+        assert_eq!(
+            refused(&world, &format!("\n{wrong}\n")),
+            format!("carebook: FILE, line 2: {sentence}\n")
+        );
+    }
+}
+
+#[test]
+fn what_is_no_toml_is_refused_with_its_line() {
+    let world = World::new();
+    for (file, line) in [
+        ("listen = \n", 1),
+        ("\n\nlisten = \"a\" \"b\"\n", 3),
+        ("demo = true\ndemo = false\n", 2),
+        ("demo = true\ndata = \"x", 2),
+    ] {
+        let err = refused(&world, file);
+        assert!(
+            err.starts_with(&format!("carebook: FILE, line {line}: ")),
+            "{err}"
+        );
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let missing = world.path("nothing.toml");
+    let output = carebook()
+        .args(["serve", "--config"])
+        .arg(&missing)
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("nothing.toml cannot be read"), "{err}");
+    std::fs::write(world.path("carebook.toml"), b"audience = \"\xff\"\n").unwrap();
+    let output = carebook()
+        .args(["serve", "--config"])
+        .arg(world.path("carebook.toml"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_does_not_go_together_says_where_in_the_file_it_stands() {
+    let world = World::new();
+    let err = refused(
+        &world,
+        "data = \"x\"\ninternal-public = true\ninternal-listen = \"127.0.0.1:0\"\nissuer = \"https://a.example\"\n",
+    );
+    assert!(
+        err.contains("FILE, line 2: --internal-public is set here"),
+        "{err}"
+    );
+    assert!(
+        err.contains("FILE, line 3: --internal-listen is set here"),
+        "{err}"
+    );
+    assert!(!err.contains("line 1:"), "{err}");
+    let err = refused(
+        &world,
+        "data = \"x\"\nissuer = \"https://a.example\"\ntls-cert = \"x\"\n",
+    );
+    assert!(err.contains("--tls-key <FILE>"), "{err}");
+}
+
+#[test]
+fn a_switch_can_be_off_in_the_environment_and_an_empty_variable_says_nothing() {
+    let world = World::new();
+    let file = format!(
+        "data = \"x\"\njwks = {:?}\nunbound = true\n",
+        world.path("jwks.json")
+    );
+    for (value, wanted) in [
+        ("yes", (json!(true), "environment")),
+        ("1", (json!(true), "environment")),
+        ("", (json!(true), "file")),
+    ] {
+        let all = checked(check(&world, &file).env("CAREBOOK_UNBOUND", value));
+        let unbound = &all["unbound"];
+        assert_eq!(
+            (&unbound["value"], unbound["from"].as_str()),
+            (&wanted.0, Some(wanted.1))
+        );
+    }
+    // Off is off: the environment comes before the file.
+    for value in ["false", "No", "0"] {
+        let all = checked(check(&world, &file).env("CAREBOOK_UNBOUND", value));
+        assert_eq!(all["unbound"]["value"], json!(false), "{value}");
+        assert_eq!(all["unbound"]["from"], json!("environment"), "{value}");
+    }
+    let wrong = check(&world, &file)
+        .env("CAREBOOK_UNBOUND", "perhaps")
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    // What another switch forbids is no matter while that one is off.
+    let all = checked(check(&world, &file).env("CAREBOOK_DEMO", "false"));
+    assert_eq!(all["demo"]["value"], json!(false));
+}
+
+#[test]
+fn a_check_shows_no_password_and_starts_nothing() {
+    let world = World::new();
+    let data = world.data();
+    let file = format!(
+        "data = {data:?}\njwks = {:?}\nnats = \"nats://user:secret@nats.example:4222\"\n",
+        world.path("jwks.json")
+    );
+    let output = check(&world, &file).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("nats://…@nats.example:4222"), "{out}");
+    assert!(!out.contains("secret"), "{out}");
+    assert!(!data.exists());
+    // And for people.
+    let path: PathBuf = world.path("carebook.toml");
+    let output = carebook()
+        .args(["serve", "--check", "--config"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(out.ends_with("these settings can be used\n"), "{out}");
+    assert!(!out.contains("secret"), "{out}");
+    // What cannot be used is told as at a start.
+    std::fs::write(world.path("jwks.json"), "no keys").unwrap();
+    let output = check(&world, &file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
