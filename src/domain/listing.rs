@@ -352,3 +352,47 @@ impl Scope {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Status, booking, whether it is listed.
+    #[derive(Clone, Copy)]
+    struct One(&'static str, Option<&'static str>, bool);
+
+    const PLAIN: List<One> = List {
+        filters: &[by_many(Filter::Status, |it: &One| is(it.0))],
+        booking: |it| it.1,
+        by_booking: &[Filter::Branch],
+        from_when: Some(|it| it.2),
+        together: None,
+    };
+    const TOGETHER: List<One> = List {
+        together: Some(|it| Digest::of(1, &[it.1.unwrap_or_default()])),
+        ..PLAIN
+    };
+
+    #[test]
+    fn a_move_is_told_when_a_place_differs_and_of_what_is_listed_together_always() {
+        let key = Digest::of(100, &["one"]);
+        let mut all = vec![];
+        for status in ["open", "closed"] {
+            for booking in [None, Some("a"), Some("b")] {
+                all.extend([false, true].map(|is_listed| One(status, booking, is_listed)));
+            }
+        }
+        let befores = all.iter().map(Some).chain([None]);
+        for (before, next) in befores.flat_map(|before| all.iter().map(move |next| (before, next)))
+        {
+            for list in [PLAIN, TOGETHER] {
+                let places = ListMove {
+                    before: before.and_then(|before| list.place(before, key)),
+                    after: list.place(next, key),
+                };
+                let is_told = places.before != places.after || list.together.is_some();
+                assert_eq!(list.moved(before, next, key), is_told.then_some(places));
+            }
+        }
+    }
+}

@@ -21,7 +21,7 @@ use crate::window::Window;
 
 /// Bytes read at once for one record: few, since the next header is mostly far away, or the record
 /// is there; and more and more while short frames are passed one after the other.
-const PIECES: Range<usize> = 1 << 10..64 << 10;
+const PIECES: Range<usize> = 4 << 10..64 << 10;
 /// Bytes of memory for pieces that a thread keeps for the next record it looks for.
 const PIECE_KEPT: usize = 256 << 10;
 /// Bytes read at once for many: about as many as a page of a thousand has.
