@@ -1,6 +1,7 @@
 //! The command line: what each command does, and its exit codes.
 
 pub mod backup;
+mod backup_status;
 pub mod client;
 pub mod compact;
 pub mod demo;

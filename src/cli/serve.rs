@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 
+use super::backup_status;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
@@ -32,6 +34,7 @@ use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
 
 /// How long responses may still leave after the log has failed.
@@ -155,6 +158,9 @@ pub struct ServeArgs {
     /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    /// The file in which `carebook backup --status` says how backups went: the metrics tell of it.
+    #[arg(long, value_name = "FILE")]
+    backup_status: Option<PathBuf>,
     #[command(flatten)]
     webhooks: WebhookArgs,
     #[command(flatten)]
@@ -209,11 +215,9 @@ impl ServeArgs {
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
-        let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
+        let upkeep = self.upkeep(tls.as_ref())?;
+        let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        if let Some(tls) = &tls {
-            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
-        }
         let server = Server {
             service,
             internal,
@@ -232,19 +236,8 @@ impl ServeArgs {
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
-        let listening = format!("listening on {scheme}://{address}");
-        manager::ready(&listening);
-        manager::give_signs_of_life(&engine, told, listening.clone())
-            .map_err(Failure::from_error)?;
-        say(&listening);
-        if let Some(inside) = inside {
-            say(&format!("internal on http://{inside}"));
-        }
-        if let Some(demo) = &demo {
-            say(&demo
-                .introduction(&format!("{scheme}://{address}"))
-                .map_err(Failure::other)?);
-        }
+        let base = format!("{scheme}://{address}");
+        announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         engine.end_feed();
         if let Some(published) = published {
@@ -368,23 +361,39 @@ impl ServeArgs {
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
         webhooks: WebhookFront,
+        upkeep: &Upkeep,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
             let all = all.with_webhooks(webhooks).with_cors(cors);
-            return Ok((Arc::new(all), None, None));
+            return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
-        let listener = listen(inside)
-            .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
+        let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(internal.with_webhooks(webhooks.clone())),
+            service: Arc::new(
+                internal
+                    .with_webhooks(webhooks.clone())
+                    .with_upkeep(upkeep.clone()),
+            ),
         };
         let public = Arc::new(public.with_webhooks(webhooks).with_cors(cors));
         Ok((public, Some(internal), Some(address)))
+    }
+
+    /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
+    fn upkeep(&self, tls: Option<&Arc<Tls>>) -> Result<Upkeep, Failure> {
+        if let Some(tls) = tls {
+            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
+        }
+        let backups = self.backup_status.as_deref().map(backup_status::watched);
+        Ok(Upkeep {
+            tls: tls.cloned(),
+            backups: backups.transpose().map_err(Failure::from_error)?,
+        })
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {
@@ -396,7 +405,7 @@ impl ServeArgs {
             }
             bound => bound,
         };
-        bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
+        bound.map_err(|error| cannot_listen(self.listen, &error))
     }
 
     fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
@@ -408,6 +417,22 @@ impl ServeArgs {
     }
 }
 
+/// Why, and what to do.
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "; give another address, or stop who listens there, whom `ss -ltnp` names"
+        }
+        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
+        ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, as `ip address` shows them"
+        }
+        _ => "",
+    };
+    Failure::other(format!("cannot listen on {address}: {error}{next}"))
+}
+
 /// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
 /// try again only after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -417,11 +442,39 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
+/// Tells the service manager, and whoever reads standard output, where it listens from now on.
+fn announce(
+    engine: &Arc<Engine>,
+    told_to_stop: watch::Receiver<bool>,
+    base: &str,
+    inside: Option<SocketAddr>,
+    demo: Option<&Demo>,
+) -> Result<(), Failure> {
+    let listening = format!("listening on {base}");
+    manager::ready(&listening);
+    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
+        .map_err(Failure::from_error)?;
+    say(&listening);
+    if let Some(inside) = inside {
+        say(&format!("internal on http://{inside}"));
+    }
+    if let Some(demo) = demo {
+        say(&demo.introduction(base).map_err(Failure::other)?);
+    }
+    Ok(())
+}
+
 /// One or several lines on standard output, flushed.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // A reader that goes away is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Colours are for a terminal, and for people who did not say otherwise: <https://no-color.org>.
+fn are_colours_wanted() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_refused
 }
 
 fn log_to_stderr() {
@@ -438,7 +491,7 @@ fn log_to_stderr() {
         );
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(are_colours_wanted())
         .with_writer(std::io::stderr)
         // Where standard error is gone, errors of logging are not logged either.
         .log_internal_errors(false)

@@ -96,7 +96,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Batches, Events, OpenLog, Refused, Sequence};
+pub use appender::{Appender, BATCH_BOUNDS, Batches, Events, OpenLog, Refused, Sequence};
 pub use backup::{Backup, backup};
 pub use batched::Batch;
 pub use error::{BoxError, Error, OtherForm};
@@ -109,7 +109,7 @@ pub use options::Options;
 pub use report::{BadSnapshot, Report, TornTail};
 pub use restore::{Past, records};
 pub use retention::{Keep, Retained};
-pub use salvage::{Damage, GivenUp, Salvage, WayOut};
+pub use salvage::{Damage, GivenUp, OnSurvey, Salvage, WayOut};
 pub use segment::Compacted;
 pub use snapshot::{SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};
