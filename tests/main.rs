@@ -25,6 +25,7 @@ mod identity_provider;
 mod inspect;
 mod listeners;
 mod lists;
+mod logs;
 mod manager;
 mod metrics;
 mod model;
