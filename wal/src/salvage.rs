@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use self::progress::OnSurvey;
+use self::progress::{bytes_of, check};
 use self::runs::Run;
 use crate::ancestry;
 use crate::error::{BoxError, Error};
@@ -87,11 +88,10 @@ impl Salvage {
         Self::survey_shown(storage, &mut |_, _| {})
     }
 
-    /// As [`Salvage::survey`]; calls `on_progress` with how many bytes of how many were read, each of
-    /// the log counted twice: it is read as a whole, and then segment by segment.
+    /// The same; calls `on_progress` with how many bytes of how many were read; it reads the log twice.
     ///
     /// # Errors
-    /// As [`Salvage::survey`].
+    /// The same.
     pub fn survey_shown(
         storage: Arc<dyn Storage>,
         on_progress: &mut OnSurvey<'_>,
@@ -149,12 +149,13 @@ impl Salvage {
                 Err(error) => salvage.note(error)?,
             }
         }
-        let bytes = salvage.check_all(&segments, on_progress)?;
+        let bytes = bytes_of(salvage.storage.as_ref(), &segments)?;
+        check(&salvage.storage, bytes, on_progress).or_else(|error| salvage.note(error))?;
         let mut done = bytes;
         salvage.find_snapshots(listed, &found_snapshots)?;
         for (number, name) in &segments {
             let found = runs::find(salvage.storage.as_ref(), salvage.seed, *number, name)?;
-            done += salvage.bytes_of(&[(*number, name.clone())])?;
+            done += bytes_of(salvage.storage.as_ref(), &[(*number, name.clone())])?;
             on_progress(done, bytes * 2);
             salvage.runs.extend(found.runs);
             salvage.highest = salvage.highest.max(found.highest);

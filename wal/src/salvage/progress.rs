@@ -1,7 +1,9 @@
 //! How far a survey is.
 
-use super::Salvage;
+use std::sync::Arc;
+
 use crate::error::{BoxError, Error};
+use crate::storage::Storage;
 use crate::verify::verify;
 use crate::visitor::{Record, Visitor};
 
@@ -24,34 +26,29 @@ impl Visitor for Checking<'_, '_> {
     }
 }
 
-impl Salvage {
-    /// The bytes of these segments.
-    pub(super) fn bytes_of(&self, segments: &[(u64, String)]) -> Result<u64, Error> {
-        let mut bytes = 0;
-        for (_, name) in segments {
-            let file = self.storage.open_read(name);
-            let file = file.map_err(Error::io("open", self.storage.describe(name)))?;
-            let length = file.length();
-            bytes += length.map_err(Error::io("measure", self.storage.describe(name)))?;
-        }
-        Ok(bytes)
+/// The bytes of these segments.
+pub(super) fn bytes_of(storage: &dyn Storage, segments: &[(u64, String)]) -> Result<u64, Error> {
+    let mut bytes = 0;
+    for (_, name) in segments {
+        let file = storage.open_read(name);
+        let file = file.map_err(Error::io("open", storage.describe(name)))?;
+        let length = file.length();
+        bytes += length.map_err(Error::io("measure", storage.describe(name)))?;
     }
+    Ok(bytes)
+}
 
-    /// Reads everything as at a start, and notes what is damaged; returns the segments' bytes.
-    pub(super) fn check_all(
-        &mut self,
-        segments: &[(u64, String)],
-        on_progress: &mut OnSurvey<'_>,
-    ) -> Result<u64, Error> {
-        let bytes = self.bytes_of(segments)?;
-        let mut checking = Checking {
-            bytes,
-            on_progress: &mut *on_progress,
-        };
-        if let Err(error) = verify(std::sync::Arc::clone(&self.storage), &mut checking) {
-            self.note(error)?;
-        }
-        on_progress(bytes, bytes * 2);
-        Ok(bytes)
-    }
+/// Reads everything, of so many bytes, as at a start.
+pub(super) fn check(
+    storage: &Arc<dyn Storage>,
+    bytes: u64,
+    on_progress: &mut OnSurvey<'_>,
+) -> Result<(), Error> {
+    let mut checking = Checking {
+        bytes,
+        on_progress: &mut *on_progress,
+    };
+    let checked = verify(Arc::clone(storage), &mut checking);
+    on_progress(bytes, bytes * 2);
+    checked.map(drop)
 }
