@@ -272,8 +272,8 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
         }
         KeySource::BodyOfAll { reused } => add(StatusCode::CONFLICT, &[reused]),
     }
-    for (class, code) in row.operation.rejections() {
-        add(problems.status(*class), &[code]);
+    for declared in row.operation.rejections() {
+        add(problems.status(declared.class), &[declared.code]);
     }
     add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
     add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);
