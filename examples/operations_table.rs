@@ -10,13 +10,14 @@ use carebook::base::json::{Presence, Shape};
 use carebook::catalogue::{
     FACTS, KeySource, LISTS, Method, OPERATIONS, ProblemShape, READS, RESOURCES, Row, Success,
 };
+use carebook::http::figures_page::described;
 use carebook::http::response::statuses;
 
 /// Statuses whose codes are the same for every operation; they are told once.
 const COMMON: [u16; 7] = [401, 408, 413, 415, 429, 500, 503];
 
 const INTRODUCTION: &str = "\
-# Operations, reads, kinds
+# Operations, reads, kinds, metrics
 
 Printed by `cargo run --example operations_table` from the catalogue, `src/catalogue.rs`; a test
 compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
@@ -105,6 +106,18 @@ const FACTS_INTRODUCTION: &str = "
 The field `facts` of each kind, besides `kind`, `id` and `revision`.
 ";
 
+const METRICS_INTRODUCTION: &str = "
+## Metrics
+
+Every metric that `GET /metrics` has, in its order. Counters are of the time since the start. Some are
+there only with what they tell of: `carebook_nats_…` with `--nats`, `carebook_certificate_…` with
+`--tls-cert`, `carebook_backup_…` with `--backup-status`. `carebook_webhook_…` has the 200
+subscriptions in the greatest need.
+
+| metric | kind | labels | what |
+|---|---|---|---|
+";
+
 const KINDS_INTRODUCTION: &str = "\
 ## Kinds of resources
 
@@ -173,7 +186,28 @@ pub fn page() -> String {
     }
     requests(&mut page);
     facts(&mut page);
+    metrics(&mut page);
     page
+}
+
+/// What is counted and measured.
+fn metrics(page: &mut String) {
+    page.push_str(METRICS_INTRODUCTION);
+    for metric in described() {
+        let labels: Vec<_> = metric
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind,
+            labels.join(", "),
+            metric.says.trim_end_matches('.')
+        );
+    }
 }
 
 /// What each operation's request holds: parameters, members and an example.

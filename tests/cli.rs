@@ -11,7 +11,7 @@ use crate::support::{
     AUDIENCE, Client, ISSUER, Server, World, carebook, files, run, serve_arguments,
 };
 
-const COMMANDS: [&[&str]; 24] = [
+pub const COMMANDS: [&[&str]; 26] = [
     &[],
     &["serve"],
     &["token"],
@@ -26,6 +26,8 @@ const COMMANDS: [&[&str]; 24] = [
     &["restore"],
     &["compact"],
     &["openapi"],
+    &["completions"],
+    &["man"],
     &["inspect"],
     &["inspect", "records"],
     &["inspect", "resource"],

@@ -55,6 +55,7 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
         "tls-cert" | "ca-file" => return own(["cert.pem", "cert2.pem", "cert3.pem"]),
         "tls-key" => return own(["key.pem", "key2.pem", "key3.pem"]),
         "nats-credentials" => return own(["user.creds", "user2.creds", "user3.creds"]),
+        "backup-status" => return own(["status-1", "status-2", "status-3"]),
         "webhook-key" => return own(["hook-1", "hook-2", "hook-3"]),
         "receiver-secret" => return topics(["secret", "secret2", "secret3"]),
         "receiver" => [

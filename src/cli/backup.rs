@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::backup_status;
 use super::exit::Failure;
 use super::open::progress_bar;
 use super::output::{Output, existing, new_directory, unfinished};
+use crate::engine::clock::{Clock as _, SystemClock};
 
 /// Arguments of `carebook backup`.
 #[derive(Args)]
@@ -16,11 +18,14 @@ use super::output::{Output, existing, new_directory, unfinished};
 Examples:
   carebook backup --data /srv/carebook --to /backup/carebook-2026-11-20
   carebook backup --data /srv/carebook --to /backup/today --json | jq .lastPosition
+  carebook backup --data /srv/carebook --to /backup/today --status /var/lib/backups/carebook.json
 
 The server need not be stopped, and is not disturbed: the copy has everything that was durable
 when the command began, and nothing that is not. It goes on when the server is restarted meanwhile.
 The copy is read again, and compared with its source. An interrupted copy is not accepted as a data
 directory: remove it and begin again. `carebook restore` makes a data directory from a copy.
+With --status it says in a file how it went, which `carebook serve --backup-status` reads for its
+metrics.
 
 Exit codes:
   0  the copy is complete and verified
@@ -35,6 +40,10 @@ pub struct BackupArgs {
     /// Where the copy goes: a directory that is empty, or does not exist yet.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
+    /// A file that is told how this backup went: the newest success, and how many have failed.
+    /// Created when it does not exist.
+    #[arg(long, value_name = "FILE")]
+    status: Option<PathBuf>,
     /// Prints JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -46,6 +55,19 @@ impl BackupArgs {
     /// # Errors
     /// When the directory is damaged, or the copy cannot be written.
     pub fn run(self) -> Result<(), Failure> {
+        let copied = self.copy();
+        let noted = self.note(copied.as_ref().ok());
+        let backup = match (copied, noted) {
+            (Ok(backup), Ok(())) => backup,
+            (Ok(_), Err(why)) => return Err(Failure::other(why).after(self.done())),
+            (Err(failure), Ok(())) => return Err(failure),
+            (Err(failure), Err(why)) => return Err(failure.with(why)),
+        };
+        self.print(&backup)
+            .map_err(|failure| failure.after(self.done()))
+    }
+
+    fn copy(&self) -> Result<wal::Backup, Failure> {
         let source = existing(&self.data)?;
         let target = new_directory(&self.to)?;
         let bar = progress_bar(0, "copying");
@@ -54,13 +76,24 @@ impl BackupArgs {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let backup = copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))?;
-        let done = format!("the copy in {} is verified", self.to.display());
-        self.print(&backup, &done)
-            .map_err(|failure| failure.after(done))
+        copied.map_err(|error| unfinished(&error, target.as_ref(), &self.to))
     }
 
-    fn print(&self, backup: &wal::Backup, done: &str) -> Result<(), Failure> {
+    /// Notes how it went, where that is asked for.
+    fn note(&self, backup: Option<&wal::Backup>) -> Result<(), String> {
+        let Some(file) = &self.status else {
+            return Ok(());
+        };
+        let now = SystemClock::default().now();
+        backup_status::note(file, backup, now)
+            .map_err(|error| format!("--status {} cannot be written: {error}", file.display()))
+    }
+
+    fn done(&self) -> String {
+        format!("the copy in {} is verified", self.to.display())
+    }
+
+    fn print(&self, backup: &wal::Backup) -> Result<(), Failure> {
         let mut out = Output::new();
         let log = crate::base::digest::hex(&backup.log_id);
         if self.json {
@@ -81,7 +114,7 @@ impl BackupArgs {
             ("files".to_owned(), backup.files.to_string()),
             ("bytes".to_owned(), backup.bytes.to_string()),
         ])?;
-        out.line(done)?;
+        out.line(self.done())?;
         out.flush()
     }
 }

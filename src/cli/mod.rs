@@ -1,6 +1,7 @@
 //! The command line: what each command does, and its exit codes.
 
 pub mod backup;
+mod backup_status;
 pub mod client;
 pub mod compact;
 pub mod demo;
@@ -27,6 +28,7 @@ pub mod restore;
 pub mod runtime;
 pub mod serve;
 pub mod settings;
+pub mod shell;
 mod signals;
 pub mod signing;
 mod table;
@@ -108,6 +110,10 @@ enum Command {
     /// Prints the API document (OpenAPI 3.1), which `/openapi.json` serves.
     #[command(after_help = "Examples:\n  carebook openapi > carebook.json")]
     Openapi,
+    /// Prints what a shell needs to complete the program's arguments.
+    Completions(shell::CompletionsArgs),
+    /// Writes the manual pages of the program and its commands.
+    Man(shell::ManArgs),
 }
 
 /// All commands with their flags and environment variables.
@@ -164,6 +170,8 @@ pub fn main() -> ExitCode {
         Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
+        Command::Completions(arguments) => arguments.run(),
+        Command::Man(arguments) => arguments.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

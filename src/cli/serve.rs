@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 
+use super::backup_status;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
@@ -32,6 +34,7 @@ use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
 
 /// How long responses may still leave after the log has failed.
@@ -155,6 +158,9 @@ pub struct ServeArgs {
     /// Where segments that the log no longer keeps are moved; by default they are deleted.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    /// The file in which `carebook backup --status` says how backups went: the metrics tell of it.
+    #[arg(long, value_name = "FILE")]
+    backup_status: Option<PathBuf>,
     #[command(flatten)]
     webhooks: WebhookArgs,
     #[command(flatten)]
@@ -209,11 +215,9 @@ impl ServeArgs {
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
-        let (service, internal, inside) = self.services(&engine, &verifier, webhooks)?;
+        let upkeep = self.upkeep(tls.as_ref())?;
+        let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        if let Some(tls) = &tls {
-            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
-        }
         let server = Server {
             service,
             internal,
@@ -232,19 +236,8 @@ impl ServeArgs {
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
         drop(starting);
-        let listening = format!("listening on {scheme}://{address}");
-        manager::ready(&listening);
-        manager::give_signs_of_life(&engine, told, listening.clone())
-            .map_err(Failure::from_error)?;
-        say(&listening);
-        if let Some(inside) = inside {
-            say(&format!("internal on http://{inside}"));
-        }
-        if let Some(demo) = &demo {
-            say(&demo
-                .introduction(&format!("{scheme}://{address}"))
-                .map_err(Failure::other)?);
-        }
+        let base = format!("{scheme}://{address}");
+        announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         engine.end_feed();
         if let Some(published) = published {
@@ -368,12 +361,13 @@ impl ServeArgs {
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
         webhooks: WebhookFront,
+        upkeep: &Upkeep,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
             let all = all.with_webhooks(webhooks).with_cors(cors);
-            return Ok((Arc::new(all), None, None));
+            return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
         let listener = listen(inside)
             .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
@@ -381,10 +375,26 @@ impl ServeArgs {
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(internal.with_webhooks(webhooks.clone())),
+            service: Arc::new(
+                internal
+                    .with_webhooks(webhooks.clone())
+                    .with_upkeep(upkeep.clone()),
+            ),
         };
         let public = Arc::new(public.with_webhooks(webhooks).with_cors(cors));
         Ok((public, Some(internal), Some(address)))
+    }
+
+    /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
+    fn upkeep(&self, tls: Option<&Arc<Tls>>) -> Result<Upkeep, Failure> {
+        if let Some(tls) = tls {
+            keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
+        }
+        let backups = self.backup_status.as_deref().map(backup_status::watched);
+        Ok(Upkeep {
+            tls: tls.cloned(),
+            backups: backups.transpose().map_err(Failure::from_error)?,
+        })
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {
@@ -415,6 +425,28 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, WAITING_MAX)?;
     Ok(listener)
+}
+
+/// Tells the service manager, and whoever reads standard output, where it listens from now on.
+fn announce(
+    engine: &Arc<Engine>,
+    told_to_stop: watch::Receiver<bool>,
+    base: &str,
+    inside: Option<SocketAddr>,
+    demo: Option<&Demo>,
+) -> Result<(), Failure> {
+    let listening = format!("listening on {base}");
+    manager::ready(&listening);
+    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
+        .map_err(Failure::from_error)?;
+    say(&listening);
+    if let Some(inside) = inside {
+        say(&format!("internal on http://{inside}"));
+    }
+    if let Some(demo) = demo {
+        say(&demo.introduction(base).map_err(Failure::other)?);
+    }
+    Ok(())
 }
 
 /// One or several lines on standard output, flushed.

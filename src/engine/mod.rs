@@ -25,6 +25,7 @@ mod core;
 pub mod delivery;
 pub mod directory;
 pub mod feed;
+pub mod figures;
 mod following;
 mod giving;
 mod id_source;
@@ -46,6 +47,7 @@ pub mod publisher;
 pub mod publisher_counts;
 pub mod pulse;
 mod read_set;
+pub mod readiness;
 mod readings;
 mod reads;
 mod repeats;
@@ -61,7 +63,6 @@ mod whole;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use wal::OpenLog;
@@ -79,14 +80,15 @@ pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenc
 use self::core::{Shared, StoredWeight};
 use self::readings::Readings;
 use admission::{Admission, Permit};
-use checkpointer::{Checkpoint, CheckpointFigures, CheckpointPolicy, Checkpointer, OnProgress};
+use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
 use feed::{EventFilter, Feed, NoPage, Page};
+use figures::Figures;
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
 use lane::Lanes;
-use outbox::{Outbox, OutboxFigures};
+use outbox::Outbox;
 use publisher_counts::PublisherCounts;
 use room::RoomWatch;
 
@@ -244,30 +246,13 @@ impl Engine {
     /// Whether commands are accepted: the log works and the disk has room.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !self.shared.ended.load(Ordering::Acquire)
-            && !self.shared.lanes.has_failed()
-            && self.shared.journal.has_room()
+        self.shared.unready().is_ready()
     }
 
     /// What the engine holds and has done.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        let shared = &*self.shared;
-        let batches = shared.journal.batches();
-        Figures {
-            resources: shared.tables.resources(),
-            keys: shared.tables.keys(),
-            durable: shared.journal.durable(),
-            live_actors: shared.directory.live(),
-            commands_in_flight: shared.admission.in_flight(),
-            queued_bytes: shared.journal.queued_bytes(),
-            log_batches: batches.count,
-            log_batch_time: batches.time,
-            outbox: shared.outbox.figures(shared.clock.now()),
-            checkpoints: shared.checkpointer.figures(),
-            has_room: shared.journal.has_room(),
-            commits_ahead: shared.commit_times.ahead_of(shared.clock.now()),
-        }
+        self.shared.figures()
     }
 
     /// Sets how snapshots are taken from here on.
@@ -466,35 +451,6 @@ impl Engine {
 pub struct FactPermit {
     _among_facts: Permit,
     command: Permit,
-}
-
-/// The engine's figures.
-#[derive(Clone, Debug)]
-pub struct Figures {
-    /// Resources.
-    pub resources: usize,
-    /// Idempotency keys.
-    pub keys: usize,
-    /// The highest durable position.
-    pub durable: u64,
-    /// Resources with an actor.
-    pub live_actors: usize,
-    /// Commands in flight.
-    pub commands_in_flight: usize,
-    /// Bytes of records that wait for the disk.
-    pub queued_bytes: usize,
-    /// Batches of records that were written and synced.
-    pub log_batches: u64,
-    /// How long that took in total.
-    pub log_batch_time: Duration,
-    /// Messages and their receivers.
-    pub outbox: OutboxFigures,
-    /// The checkpointer's figures.
-    pub checkpoints: CheckpointFigures,
-    /// Whether the log has room for commands.
-    pub has_room: bool,
-    /// How far the time of the last commit lies ahead of the system's clock.
-    pub commits_ahead: Duration,
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) struct PublisherCounts {
 }
 
 /// The publisher's figures.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PublisherFigures {
     /// Positions of the log whose events are not published yet.
     pub waiting: u64,

@@ -19,13 +19,20 @@ impl Service {
         problems: Problems,
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let refused = |refusal: TokenRefusal| {
+            self.verifier.refused().count(refusal);
             tracing::debug!(code = refusal.code(), "a token was rejected");
             Box::new(problems.unauthenticated(challenge(true)))
         };
         let token = match token(headers) {
             Bearer::Token(token) => token,
-            Bearer::Missing => return Err(Box::new(problems.unauthenticated(challenge(false)))),
-            Bearer::Malformed => return Err(Box::new(problems.unauthenticated(challenge(true)))),
+            Bearer::Missing => {
+                self.verifier.refused().count_missing();
+                return Err(Box::new(problems.unauthenticated(challenge(false))));
+            }
+            Bearer::Malformed => {
+                self.verifier.refused().count_malformed();
+                return Err(Box::new(problems.unauthenticated(challenge(true))));
+            }
         };
         let mut recalled = self.verifier.recall(token, self.engine.now().millis());
         if let Recalled::Refused(TokenRefusal::KeyUnknown) = recalled {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,6 +12,79 @@ pub struct Connections {
     most: usize,
     most_of_one: usize,
     open: Mutex<Open>,
+    counts: Arc<ConnectionCounts>,
+}
+
+/// Why a connection is refused, or comes to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// As many are open as may be.
+    TooMany,
+    /// As many are open from its address as may be.
+    TooManyOfAddress,
+    /// The system could not give it to this process, most likely for lack of file descriptors.
+    NotAccepted,
+    /// The TLS handshake failed.
+    TlsFailed,
+    /// The TLS handshake took too long.
+    TlsTooSlow,
+}
+
+impl ConnectionRefusal {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::TooMany,
+        Self::TooManyOfAddress,
+        Self::NotAccepted,
+        Self::TlsFailed,
+        Self::TlsTooSlow,
+    ];
+
+    /// One word, for counters.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TooMany => "too_many",
+            Self::TooManyOfAddress => "too_many_of_address",
+            Self::NotAccepted => "not_accepted",
+            Self::TlsFailed => "tls_failed",
+            Self::TlsTooSlow => "tls_too_slow",
+        }
+    }
+}
+
+/// What is counted of connections.
+#[derive(Debug, Default)]
+pub struct ConnectionCounts {
+    open: AtomicUsize,
+    refused: [AtomicU64; ConnectionRefusal::ALL.len()],
+}
+
+impl ConnectionCounts {
+    /// How many are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How many were refused for this reason.
+    #[must_use]
+    pub fn refused(&self, refusal: ConnectionRefusal) -> u64 {
+        self.refused[refusal as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many were refused for each reason, by its word.
+    #[must_use]
+    pub fn all_refused(&self) -> Vec<(&'static str, u64)> {
+        let all = ConnectionRefusal::ALL.into_iter();
+        all.map(|refusal| (refusal.code(), self.refused(refusal)))
+            .collect()
+    }
+
+    /// Counts one that is refused.
+    pub fn refuse(&self, refusal: ConnectionRefusal) {
+        self.refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -28,12 +102,19 @@ pub struct Counted {
 impl Connections {
     /// Permits `most` open connections in total, and `most_of_one` from one address.
     #[must_use]
-    pub fn new(most: usize, most_of_one: usize) -> Arc<Self> {
+    pub fn new(most: usize, most_of_one: usize, counts: Arc<ConnectionCounts>) -> Arc<Self> {
         Arc::new(Self {
             most,
             most_of_one,
             open: Mutex::default(),
+            counts,
         })
+    }
+
+    /// What is counted of them.
+    #[must_use]
+    pub fn counts(&self) -> &Arc<ConnectionCounts> {
+        &self.counts
     }
 
     /// Counts a connection from `address`, unless there are too many.
@@ -41,10 +122,17 @@ impl Connections {
         let place = place(address);
         let mut open = self.open.lock();
         let here = open.by_place.get(&place).copied().unwrap_or(0);
-        if open.all >= self.most || here >= self.most_of_one {
+        let refusal = match (open.all >= self.most, here >= self.most_of_one) {
+            (true, _) => Some(ConnectionRefusal::TooMany),
+            (false, true) => Some(ConnectionRefusal::TooManyOfAddress),
+            (false, false) => None,
+        };
+        if let Some(refusal) = refusal {
+            self.counts.refuse(refusal);
             return None;
         }
         open.all += 1;
+        self.counts.open.store(open.all, Ordering::Relaxed);
         open.by_place.insert(place, here + 1);
         Some(Counted {
             connections: Arc::clone(self),
@@ -65,6 +153,8 @@ impl Drop for Counted {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.all -= 1;
+        let counts = &self.connections.counts;
+        counts.open.store(open.all, Ordering::Relaxed);
         if let Some(here) = open.by_place.get_mut(&self.place) {
             *here -= 1;
             if *here == 0 {
@@ -96,7 +186,7 @@ mod tests {
 
     #[test]
     fn one_place_has_its_bound_and_a_network_of_ipv6_is_one() {
-        let connections = Connections::new(10, 2);
+        let connections = Connections::new(10, 2, Arc::default());
         for [one, same, other] in [
             ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2"],
             ["2001:db8::1", "2001:db8::ffff:0:0:1", "2001:db8:0:1::1"],
@@ -104,20 +194,25 @@ mod tests {
             let held = [one, same].map(|text| connections.count(address(text)).unwrap());
             assert!(connections.count(address(one)).is_none(), "{one}");
             assert!(connections.count(address(other)).is_some(), "{other}");
+            assert_eq!(connections.counts.open(), 2);
             drop(held);
+            assert_eq!(connections.counts.open(), 0);
             assert!(connections.count(address(one)).is_some(), "{one}");
         }
     }
 
     #[test]
     fn who_is_refused_is_not_remembered() {
-        let connections = Connections::new(1, 1);
+        let connections = Connections::new(1, 1, Arc::default());
         let held = connections.count(address("10.0.0.1")).unwrap();
         for last in 2..=255 {
             let refused = IpAddr::from([10, 0, 0, last]);
             assert!(connections.count(refused).is_none());
         }
         assert_eq!(connections.open.lock().by_place.len(), 1);
+        let refused = |refusal| connections.counts.refused(refusal);
+        assert_eq!(refused(ConnectionRefusal::TooMany), 254);
+        assert_eq!(refused(ConnectionRefusal::TooManyOfAddress), 0);
         drop(held);
         assert!(connections.open.lock().by_place.is_empty());
     }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
+use super::engine_metrics::{engine, publisher};
 use super::metrics_page::Page;
 use super::route::{Series, series_names};
-use crate::engine::Figures;
-use crate::engine::checkpointer::CheckpointFigures;
+use crate::engine::figures::Figures;
 use crate::engine::lane;
 use crate::engine::publisher_counts::PublisherFigures;
 
@@ -35,6 +35,14 @@ const BUCKETS: [(u64, &str); 14] = [
 ];
 /// The classes of statuses.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Statuses that are counted by themselves, too: those that somebody is woken for.
+const APART: [StatusCode; 5] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::CONFLICT,
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
 
 /// The counters.
 pub struct Metrics {
@@ -47,6 +55,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct Counts {
     by_class: [AtomicU64; CLASSES.len()],
+    apart: [AtomicU64; APART.len()],
     /// The last one is for requests slower than every bound.
     by_bucket: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
@@ -83,21 +92,26 @@ impl Metrics {
         if status == StatusCode::TOO_MANY_REQUESTS {
             self.shed.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(apart) = APART.iter().position(|apart| *apart == status) {
+            counts.apart[apart].fetch_add(1, Ordering::Relaxed);
+        }
         counts.by_class[class].fetch_add(1, Ordering::Relaxed);
         counts.by_bucket[bucket].fetch_add(1, Ordering::Relaxed);
         counts.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The whole page.
+    /// The page of requests, tokens, connections and the engine.
     #[must_use]
     pub fn page(
         &self,
         figures: &Figures,
         front: &FrontFigures,
-        publisher: Option<&PublisherFigures>,
-    ) -> String {
+        published: Option<&PublisherFigures>,
+    ) -> Page {
         let mut page = Page(String::with_capacity(64 << 10));
+        build_info(&mut page);
         self.requests(&mut page);
+        self.statuses(&mut page);
         self.latencies(&mut page);
         page.one(
             "carebook_requests_shed_total",
@@ -107,10 +121,10 @@ impl Metrics {
         );
         self::front(&mut page, front);
         engine(&mut page, figures);
-        if let Some(figures) = publisher {
-            self::publisher(&mut page, figures);
+        if let Some(figures) = published {
+            publisher(&mut page, figures);
         }
-        page.0
+        page
     }
 
     /// The sum over all lanes.
@@ -131,6 +145,23 @@ impl Metrics {
         for (series, operation) in self.names.iter().enumerate() {
             for (class, status) in CLASSES.iter().enumerate().skip(1) {
                 let count = self.sum(series, |counts| &counts.by_class[class]);
+                let labels = format!("operation=\"{operation}\",status=\"{status}\"");
+                page.sample(name, &labels, count);
+            }
+        }
+    }
+
+    fn statuses(&self, page: &mut Page) {
+        let name = "carebook_requests_by_status_total";
+        page.head(
+            name,
+            "counter",
+            "Requests answered with one of these statuses, by operation.",
+        );
+        for (series, operation) in self.names.iter().enumerate() {
+            for (apart, status) in APART.iter().enumerate() {
+                let count = self.sum(series, |counts| &counts.apart[apart]);
+                let status = status.as_u16();
                 let labels = format!("operation=\"{operation}\",status=\"{status}\"");
                 page.sample(name, &labels, count);
             }
@@ -162,7 +193,7 @@ impl Metrics {
 }
 
 /// The figures of the front besides its requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FrontFigures {
     /// The time since the key set was last read successfully.
     pub key_set_age: Duration,
@@ -176,6 +207,12 @@ pub struct FrontFigures {
     pub tokens_waited: u64,
     /// Bytes charged for request bodies in flight.
     pub bodies_bytes: usize,
+    /// Requests without a token that was accepted, by the reason.
+    pub tokens_refused: Vec<(&'static str, u64)>,
+    /// Open connections.
+    pub connections: usize,
+    /// Connections that were refused, by the reason.
+    pub connections_refused: Vec<(&'static str, u64)>,
 }
 
 fn front(page: &mut Page, figures: &FrontFigures) {
@@ -186,6 +223,9 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         bad_signatures,
         tokens_waited,
         bodies_bytes,
+        tokens_refused,
+        connections,
+        connections_refused,
     } = figures;
     page.one(
         "carebook_key_set_age_seconds",
@@ -217,6 +257,24 @@ fn front(page: &mut Page, figures: &FrontFigures) {
         "Unknown tokens that waited because of invalid signatures from their address.",
         tokens_waited,
     );
+    page.by_reason(
+        "carebook_tokens_refused_total",
+        "counter",
+        "Requests without a token that was accepted, by the reason.",
+        tokens_refused.iter().copied(),
+    );
+    page.one(
+        "carebook_connections",
+        "gauge",
+        "Open connections, on all listeners.",
+        connections,
+    );
+    page.by_reason(
+        "carebook_connections_refused_total",
+        "counter",
+        "Connections that were refused or came to nothing, by the reason.",
+        connections_refused.iter().copied(),
+    );
     page.one(
         "carebook_bodies_bytes",
         "gauge",
@@ -225,231 +283,20 @@ fn front(page: &mut Page, figures: &FrontFigures) {
     );
 }
 
-/// The engine's figures.
-fn engine(page: &mut Page, figures: &Figures) {
-    let Figures {
-        resources,
-        keys,
-        durable,
-        live_actors,
-        commands_in_flight,
-        queued_bytes,
-        log_batches,
-        log_batch_time,
-        outbox: _,
-        checkpoints,
-        has_room,
-        commits_ahead,
-    } = figures;
-    let gauge = "gauge";
-    page.one(
-        "carebook_commands_in_flight",
-        gauge,
-        "Commands in flight.",
-        commands_in_flight,
-    );
-    page.one(
-        "carebook_durable_position",
-        gauge,
-        "The highest position of the log that is durable.",
-        durable,
-    );
-    page.one("carebook_resources", gauge, "Resources held.", resources);
-    page.one(
-        "carebook_idempotency_keys",
-        gauge,
-        "Idempotency keys in memory.",
-        keys,
-    );
-    page.one(
-        "carebook_live_actors",
-        gauge,
-        "Resources with an actor.",
-        live_actors,
-    );
-    page.one(
-        "carebook_log_queued_bytes",
-        gauge,
-        "Bytes of records that wait for the disk.",
-        queued_bytes,
-    );
-    let batch = "carebook_log_batch_duration_seconds";
+/// What is running.
+fn build_info(page: &mut Page) {
+    let name = "carebook_build_info";
     page.head(
-        batch,
-        "summary",
-        "Batches of records: one write and one sync each.",
-    );
-    page.sample(&format!("{batch}_sum"), "", log_batch_time.as_secs_f64());
-    page.sample(&format!("{batch}_count"), "", log_batches);
-    page.one(
-        "carebook_log_has_room",
-        gauge,
-        "1 while the log has room for commands; 0 while they are rejected for lack of it.",
-        u8::from(*has_room),
-    );
-    page.one(
-        "carebook_commits_ahead_seconds",
-        gauge,
-        "How far the time of the last commit lies ahead of the system's clock.",
-        commits_ahead.as_secs_f64(),
-    );
-    snapshots(page, checkpoints);
-}
-
-/// What is published to NATS.
-fn publisher(page: &mut Page, figures: &PublisherFigures) {
-    page.one(
-        "carebook_nats_waiting_positions",
+        name,
         "gauge",
-        "Positions of the log whose events are not published to NATS yet.",
-        figures.waiting,
+        "Always 1: the version that runs, and the revision of its source where its build was told.",
     );
-    page.one(
-        "carebook_nats_oldest_age_seconds",
-        "gauge",
-        "The age of the oldest event that waits for NATS; 0 when none does.",
-        figures.oldest.as_secs_f64(),
-    );
-    page.one(
-        "carebook_nats_failures_total",
-        "counter",
-        "Attempts to publish an event to NATS that were not acknowledged.",
-        figures.failures,
-    );
-    page.one(
-        "carebook_nats_gaps_total",
-        "counter",
-        "How often the log had given up events before they were published to NATS.",
-        figures.gaps,
-    );
-    let took_name = "carebook_nats_publish_duration_seconds";
-    page.head(
-        took_name,
-        "summary",
-        "Events published to NATS: from an attempt to its acknowledgement.",
-    );
-    page.sample(&format!("{took_name}_sum"), "", figures.took.as_secs_f64());
-    page.sample(&format!("{took_name}_count"), "", figures.published);
-}
-
-/// What the checkpointer has done.
-fn snapshots(page: &mut Page, figures: &CheckpointFigures) {
-    let CheckpointFigures {
-        snapshots,
-        failures,
-        covers,
-        bytes,
-        took,
-        at,
-        compacted_segments: _,
-        compacted_bytes: _,
-        forgotten_keys: _,
-        without_room,
-        estimate,
-        log_first: _,
-        log_bytes: _,
-        log_kept_for_delivery_bytes: _,
-        log_given_up_bytes: _,
-        looks: _,
-    } = figures;
-    let gauge = "gauge";
-    let counter = "counter";
-    page.one(
-        "carebook_snapshots_total",
-        counter,
-        "Snapshots taken since the start.",
-        snapshots,
-    );
-    page.one(
-        "carebook_snapshot_failures_total",
-        counter,
-        "Snapshots, and compactions after them, that failed.",
-        failures,
-    );
-    page.one(
-        "carebook_snapshot_position",
-        gauge,
-        "The position up to which the newest snapshot covers the log.",
-        covers,
-    );
-    page.one(
-        "carebook_snapshot_bytes",
-        gauge,
-        "Bytes of the newest snapshot.",
-        bytes,
-    );
-    page.one(
-        "carebook_snapshot_duration_seconds",
-        gauge,
-        "How long the last snapshot took; 0 before the first since the start.",
-        took.as_secs_f64(),
-    );
-    page.one(
-        "carebook_snapshot_timestamp_seconds",
-        gauge,
-        "When the newest snapshot was written, since 1970; 0 when there is none.",
-        at.map_or(0, |at| at.millis() / 1_000),
-    );
-    page.one(
-        "carebook_snapshots_without_room_total",
-        counter,
-        "Snapshots that were not begun, or abandoned, because the disk had no room for them.",
-        without_room,
-    );
-    page.one(
-        "carebook_snapshot_estimate_bytes",
-        gauge,
-        "The estimate, before it began, of the last snapshot's largest size in bytes.",
-        estimate,
-    );
-    compactions(page, figures);
-}
-
-/// What the log keeps, and what compactions have removed.
-fn compactions(page: &mut Page, figures: &CheckpointFigures) {
-    let gauge = "gauge";
-    let counter = "counter";
-    page.one(
-        "carebook_log_first_position",
-        gauge,
-        "The first position that the log keeps as a record.",
-        figures.log_first,
-    );
-    page.one(
-        "carebook_log_bytes",
-        gauge,
-        "Bytes of the log's segments, without the one that is written just now.",
-        figures.log_bytes,
-    );
-    page.one(
-        "carebook_log_kept_for_delivery_bytes",
-        gauge,
-        "Of these, bytes that are kept beyond the log's retention because deliveries need them.",
-        figures.log_kept_for_delivery_bytes,
-    );
-    page.one(
-        "carebook_log_given_up_bytes_total",
-        counter,
-        "Bytes that the log gave up before their time because the disk was nearly full.",
-        figures.log_given_up_bytes,
-    );
-    page.one(
-        "carebook_compacted_segments_total",
-        counter,
-        "Segments that were removed from the log.",
-        figures.compacted_segments,
-    );
-    page.one(
-        "carebook_compacted_bytes_total",
-        counter,
-        "Bytes of the segments that were removed from the log.",
-        figures.compacted_bytes,
-    );
-    page.one(
-        "carebook_idempotency_keys_forgotten_total",
-        counter,
-        "Idempotency keys that were forgotten by their age.",
-        figures.forgotten_keys,
+    let version = env!("CARGO_PKG_VERSION");
+    let revision = option_env!("CAREBOOK_REVISION").unwrap_or("");
+    page.sample(
+        name,
+        &format!("version=\"{version}\",revision=\"{revision}\""),
+        1,
     );
 }
 
@@ -461,6 +308,7 @@ mod tests {
     fn value(metrics: &Metrics, sample: &str) -> f64 {
         let mut page = Page(String::new());
         metrics.requests(&mut page);
+        metrics.statuses(&mut page);
         metrics.latencies(&mut page);
         let line = page.0.lines().find_map(|line| line.strip_prefix(sample));
         line.unwrap_or_else(|| panic!("no {sample}"))
@@ -483,6 +331,12 @@ mod tests {
             let sample =
                 format!("carebook_requests_total{{operation=\"{name}\",status=\"{class}\"}}");
             assert_eq!(value(&metrics, &sample), count, "{class}");
+        }
+        for (status, count) in [(401, 0.0), (409, 1.0), (429, 0.0), (500, 0.0), (503, 1.0)] {
+            let sample = format!(
+                "carebook_requests_by_status_total{{operation=\"{name}\",status=\"{status}\"}}"
+            );
+            assert_eq!(value(&metrics, &sample), count, "{status}");
         }
         let duration = "carebook_request_duration_seconds";
         for (bound, count) in [

@@ -29,4 +29,18 @@ impl Page {
         self.head(name, kind, help);
         self.sample(name, "", value);
     }
+
+    /// A sample for each reason.
+    pub(super) fn by_reason(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        reasons: impl IntoIterator<Item = (&'static str, u64)>,
+    ) {
+        self.head(name, kind, help);
+        for (reason, value) in reasons {
+            self.sample(name, &format!("reason=\"{reason}\""), value);
+        }
+    }
 }

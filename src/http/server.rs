@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Barrier, mpsc, watch};
 use tokio::time::Instant;
 
-use super::connections::{Connections, Counted};
+use super::connections::{ConnectionRefusal, Connections, Counted};
 use super::frames::{Frames, Patience};
 use super::portions::ResponseBudget;
 use super::service::Service;
@@ -169,8 +169,11 @@ impl Server {
             limits: server.limits,
         };
         let limits = &server.limits;
-        let connections =
-            Connections::new(limits.connections_max, limits.connections_per_address_max);
+        let connections = Connections::new(
+            limits.connections_max,
+            limits.connections_per_address_max,
+            Arc::clone(server.service.connection_counts()),
+        );
         let accepted = runtime.block_on(async {
             let inside = async {
                 let Some(Internal { listener, service }) = internal else {
@@ -254,8 +257,16 @@ impl Handed {
         tokio::spawn(async move {
             let handshake = tls.acceptor().accept(stream);
             let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake);
-            let Ok(Ok(stream)) = handshake.await else {
-                return tracing::debug!("a TLS handshake failed");
+            let accepted = match handshake.await {
+                Ok(accepted) => accepted.map_err(|_| ConnectionRefusal::TlsFailed),
+                Err(_) => Err(ConnectionRefusal::TlsTooSlow),
+            };
+            let stream = match accepted {
+                Ok(stream) => stream,
+                Err(refusal) => {
+                    front.service.connection_counts().refuse(refusal);
+                    return tracing::debug!(code = refusal.code(), "a TLS handshake failed");
+                }
             };
             let Some(graceful) = graceful.upgrade() else {
                 return;
@@ -409,6 +420,7 @@ async fn accept(
             }
             // Most likely there are no more file descriptors: connections that end free some.
             Err(error) => {
+                connections.counts().refuse(ConnectionRefusal::NotAccepted);
                 tracing::warn!(%error, "no connection could be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

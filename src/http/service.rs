@@ -15,6 +15,7 @@ use hyper::{Method, Request, StatusCode, Uri, Version};
 
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
+use super::connections::ConnectionCounts;
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
@@ -25,6 +26,7 @@ use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
 use super::token::TokenVerifier;
+use super::upkeep::Upkeep;
 use super::webhooks::managing::{Managed, WebhookFront, manage};
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
@@ -49,6 +51,8 @@ pub struct Service {
     pub(super) pages: Arc<Admission>,
     pub(super) forgeries: Arc<Forgeries>,
     pub(super) webhooks: Option<WebhookFront>,
+    pub(super) connections: Arc<ConnectionCounts>,
+    pub(super) upkeep: Upkeep,
     cors: Option<Cors>,
 }
 
@@ -120,6 +124,7 @@ impl Service {
             bodies,
             pages,
             forgeries,
+            connections,
         } = shared;
         Self {
             engine,
@@ -131,6 +136,8 @@ impl Service {
             pages,
             forgeries,
             webhooks: None,
+            connections,
+            upkeep: Upkeep::default(),
             cors: None,
         }
     }
@@ -147,6 +154,19 @@ impl Service {
     pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
         self.cors = cors;
         self
+    }
+
+    /// The same, whose metrics tell of these, too.
+    #[must_use]
+    pub fn with_upkeep(mut self, upkeep: Upkeep) -> Self {
+        self.upkeep = upkeep;
+        self
+    }
+
+    /// What is counted of connections, by whoever accepts them.
+    #[must_use]
+    pub fn connection_counts(&self) -> &Arc<ConnectionCounts> {
+        &self.connections
     }
 
     /// The client that has just connected from `address`.
@@ -436,6 +456,7 @@ struct Shared {
     bodies: Arc<Admission>,
     pages: Arc<Admission>,
     forgeries: Arc<Forgeries>,
+    connections: Arc<ConnectionCounts>,
 }
 
 impl Shared {
@@ -445,6 +466,7 @@ impl Shared {
             bodies: bodies_budget(),
             pages: lists::pages_budget(),
             forgeries: Forgeries::new(),
+            connections: Arc::default(),
         }
     }
 }

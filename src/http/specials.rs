@@ -10,13 +10,14 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{StatusCode, Uri};
 
 use super::facts;
+use super::figures_page::{self, AllFigures};
 use super::metrics::FrontFigures;
 use super::openapi;
 use super::outbox;
+use super::process::ProcessFigures;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
 use super::service::{Caller, Service};
-use super::webhooks::figures;
 use super::webhooks::managing::{list, ready};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;
@@ -57,13 +58,20 @@ impl Service {
             },
             Special::Docs(file) => file.answer(headers),
             Special::Metrics => {
-                let (engine, webhooks) = (self.engine.figures(), self.webhook_figures());
-                let now = self.engine.now();
-                let publisher = self.engine.publisher_figures();
-                let front = self.figures();
-                let mut page = self.metrics.page(&engine, &front, publisher.as_ref());
-                page.push_str(&figures::page(&webhooks, now));
-                page.push_str(&outbox::metrics(&engine.outbox));
+                // It reads files of the kernel.
+                let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
+                let page = figures_page::page(
+                    &self.metrics,
+                    &AllFigures {
+                        engine: self.engine.figures(),
+                        front: self.figures(),
+                        publisher: self.engine.publisher_figures(),
+                        webhooks: &self.webhook_figures(),
+                        upkeep: self.upkeep.figures(),
+                        process: process.unwrap_or_default(),
+                        now: self.engine.now(),
+                    },
+                );
                 response::metrics(page)
             }
             Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
@@ -124,6 +132,9 @@ impl Service {
             bad_signatures: self.forgeries.bad(),
             tokens_waited: self.forgeries.waited(),
             bodies_bytes: self.bodies.in_flight(),
+            tokens_refused: self.verifier.refused().all(),
+            connections: self.connections.open(),
+            connections_refused: self.connections.all_refused(),
         }
     }
 }

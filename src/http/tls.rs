@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,6 +19,25 @@ pub struct Tls {
     config: ArcSwap<ServerConfig>,
     /// What the files contained when they were last read, valid or not.
     seen: Mutex<Files>,
+    /// When the certificate in use ends, in seconds since 1970.
+    ends: AtomicI64,
+    /// How often the files could not be read or used.
+    failures: AtomicU64,
+}
+
+/// How the certificate stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateFigures {
+    /// When the first certificate of the chain in use that ends does so, in seconds since 1970.
+    pub ends: i64,
+    /// How often a changed or missing file could not be used, since the start.
+    pub failures: u64,
+}
+
+/// What the files give.
+struct Usable {
+    server: Arc<ServerConfig>,
+    ends: i64,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -53,8 +73,10 @@ impl Tls {
         Ok(Self {
             certificate,
             key,
-            config: ArcSwap::new(config),
+            config: ArcSwap::new(config.server),
             seen: Mutex::new(files),
+            ends: AtomicI64::new(config.ends),
+            failures: AtomicU64::new(0),
         })
     }
 
@@ -64,15 +86,33 @@ impl Tls {
     /// # Errors
     /// As [`Tls::read`].
     pub fn reload(&self) -> Result<bool, Unfit> {
+        let reloaded = self.try_reload();
+        if reloaded.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        reloaded
+    }
+
+    fn try_reload(&self) -> Result<bool, Unfit> {
         let files = Files::read(&self.certificate, &self.key)?;
         let mut seen = self.seen.lock();
         if *seen == files {
             return Ok(false);
         }
         *seen = files.clone();
-        self.config
-            .store(files.config(&self.certificate, &self.key)?);
+        let config = files.config(&self.certificate, &self.key)?;
+        self.config.store(config.server);
+        self.ends.store(config.ends, Ordering::Relaxed);
         Ok(true)
+    }
+
+    /// How the certificate stands.
+    #[must_use]
+    pub fn figures(&self) -> CertificateFigures {
+        CertificateFigures {
+            ends: self.ends.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+        }
     }
 
     /// For the next handshake.
@@ -91,9 +131,10 @@ impl Files {
         })
     }
 
-    fn config(&self, certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Unfit> {
+    fn config(&self, certificate: &Path, key: &Path) -> Result<Usable, Unfit> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
         let chain = chain.map_err(|error| unfit(certificate, &error))?;
+        let ends = first_end(&chain);
         let private =
             PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unfit(key, &error))?;
         let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
@@ -104,8 +145,21 @@ impl Files {
             .with_single_cert(chain, private)
             .map_err(|error| unfit(key, &error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(Usable {
+            server: Arc::new(config),
+            ends,
+        })
     }
+}
+
+/// When the first of these certificates that ends does so, in seconds since 1970; 0 when none of them
+/// tells.
+fn first_end(chain: &[CertificateDer<'_>]) -> i64 {
+    let ends = chain.iter().filter_map(|certificate| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    });
+    ends.min().unwrap_or(0)
 }
 
 fn unfit(file: &Path, why: &dyn fmt::Display) -> Unfit {

@@ -423,6 +423,52 @@ fn what_has_left_a_list_is_missing_from_it_when_that_is_durable() {
     engine.shut_down().unwrap();
 }
 
+/// While the log can make no other segment it says that, and nothing else, is why commands are not
+/// accepted; and that it is over.
+#[test]
+fn a_log_that_can_make_no_other_segment_says_why_commands_are_not_accepted() {
+    let world = World::new();
+    let disk = SimDisk::new();
+    let (engine, _) = engine(&disk).unwrap();
+    // ENOSPC
+    disk.refuse_files(Some(28));
+    on_lane(&engine, async {
+        let pause = || tokio::time::sleep(Duration::from_millis(1));
+        let commands = async {
+            for number in 0.. {
+                let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+                match carry_out(&engine, &body).await {
+                    CommandResult::Done { .. } => {}
+                    CommandResult::Unavailable => pause().await,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let unready = async {
+            while engine.is_ready() {
+                pause().await;
+            }
+        };
+        // A command that has begun may wait for the segment.
+        tokio::select! {
+            () = commands => {}
+            () = unready => {}
+        }
+        let unready = engine.figures().unready;
+        let reasons = unready.reasons();
+        let told: Vec<_> = reasons.iter().filter(|(_, is_so)| *is_so).collect();
+        assert_eq!(told, [&("no_segment", true)]);
+        assert!(!engine.is_ready());
+        disk.refuse_files(None);
+        while !engine.is_ready() {
+            pause().await;
+        }
+        assert!(engine.figures().unready.is_ready());
+    })
+    .unwrap();
+    engine.shut_down().unwrap();
+}
+
 /// After a sync has failed nothing is acknowledged; what was acknowledged before survives a power
 /// cut right then, whatever else does.
 #[test]
@@ -448,7 +494,14 @@ fn nothing_is_acknowledged_after_a_failed_sync_and_all_before_it_survives() {
         })
         .unwrap();
         let has_failed = failed.load(Ordering::SeqCst);
+        let unready = engine.figures().unready;
+        assert_eq!(
+            unready.log_failed, has_failed,
+            "sync {fail_at}: {unready:?}"
+        );
+        assert!(!unready.stopping);
         let ended = engine.shut_down();
+        assert!(engine.figures().unready.stopping);
         // The sync of a segment that is made ahead of need is tried again.
         assert!(!has_failed || ended.is_err(), "sync {fail_at}: {ended:?}");
         failures += usize::from(has_failed);

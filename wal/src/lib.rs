@@ -96,7 +96,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use appender::{Appender, Batches, Events, OpenLog, Refused, Sequence};
+pub use appender::{Appender, BATCH_BOUNDS, Batches, Events, OpenLog, Refused, Sequence};
 pub use backup::{Backup, backup};
 pub use batched::Batch;
 pub use error::{BoxError, Error, OtherForm};

@@ -81,6 +81,9 @@ pub trait Medium: Send + Sync {
     /// When that cannot be found out.
     fn space(&self) -> Result<Space, Error>;
 
+    /// As [`Medium::space`], from what is known already; `None` when nothing is.
+    fn known_space(&self) -> Option<Space>;
+
     /// The record at a durable position, or what the newest snapshot kept of it; `None` when there
     /// is neither.
     ///

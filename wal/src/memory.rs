@@ -278,6 +278,10 @@ impl Medium for MemoryLog {
         })
     }
 
+    fn known_space(&self) -> Option<Space> {
+        self.space().ok()
+    }
+
     fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         let state = self.state.lock();
         if let Some(record) = state.record(position) {

@@ -27,6 +27,7 @@ pub(in crate::http) mod fields;
 mod key_requests;
 mod key_set;
 mod refusal;
+mod refusal_counts;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -38,4 +39,5 @@ pub use claims::{IDENTIFIER_CHARS_MAX, LEEWAY_MS};
 pub use key_requests::{ASKED_INTERVAL, KEYS_WAIT_MAX, KEYS_WAITING_MAX, KeyRequests, Newer};
 pub use key_set::{KEY_SET_BYTES_MAX, KEY_SET_KEYS_MAX};
 pub use refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
+pub use refusal_counts::RefusalCounts;
 pub use verifier::{Recalled, Reload, TokenVerifier};

@@ -23,6 +23,7 @@ use super::fields::{Fields, Text};
 use super::key_requests::{KeyRequests, Newer};
 use super::key_set::{Key, KeySet};
 use super::refusal::{KEY_ID_BYTES_MAX, TOKEN_BYTES_MAX, TokenRefusal, VerifierError};
+use super::refusal_counts::RefusalCounts;
 use crate::base::actor::Actor;
 
 /// What a reload did.
@@ -62,6 +63,8 @@ pub struct TokenVerifier {
     read_well_at: Mutex<Instant>,
     /// How often it could not be read.
     failed_readings: AtomicU64,
+    /// Tokens that were rejected.
+    refused: RefusalCounts,
     /// Where newer keys can be asked for.
     requests: Option<Arc<KeyRequests>>,
     pub(super) verified: Cache<CacheKey, CacheEntry, ByTokenBytes>,
@@ -136,6 +139,7 @@ impl TokenVerifier {
             next_generation: AtomicU64::new(1),
             read_well_at: Mutex::new(Instant::now()),
             failed_readings: AtomicU64::new(0),
+            refused: RefusalCounts::default(),
             requests: None,
             verified: Cache::with_weighter(entries, cache_bytes_max, ByTokenBytes),
         })
@@ -146,9 +150,21 @@ impl TokenVerifier {
     #[must_use]
     pub fn still_accepts(&self, authorization: Option<&HeaderValue>, now_ms: i64) -> bool {
         match bearer(authorization.map(HeaderValue::as_bytes)) {
-            Bearer::Token(token) => self.verify(token, now_ms).is_ok(),
+            Bearer::Token(token) => match self.verify(token, now_ms) {
+                Ok(_) => true,
+                Err(refusal) => {
+                    self.refused.count(refusal);
+                    false
+                }
+            },
             Bearer::Missing | Bearer::Malformed => false,
         }
+    }
+
+    /// How many requests had no token that was accepted; whoever rejects one counts it here.
+    #[must_use]
+    pub fn refused(&self) -> &RefusalCounts {
+        &self.refused
     }
 
     /// The actor that the token speaks for, at `now_ms` (milliseconds since 1970, UTC). The same

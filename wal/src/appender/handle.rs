@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::events::Events;
 use super::journal::Journal;
-use super::queue::{Sequence, Shared};
+use super::queue::{BATCH_BOUNDS, Sequence, Shared};
 use crate::error::{BoxError, Error};
 use crate::format::RECORD_BYTES_MAX;
 use crate::medium::{BatchWriter, Medium};
@@ -28,6 +28,9 @@ pub struct Batches {
     pub count: u64,
     /// How long that took, in all.
     pub time: Duration,
+    /// How many took so long, in the buckets of [`BATCH_BOUNDS`]; the last one is for those that took
+    /// longer than every bound.
+    pub by_time: [u64; BATCH_BOUNDS.len() + 1],
 }
 
 /// An open log that any number of threads append to.
@@ -139,6 +142,11 @@ impl Appender {
         Batches {
             count: self.shared.batches.load(Ordering::Relaxed),
             time: Duration::from_nanos(self.shared.batch_nanos.load(Ordering::Relaxed)),
+            by_time: self
+                .shared
+                .batches_by_time
+                .each_ref()
+                .map(|count| count.load(Ordering::Relaxed)),
         }
     }
 
@@ -160,6 +168,12 @@ impl Appender {
     /// [`Error::Io`] when the system does not tell the free space.
     pub fn space(&self) -> Result<Space, Error> {
         self.medium.space()
+    }
+
+    /// What [`Appender::space`] would say, as it was when last looked at, which is a second ago or
+    /// so: the disk is not asked, so this never waits for it. `None` when the system does not tell.
+    pub fn known_space(&self) -> Option<Space> {
+        self.medium.known_space()
     }
 
     /// Bytes that the newest snapshot keeps of records; 0 when there is none.

@@ -11,4 +11,4 @@ mod queue;
 
 pub use events::Events;
 pub use handle::{Appender, Batches, OpenLog};
-pub use queue::{Refused, Sequence};
+pub use queue::{BATCH_BOUNDS, Refused, Sequence};

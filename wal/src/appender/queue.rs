@@ -10,6 +10,23 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::batched::{Batch, Batched, Spare};
 use crate::format::{RECORD_BYTES_MAX, to_u64};
 
+/// The upper bounds by which batches are counted, of the time that they took.
+pub const BATCH_BOUNDS: [Duration; 13] = [
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_micros(2_500),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
 /// So many queued records are worth a batch, whoever may still have some.
 const QUIET_MAX: usize = 32;
 
@@ -51,6 +68,8 @@ pub(super) struct Shared {
     pub(super) queued_bytes: AtomicUsize,
     pub(super) batches: AtomicU64,
     pub(super) batch_nanos: AtomicU64,
+    /// Batches by how long they took, in the buckets of [`BATCH_BOUNDS`] and one beyond.
+    pub(super) batches_by_time: [AtomicU64; BATCH_BOUNDS.len() + 1],
     /// Bytes of the records since the newest snapshot began.
     pub(super) log_bytes: AtomicU64,
     pub(super) stopping: AtomicBool,
@@ -95,6 +114,7 @@ impl Shared {
             queued_bytes: AtomicUsize::new(0),
             batches: AtomicU64::new(0),
             batch_nanos: AtomicU64::new(0),
+            batches_by_time: Default::default(),
             log_bytes: AtomicU64::new(log_bytes),
             stopping: AtomicBool::new(false),
         }
@@ -114,6 +134,8 @@ impl Shared {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.batch_nanos.fetch_add(nanos, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
+        let bucket = BATCH_BOUNDS.partition_point(|bound| *bound < took);
+        self.batches_by_time[bucket].fetch_add(1, Ordering::Relaxed);
         let bytes = batch.payload_bytes();
         self.log_bytes.fetch_add(to_u64(bytes), Ordering::Relaxed);
         self.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -136,6 +136,16 @@ impl Medium for Files {
         })
     }
 
+    fn known_space(&self) -> Option<Space> {
+        let room = &self.shared.room;
+        let free = room.free.load(Ordering::Relaxed);
+        (free != u64::MAX).then(|| Space {
+            free,
+            reserve: room.reserve,
+            next_segment: room.next.load(Ordering::Relaxed),
+        })
+    }
+
     fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
         self.shared.reader.read(position)
     }

@@ -1,0 +1,183 @@
+//! The file in which backups say how they went, for whoever watches them: `backup --status` writes
+//! it, `serve --backup-status` reads it.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::key_set;
+use super::reread::reread;
+use crate::base::time::Instant;
+use crate::http::upkeep::{BackupFigures, Backups};
+
+/// How often a server reads the file again.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The content of the file. What is not known here is passed over, so that a newer backup may say
+/// more.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BackupStatus {
+    /// The newest backup that succeeded.
+    last_success: Option<Success>,
+    /// When the newest one failed.
+    last_failure: Option<Instant>,
+    /// How many have failed since the file was made.
+    failures: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Success {
+    /// When it ended.
+    at: Instant,
+    /// The last position that it has.
+    last_position: u64,
+    bytes: u64,
+}
+
+impl BackupStatus {
+    /// What the file says.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something else; why.
+    fn read(file: &Path) -> Result<Self, String> {
+        let text = key_set::read(file)?;
+        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+
+    /// The same, after a backup that has ended at `now`: with this, or with a failure.
+    fn after(mut self, backup: Option<&wal::Backup>, now: Instant) -> Self {
+        match backup {
+            Some(backup) => {
+                self.last_success = Some(Success {
+                    at: now,
+                    last_position: backup.last_position,
+                    bytes: backup.bytes,
+                });
+            }
+            None => {
+                self.last_failure = Some(now);
+                self.failures = self.failures.saturating_add(1);
+            }
+        }
+        self
+    }
+
+    fn figures(&self) -> BackupFigures {
+        let success = self.last_success.as_ref();
+        BackupFigures {
+            is_readable: true,
+            at: success.map(|success| success.at),
+            position: success.map_or(0, |success| success.last_position),
+            bytes: success.map_or(0, |success| success.bytes),
+            failures: self.failures,
+        }
+    }
+}
+
+/// Notes in the file that a backup has ended at `now`: with this, or with a failure. A file that says
+/// something else is begun anew. It is replaced whole, so who reads it never sees half of it.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn note(file: &Path, backup: Option<&wal::Backup>, now: Instant) -> std::io::Result<()> {
+    let status = BackupStatus::read(file).unwrap_or_default();
+    let text = serde_json::to_vec_pretty(&status.after(backup, now))?;
+    let mut fresh = file.as_os_str().to_owned();
+    fresh.push(".new");
+    let mut opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644)
+        .open(&fresh)?;
+    opened.write_all(&text)?;
+    opened.sync_all()?;
+    std::fs::rename(&fresh, file)
+}
+
+/// What the file says, read now and from here on every 10 seconds, and at SIGHUP, by a thread.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub(super) fn watched(file: &Path) -> std::io::Result<Arc<Backups>> {
+    let backups = Arc::new(Backups::default());
+    let (file, read) = (file.to_owned(), Arc::clone(&backups));
+    let mut was_readable = true;
+    let mut look = move || {
+        let status = BackupStatus::read(&file);
+        if let Err(error) = &status
+            && was_readable
+        {
+            tracing::warn!(
+                file = %file.display(), error,
+                "the file of --backup-status cannot be read: how backups stand is not known"
+            );
+        }
+        was_readable = status.is_ok();
+        read.was_read(status.ok().map(|status| status.figures()));
+    };
+    look();
+    reread("backup-status", INTERVAL, look)?;
+    Ok(backups)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_counts_failures_and_keeps_the_newest_success() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("status.json");
+        let at = Instant::from_millis;
+        let backup = wal::Backup {
+            log_id: [0; 16],
+            first_position: 1,
+            last_position: 7,
+            files: 3,
+            bytes: 4_096,
+        };
+        note(&file, None, at(1_000)).unwrap();
+        let figures = || BackupStatus::read(&file).unwrap().figures();
+        assert_eq!((figures().at, figures().failures), (None, 1));
+        note(&file, Some(&backup), at(2_000)).unwrap();
+        note(&file, None, at(3_000)).unwrap();
+        let expected = BackupFigures {
+            is_readable: true,
+            at: Some(at(2_000)),
+            position: 7,
+            bytes: 4_096,
+            failures: 2,
+        };
+        assert_eq!(figures(), expected);
+        // What is no such file is begun anew by the next backup, and tells a server nothing.
+        for broken in ["", "{", "[]", "{\"failures\":-1}"] {
+            std::fs::write(&file, broken).unwrap();
+            assert!(BackupStatus::read(&file).is_err(), "{broken}");
+        }
+        note(&file, Some(&backup), at(4_000)).unwrap();
+        assert_eq!((figures().at, figures().failures), (Some(at(4_000)), 0));
+    }
+
+    #[test]
+    fn while_the_file_cannot_be_read_what_it_said_stays() {
+        let backups = Backups::default();
+        let said = BackupFigures {
+            is_readable: true,
+            failures: 3,
+            ..BackupFigures::default()
+        };
+        backups.was_read(Some(said));
+        backups.was_read(None);
+        assert!(!backups.figures().is_readable);
+        assert_eq!(backups.figures().failures, 3);
+    }
+}

@@ -1,0 +1,84 @@
+//! What the engine holds and has done, as figures.
+
+use std::time::Duration;
+
+pub use wal::BATCH_BOUNDS;
+
+use super::checkpointer::CheckpointFigures;
+use super::core::Shared;
+use super::outbox::OutboxFigures;
+use super::readiness::Unready;
+
+/// The engine's figures.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Resources.
+    pub resources: usize,
+    /// Idempotency keys.
+    pub keys: usize,
+    /// The highest durable position.
+    pub durable: u64,
+    /// Resources with an actor.
+    pub live_actors: usize,
+    /// Commands in flight.
+    pub commands_in_flight: usize,
+    /// Bytes of records that wait for the disk.
+    pub queued_bytes: usize,
+    /// Batches of records that were written and synced.
+    pub log_batches: u64,
+    /// How long that took in total.
+    pub log_batch_time: Duration,
+    /// How many took so long, in the buckets of [`BATCH_BOUNDS`] and one beyond.
+    pub log_batches_by_time: [u64; BATCH_BOUNDS.len() + 1],
+    /// The free space of the log's disk; `None` when the system does not tell.
+    pub disk: Option<DiskFigures>,
+    /// Why commands are not accepted.
+    pub unready: Unready,
+    /// The time since the newest snapshot was written; `None` when there is none.
+    pub snapshot_age: Option<Duration>,
+    /// Messages and their receivers.
+    pub outbox: OutboxFigures,
+    /// The checkpointer's figures.
+    pub checkpoints: CheckpointFigures,
+    /// Whether the log has room for commands.
+    pub has_room: bool,
+    /// How far the time of the last commit lies ahead of the system's clock.
+    pub commits_ahead: Duration,
+}
+
+/// The disk of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// Free bytes, when last looked at.
+    pub free: u64,
+    /// Free bytes below which commands are rejected.
+    pub reserve: u64,
+}
+
+impl Shared {
+    /// The figures of this moment.
+    pub(super) fn figures(&self) -> Figures {
+        let batches = self.journal.batches();
+        Figures {
+            resources: self.tables.resources(),
+            keys: self.tables.keys(),
+            durable: self.journal.durable(),
+            live_actors: self.directory.live(),
+            commands_in_flight: self.admission.in_flight(),
+            queued_bytes: self.journal.queued_bytes(),
+            log_batches: batches.count,
+            log_batch_time: batches.time,
+            log_batches_by_time: batches.by_time,
+            disk: self.journal.known_space().map(|space| DiskFigures {
+                free: space.free,
+                reserve: space.reserve,
+            }),
+            unready: self.unready(),
+            snapshot_age: self.snapshot_age(),
+            outbox: self.outbox.figures(self.clock.now()),
+            checkpoints: self.checkpointer.figures(),
+            has_room: self.journal.has_room(),
+            commits_ahead: self.commit_times.ahead_of(self.clock.now()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the metrics tell beside requests, tokens and the engine: the certificate, and backups.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::metrics_page::Page;
+use super::tls::{CertificateFigures, Tls};
+use crate::base::time::Instant;
+
+/// What the metrics are told of by others; nothing where it is not there.
+#[derive(Clone, Default)]
+pub struct Upkeep {
+    /// TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// Backups.
+    pub backups: Option<Arc<Backups>>,
+}
+
+/// How backups stand, as whoever makes them has told.
+#[derive(Debug, Default)]
+pub struct Backups(Mutex<BackupFigures>);
+
+/// How backups stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupFigures {
+    /// Whether that could be read at the last attempt; the rest is as it was read before.
+    pub is_readable: bool,
+    /// When the newest one that succeeded ended; `None` when there is none.
+    pub at: Option<Instant>,
+    /// Its last position.
+    pub position: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Backups that failed.
+    pub failures: u64,
+}
+
+impl Backups {
+    /// How backups stand.
+    #[must_use]
+    pub fn figures(&self) -> BackupFigures {
+        *self.0.lock()
+    }
+
+    /// Takes what was read; `None` when nothing could be.
+    pub fn was_read(&self, figures: Option<BackupFigures>) {
+        let mut known = self.0.lock();
+        *known = figures.unwrap_or(BackupFigures {
+            is_readable: false,
+            ..*known
+        });
+    }
+}
+
+/// What [`Upkeep`] has to tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UpkeepFigures {
+    /// The certificate in use.
+    pub certificate: Option<CertificateFigures>,
+    /// Backups.
+    pub backups: Option<BackupFigures>,
+}
+
+impl Upkeep {
+    /// What there is to tell.
+    #[must_use]
+    pub fn figures(&self) -> UpkeepFigures {
+        UpkeepFigures {
+            certificate: self.tls.as_ref().map(|tls| tls.figures()),
+            backups: self.backups.as_ref().map(|backups| backups.figures()),
+        }
+    }
+}
+
+impl UpkeepFigures {
+    /// Puts them on the page, of `now`.
+    pub(super) fn put(&self, page: &mut Page, now: Instant) {
+        if let Some(certificate) = self.certificate {
+            page.one(
+                "carebook_certificate_end_timestamp_seconds",
+                "gauge",
+                "When the first certificate of the TLS chain in use ends, since 1970.",
+                certificate.ends,
+            );
+            page.one(
+                "carebook_certificate_failures_total",
+                "counter",
+                "How often the certificate's files could not be read or used again.",
+                certificate.failures,
+            );
+        }
+        if let Some(backups) = self.backups {
+            self::backups(page, &backups, now);
+        }
+    }
+}
+
+fn backups(page: &mut Page, figures: &BackupFigures, now: Instant) {
+    let gauge = "gauge";
+    page.one(
+        "carebook_backup_status_readable",
+        gauge,
+        "1 when the file of --backup-status could be read; otherwise the rest is as it was.",
+        u8::from(figures.is_readable),
+    );
+    page.one(
+        "carebook_backup_age_seconds",
+        gauge,
+        "The time since the newest backup ended; +Inf when there is none.",
+        age(figures.at, now),
+    );
+    page.one(
+        "carebook_backup_position",
+        gauge,
+        "The last position of the newest backup.",
+        figures.position,
+    );
+    page.one(
+        "carebook_backup_bytes",
+        gauge,
+        "Bytes of the newest backup.",
+        figures.bytes,
+    );
+    page.one(
+        "carebook_backup_failures_total",
+        "counter",
+        "Backups that failed, as long as the file of --backup-status is there.",
+        figures.failures,
+    );
+}
+
+/// How long ago that was, in seconds; never less than none.
+#[allow(clippy::cast_precision_loss)]
+fn age(at: Option<Instant>, now: Instant) -> String {
+    at.map_or_else(
+        || "+Inf".to_owned(),
+        |at| {
+            let millis = now.millis().saturating_sub(at.millis()).max(0);
+            (millis as f64 / 1_000.0).to_string()
+        },
+    )
+}
