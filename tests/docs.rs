@@ -234,7 +234,11 @@ fn every_reason_for_which_a_token_is_refused_stands_in_the_page_of_tokens() {
     let codes: Vec<_> = codes.split('"').skip(1).step_by(2).collect();
     assert!(codes.len() > 15, "{codes:?}");
     for code in codes {
-        assert_eq!(section.matches(&format!("| `{code}` |")).count(), 1, "{code}");
+        assert_eq!(
+            section.matches(&format!("| `{code}` |")).count(),
+            1,
+            "{code}"
+        );
     }
 }
 
