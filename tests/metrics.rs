@@ -74,6 +74,7 @@ fn every_metric_is_described_as_the_running_server_has_it() {
             "*=http://127.0.0.1:9",
             "--backup-status",
             status.to_str().unwrap(),
+            "--access-log",
         ],
     );
     let mut client = Client::connect(server.internal.as_ref().unwrap());

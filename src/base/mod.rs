@@ -13,4 +13,5 @@ pub mod panics;
 pub mod revision;
 pub mod text;
 pub mod time;
+pub mod trace_context;
 pub mod wire_enum;

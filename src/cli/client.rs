@@ -209,7 +209,11 @@ impl Client {
     /// When the server cannot be reached or trusted.
     pub async fn connect(&self) -> Result<Connection, BoxError> {
         let connected = timeout(CONNECT_MAX, async {
-            let stream = TcpStream::connect((self.url.host(), self.url.port())).await?;
+            let stream = TcpStream::connect((self.url.host(), self.url.port()))
+                .await
+                .map_err(|error| {
+                    format!("{error}; is the server running, and is --url its address?")
+                })?;
             stream.set_nodelay(true)?;
             match &self.tls {
                 None => handshake(stream).await,

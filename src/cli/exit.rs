@@ -7,6 +7,13 @@ use super::tell::tell;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
 
+const WHEN_HELD: &str = "a running server can be asked by inspect and backup, and with --url by facts load and \
+    outbox";
+const WHEN_DAMAGED: &str = "`carebook recover --data DIR` says what can be saved, and at what cost";
+const WHEN_BUSY: &str = "or verify a copy, which `carebook backup` makes of a running server";
+const WHEN_OTHER_VERSION: &str = "use the carebook that wrote it, or a newer one; to go back to an older \
+    one, restore a backup that it made";
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -93,15 +100,19 @@ impl Failure {
     /// Prints why on standard error; returns the exit code.
     #[must_use]
     pub fn report(self) -> ExitCode {
-        let (code, sentence) = match self {
-            Self::Other(sentence) | Self::Held(sentence) => (1, sentence),
-            Self::Arguments(sentence) => (2, sentence),
-            Self::Damaged(sentence) => (3, sentence),
-            Self::Busy(sentence) => (4, sentence),
-            Self::OtherVersion(sentence) => (5, sentence),
+        let (code, sentence, next) = match self {
+            Self::Other(sentence) => (1, sentence, None),
+            Self::Held(sentence) => (1, sentence, Some(WHEN_HELD)),
+            Self::Arguments(sentence) => (2, sentence, None),
+            Self::Damaged(sentence) => (3, sentence, Some(WHEN_DAMAGED)),
+            Self::Busy(sentence) => (4, sentence, Some(WHEN_BUSY)),
+            Self::OtherVersion(sentence) => (5, sentence, Some(WHEN_OTHER_VERSION)),
             Self::NobodyReads => return ExitCode::SUCCESS,
         };
-        tell(format_args!("carebook: {sentence}"));
+        match next {
+            Some(next) => tell(format_args!("carebook: {sentence}; {next}")),
+            None => tell(format_args!("carebook: {sentence}")),
+        }
         ExitCode::from(code)
     }
 }

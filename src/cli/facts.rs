@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::exit::Failure;
-use super::open::{Opening, open, progress_bar};
+use super::open::{Opening, endless_bar, open, progress_bar};
 use super::output::Output;
 use super::place::{Place, PlaceArgs};
 use super::runtime::on_lane;
@@ -104,14 +104,15 @@ impl LoadArgs {
         let place = self.place.place()?;
         let unreadable =
             |error: io::Error| Failure::other(format!("{}: {error}", self.file.display()));
-        let (input, bytes): (Box<dyn Read + Send>, u64) = if self.file.as_os_str() == "-" {
-            (Box::new(io::stdin()), 0)
+        let what = "loading facts";
+        let (input, bar): (Box<dyn Read + Send>, _) = if self.file.as_os_str() == "-" {
+            (Box::new(io::stdin()), endless_bar(what))
         } else {
             let file = File::open(&self.file).map_err(unreadable)?;
             let bytes = file.metadata().map_err(unreadable)?.len();
-            (Box::new(BufReader::with_capacity(CHUNK_BYTES, file)), bytes)
+            let file = BufReader::with_capacity(CHUNK_BYTES, file);
+            (Box::new(file), progress_bar(bytes, what))
         };
-        let bar = progress_bar(bytes, "loading facts");
         let input = bar.wrap_read(input);
         let answer = match &place {
             Place::Server(client) => send(client, input)?,

@@ -14,6 +14,7 @@ pub mod facts;
 pub mod inspect;
 mod key_set;
 pub mod keys;
+pub mod logging;
 mod manager;
 pub mod nats;
 pub mod open;

@@ -141,13 +141,27 @@ pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     bar(total, what, template)
 }
 
+/// How many bytes there are of what has no known end, on standard error, drawn only on a terminal.
+#[must_use]
+pub fn endless_bar(what: &'static str) -> ProgressBar {
+    bar(0, what, "{msg} {bytes} {bytes_per_sec}")
+}
+
+/// How long something takes whose length is not known, on standard error, drawn only on a terminal.
+#[must_use]
+pub fn waiting_bar(what: &'static str) -> ProgressBar {
+    let bar = bar(0, what, "{msg} {elapsed}");
+    bar.enable_steady_tick(std::time::Duration::from_secs(1));
+    bar
+}
+
 /// A bar for a number of items on standard error, drawn only on a terminal.
 #[must_use]
 pub fn count_bar(what: &'static str) -> ProgressBar {
     bar(
         0,
         what,
-        "{msg} [{bar:30}] {human_pos}/{human_len}, {eta} left",
+        "{msg} [{bar:30}] {human_pos}/{human_len} {per_sec}, {eta} left",
     )
 }
 
@@ -187,8 +201,7 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
     } else {
         existing(data)
     };
-    let storage = storage
-        .map_err(|error| Failure::other(format!("{} cannot be used: {error}", data.display())))?;
+    let storage = storage.map_err(|error| unusable(data, &error))?;
     let options = Options {
         reserve_bytes: opening.reserve_bytes,
         create: opening.create,
@@ -207,6 +220,19 @@ pub fn open(data: &Path, opening: Opening, on_fatal: OnFatal) -> Result<(Engine,
     );
     let engine = engine.map_err(|error| Failure::of_log(&error))?;
     Ok((engine, report))
+}
+
+/// Why a data directory cannot be used, and what to do.
+pub(super) fn unusable(data: &Path, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let next = match error.kind() {
+        ErrorKind::NotFound => {
+            "; name the directory that `carebook serve --data` was given, or that of a backup"
+        }
+        ErrorKind::PermissionDenied => "; run the command as the service's user",
+        _ => "",
+    };
+    Failure::other(format!("{} cannot be used: {error}{next}", data.display()))
 }
 
 /// The storage of a directory that exists; nothing is written.

@@ -81,8 +81,7 @@ impl Default for Output {
 /// # Errors
 /// When there is none.
 pub fn existing(data: &Path) -> Result<Arc<dyn Storage>, Failure> {
-    super::open::existing(data)
-        .map_err(|error| Failure::other(format!("{} cannot be read: {error}", data.display())))
+    super::open::existing(data).map_err(|error| super::open::unusable(data, &error))
 }
 
 /// The storage of a new directory, which is created (mode 0700) if it does not exist.

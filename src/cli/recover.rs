@@ -13,7 +13,7 @@ use super::export::export;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::changes_of;
-use super::open::{Replaying, log_name, refusal};
+use super::open::{Replaying, log_name, progress_bar, refusal, waiting_bar};
 use super::output::{Output, existing, kind_name, operation_name};
 use super::tell::tell;
 use crate::base::codec::DecodeError;
@@ -84,7 +84,13 @@ impl RecoverArgs {
     /// of it can be recovered.
     pub fn run(self) -> Result<(), Failure> {
         let storage = existing(&self.data)?;
-        let salvage = Salvage::survey(storage).map_err(|error| Failure::of_log(&error))?;
+        let bar = progress_bar(0, "looking for damage");
+        let surveyed = Salvage::survey_shown(storage, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let salvage = surveyed.map_err(|error| Failure::of_log(&error))?;
         match self.give_up_after {
             Some(position) => {
                 if !self.is_wanted(&salvage, position)? {
@@ -249,7 +255,10 @@ impl RecoverArgs {
 
     fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
         let highest = salvage.highest();
-        let done = salvage.give_up_after(position).map_err(|error| {
+        let waiting = waiting_bar("writing what is kept, and verifying it");
+        let done = salvage.give_up_after(position);
+        waiting.finish_and_clear();
+        let done = done.map_err(|error| {
             Failure::of_log(&error).with(format_args!(
                 "It can be run again: carebook recover --data {} reports the state of the directory",
                 self.data.display()

@@ -1,6 +1,6 @@
 //! `carebook serve`: recovers the data directory, then serves until it is told to stop.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
+use super::logging::{LogArgs, Logs, settle};
 use super::manager;
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
@@ -165,6 +166,8 @@ pub struct ServeArgs {
     webhooks: WebhookArgs,
     #[command(flatten)]
     trust: TrustArgs,
+    #[command(flatten)]
+    logs: LogArgs,
 }
 
 impl ServeArgs {
@@ -176,7 +179,7 @@ impl ServeArgs {
         if self.settings.only_checks() {
             return self.check();
         }
-        log_to_stderr();
+        let logs = self.logs.start();
         if let Some(file) = self.settings.file() {
             tracing::info!(file = %file.display(), "settings were read");
         }
@@ -215,7 +218,7 @@ impl ServeArgs {
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
-        let upkeep = self.upkeep(tls.as_ref())?;
+        let upkeep = self.upkeep(tls.as_ref(), &logs)?;
         let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
@@ -369,8 +372,7 @@ impl ServeArgs {
             let all = all.with_webhooks(webhooks).with_cors(cors);
             return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
         };
-        let listener = listen(inside)
-            .map_err(|error| Failure::other(format!("cannot listen on {inside}: {error}")))?;
+        let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
@@ -386,7 +388,7 @@ impl ServeArgs {
     }
 
     /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
-    fn upkeep(&self, tls: Option<&Arc<Tls>>) -> Result<Upkeep, Failure> {
+    fn upkeep(&self, tls: Option<&Arc<Tls>>, logs: &Logs) -> Result<Upkeep, Failure> {
         if let Some(tls) = tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
         }
@@ -394,6 +396,8 @@ impl ServeArgs {
         Ok(Upkeep {
             tls: tls.cloned(),
             backups: backups.transpose().map_err(Failure::from_error)?,
+            access_log: logs.access.clone(),
+            log_lost: Some(logs.lost.clone()),
         })
     }
 
@@ -406,7 +410,7 @@ impl ServeArgs {
             }
             bound => bound,
         };
-        bound.map_err(|error| Failure::other(format!("cannot listen on {}: {error}", self.listen)))
+        bound.map_err(|error| cannot_listen(self.listen, &error))
     }
 
     fn tls(&self) -> Result<Option<Arc<Tls>>, Failure> {
@@ -416,6 +420,22 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
+}
+
+/// Why, and what to do.
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    let next = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "; give another address, or stop who listens there, whom `ss -ltnp` names"
+        }
+        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
+        ErrorKind::AddrNotAvailable => {
+            "; give an address of this machine, as `ip address` shows them"
+        }
+        _ => "",
+    };
+    Failure::other(format!("cannot listen on {address}: {error}{next}"))
 }
 
 /// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
@@ -435,6 +455,8 @@ fn announce(
     inside: Option<SocketAddr>,
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
+    // What was logged at the start stands before it.
+    settle();
     let listening = format!("listening on {base}");
     manager::ready(&listening);
     manager::give_signs_of_life(engine, told_to_stop, listening.clone())
@@ -454,27 +476,6 @@ fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // A reader that goes away is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-}
-
-fn log_to_stderr() {
-    use tracing_subscriber::EnvFilter;
-    // ractor's spans at INFO would halve the throughput.
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("info"))
-        .add_directive("ractor=warn".parse().expect("a constant directive parses"))
-        // What it has to say the publisher says, less often.
-        .add_directive(
-            "async_nats=off"
-                .parse()
-                .expect("a constant directive parses"),
-        );
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        // Where standard error is gone, errors of logging are not logged either.
-        .log_internal_errors(false)
-        .try_init();
 }
 
 /// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:

@@ -8,6 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::key_set::KeySetAge;
+use super::logging::settle;
 use super::manager;
 use super::reread::reread;
 use crate::engine::Engine;
@@ -45,6 +46,7 @@ impl Starting {
             // After that others listen to the signals.
             if watched.load(Ordering::Acquire) {
                 tracing::info!("told to stop while starting");
+                settle();
                 std::process::exit(0);
             }
         })?;

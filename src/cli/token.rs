@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use crate::base::actor::ActorKind;
 use crate::cli::signing::{Claims, SigningAlgorithm, SigningError, SigningKey};
@@ -116,6 +117,10 @@ pub struct TokenArgs {
     /// How long the token is valid: a number with s, m, h or d
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_ttl)]
     ttl: Duration,
+
+    /// Prints JSON: the token, and until when it is valid
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -135,6 +140,10 @@ struct KeygenArgs {
     /// The signature algorithm
     #[arg(long, value_enum, default_value_t = SigningAlgorithm::Es256)]
     algorithm: SigningAlgorithm,
+
+    /// Prints JSON instead of a sentence
+    #[arg(long)]
+    json: bool,
 }
 
 /// Why the command failed: what, where, and what to do. The exit code is 1.
@@ -215,6 +224,14 @@ impl TokenArgs {
     pub fn run(self, now: SystemTime, out: &mut dyn Write) -> Result<(), TokenError> {
         if let Some(TokenCommand::Keygen(args)) = self.command {
             let kid = keygen(&args.out, args.algorithm)?;
+            if args.json {
+                let made = json!({
+                    "key": args.out.join(KEY_FILE),
+                    "keySet": args.out.join(KEY_SET_FILE),
+                    "kid": kid,
+                });
+                return writeln!(out, "{made:#}").map_err(TokenError::Output);
+            }
             return writeln!(
                 out,
                 "wrote {} (secret) and {} (public), key {kid}",
@@ -223,7 +240,13 @@ impl TokenArgs {
             )
             .map_err(TokenError::Output);
         }
+        let (as_json, ttl) = (self.json, self.ttl);
         let token = self.sign(now)?;
+        if as_json {
+            let expires = humantime::format_rfc3339_seconds(now + ttl).to_string();
+            let signed = json!({"token": token, "expiresAt": expires});
+            return writeln!(out, "{signed:#}").map_err(TokenError::Output);
+        }
         writeln!(out, "{token}").map_err(TokenError::Output)
     }
 

@@ -14,6 +14,8 @@ use hyper::body::{Body, Frame, SizeHint};
 pub enum AnswerBody {
     /// All of it is there.
     Whole(Full<Bytes>),
+    /// All of a problem is there, whose code this is.
+    Problem(Full<Bytes>, &'static str),
     /// It is made while it is read.
     Stream(Channel<Bytes>),
 }
@@ -21,6 +23,22 @@ pub enum AnswerBody {
 impl Default for AnswerBody {
     fn default() -> Self {
         Self::Whole(Full::default())
+    }
+}
+
+impl AnswerBody {
+    /// A problem of this code.
+    pub fn problem(body: impl Into<Bytes>, code: &'static str) -> Self {
+        Self::Problem(Full::new(body.into()), code)
+    }
+
+    /// The code, where it is a problem.
+    #[must_use]
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Problem(_, code) => Some(code),
+            Self::Whole(_) | Self::Stream(_) => None,
+        }
     }
 }
 
@@ -39,21 +57,21 @@ impl Body for AnswerBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(context),
+            Self::Whole(body) | Self::Problem(body, _) => Pin::new(body).poll_frame(context),
             Self::Stream(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Whole(body) | Self::Problem(body, _) => body.is_end_stream(),
             Self::Stream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => body.size_hint(),
+            Self::Whole(body) | Self::Problem(body, _) => body.size_hint(),
             Self::Stream(body) => body.size_hint(),
         }
     }

@@ -88,6 +88,8 @@ pub fn described() -> Vec<Described> {
         upkeep: UpkeepFigures {
             certificate: Some(CertificateFigures::default()),
             backups: Some(BackupFigures::default()),
+            access_lost: Some(0),
+            log_lost: 0,
         },
         process: ProcessFigures::default(),
         now: Instant::default(),

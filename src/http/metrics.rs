@@ -80,6 +80,12 @@ impl Metrics {
         Series(self.names.len() - 1)
     }
 
+    /// The name of a series.
+    #[must_use]
+    pub fn name(&self, series: Series) -> &'static str {
+        self.names.get(series.0).copied().unwrap_or("other")
+    }
+
     /// Counts one request.
     pub fn count(&self, series: Series, status: StatusCode, took: Duration) {
         let lane = &self.lanes[lane::here(self.lanes.len())];

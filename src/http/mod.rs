@@ -1,5 +1,6 @@
 //! The front: HTTP in, JSON parsed strictly, a call of the engine, JSON out.
 
+pub mod access_log;
 mod answer_body;
 mod authenticate;
 pub mod authority;
@@ -22,6 +23,7 @@ pub mod list_query;
 pub mod lists;
 pub mod metrics;
 pub mod metrics_page;
+mod observed;
 pub mod openapi;
 pub mod outbox;
 pub mod portions;

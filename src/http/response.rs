@@ -21,7 +21,7 @@ use crate::engine::publisher_counts::PublisherFigures;
 /// A response.
 pub type Answer = Response<AnswerBody>;
 
-const POSITION: HeaderName = HeaderName::from_static("carebook-position");
+pub(super) const POSITION: HeaderName = HeaderName::from_static("carebook-position");
 const DRY_RUN: HeaderName = HeaderName::from_static("carebook-dry-run");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -79,7 +79,7 @@ impl Problems {
     pub fn rejected(self, rejection: &Rejection) -> Answer {
         let status = self.status(rejection.class);
         if let Some(body) = &rejection.body {
-            return json(status, body.clone());
+            return json_body(status, AnswerBody::problem(body.clone(), rejection.code));
         }
         self.written(Problem {
             status,
@@ -136,7 +136,7 @@ impl Problems {
                 retryable,
             }),
         };
-        let mut answer = json(status, body);
+        let mut answer = json_body(status, AnswerBody::problem(body, code));
         if retryable {
             answer.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
@@ -322,7 +322,11 @@ struct InvitationProblem<'a> {
 /// A response with a JSON body.
 #[must_use]
 pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(AnswerBody::from(body));
+    json_body(status, AnswerBody::from(body))
+}
+
+fn json_body(status: StatusCode, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer

@@ -15,6 +15,8 @@ use crate::catalogue::{
 /// What is at a path.
 #[derive(Default)]
 pub struct Place {
+    /// The template of its path.
+    template: Box<str>,
     operations: Vec<(Method, Series, &'static Row)>,
     read: Option<(Series, &'static ReadRow)>,
     history: Option<(Series, &'static ReadRow)>,
@@ -264,7 +266,8 @@ impl Routes {
             .iter()
             .map(|(path, place)| (path.clone(), place.all()));
         let all = all.collect();
-        for (path, place) in places {
+        for (path, mut place) in places {
+            place.template = path.as_str().into();
             router
                 .insert(path, place)
                 .expect("the catalogue's paths do not conflict");
@@ -300,6 +303,12 @@ impl Routes {
 }
 
 impl Place {
+    /// The template of its path: nothing of a request's.
+    #[must_use]
+    pub fn template(&self) -> &str {
+        &self.template
+    }
+
     /// What each method asks for here.
     fn all(&self) -> Vec<(Method, Asked)> {
         let operations = self.operations.iter();

@@ -12,6 +12,7 @@ use hyper::header::{
     HeaderValue, STRICT_TRANSPORT_SECURITY,
 };
 use hyper::{Method, Request, StatusCode, Uri, Version};
+use tracing::Instrument as _;
 
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
@@ -22,9 +23,10 @@ use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
+use super::observed::{Ended, Told, observe, tell};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems};
-use super::route::{Asked, Offer, RouteMatch, Routes, Series, Special};
+use super::route::{Asked, Offer, RouteMatch, Routes, Special};
 use super::token::TokenVerifier;
 use super::upkeep::Upkeep;
 use super::webhooks::managing::{Managed, WebhookFront, manage};
@@ -193,7 +195,11 @@ impl Service {
         let started = Instant::now();
         let (head, mut body) = request.into_parts();
         let request_id = self.request_id(&head.headers);
-        let mut series = self.metrics.elsewhere();
+        let observed = observe(&self.upkeep, || self.engine.now(), &head.headers);
+        let mut told = Told {
+            series: self.metrics.elsewhere(),
+            route: None,
+        };
         // Over HTTP/1 such a head does not come as far as this.
         let is_http2 = head.version == Version::HTTP_2;
         let mut answer = if is_http2 && !names_one_host(&head.uri, &head.headers) {
@@ -209,19 +215,39 @@ impl Service {
                 &head.uri,
                 &head.headers,
                 &mut body,
-                &mut series,
+                &mut told,
             );
+            // What is logged on the way names its request, where that is logged at all.
+            let routed = routed.instrument(tracing::debug_span!(
+                "request",
+                request_id = request_id.to_str().unwrap_or("-")
+            ));
             // The connection may have other requests in flight.
             let answer = unless_its_future_panics(pin!(routed)).await;
             answer.unwrap_or_else(|| self.fault(head.uri.path()))
         };
-        self.metrics
-            .count(series, answer.status(), started.elapsed());
+        let took = started.elapsed();
+        self.metrics.count(told.series, answer.status(), took);
+        let ended = Ended {
+            method: &head.method,
+            told: &told,
+            operation: self.metrics.name(told.series),
+            request_id: &request_id,
+            answer: &answer,
+            took,
+        };
+        tell(&self.upkeep, observed.as_ref(), &ended);
         // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             drain(&mut body).await;
         }
         answer.headers_mut().insert(REQUEST_ID, request_id);
+        self.dress(&mut answer, caller, &head);
+        answer
+    }
+
+    /// Gives a response the headers that every one has.
+    fn dress(&self, answer: &mut Answer, caller: &Caller, head: &hyper::http::request::Parts) {
         if head.headers.contains_key(AUTHORIZATION) {
             // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
@@ -242,7 +268,6 @@ impl Service {
             let close = HeaderValue::from_static("close");
             answer.headers_mut().insert(CONNECTION, close);
         }
-        answer
     }
 
     /// The 500 of a request for this path.
@@ -267,15 +292,15 @@ impl Service {
         HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("-"))
     }
 
-    /// The response; `series` becomes the one that the request belongs to.
-    async fn routed<B>(
-        &self,
+    /// The response; `told` is told where the request belongs.
+    async fn routed<'s, B>(
+        &'s self,
         caller: &Caller,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
         body: B,
-        series: &mut Series,
+        told: &mut Told<'s>,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -296,6 +321,7 @@ impl Service {
                 "There is no route at this path.",
             );
         };
+        told.route = Some(place.template());
         if *method == Method::OPTIONS {
             return response::allowing(response::empty(StatusCode::NO_CONTENT), &place.methods());
         }
@@ -311,7 +337,7 @@ impl Service {
             .iter()
             .map(|(name, value)| (*name, value.as_ref()))
             .collect();
-        *series = own;
+        told.series = own;
         match asked {
             Asked::Operation(row) => {
                 let dry_run = DryRun::of(uri.query());

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tracing_appender::non_blocking::ErrorCounter;
 
+use super::access_log::AccessLog;
 use super::metrics_page::Page;
 use super::tls::{CertificateFigures, Tls};
 use crate::base::time::Instant;
@@ -15,6 +17,10 @@ pub struct Upkeep {
     pub tls: Option<Arc<Tls>>,
     /// Backups.
     pub backups: Option<Arc<Backups>>,
+    /// The access log.
+    pub access_log: Option<Arc<AccessLog>>,
+    /// What counts lines of the other log that were lost.
+    pub log_lost: Option<ErrorCounter>,
 }
 
 /// How backups stand, as whoever makes them has told.
@@ -60,6 +66,10 @@ pub struct UpkeepFigures {
     pub certificate: Option<CertificateFigures>,
     /// Backups.
     pub backups: Option<BackupFigures>,
+    /// Lines of the access log that were lost.
+    pub access_lost: Option<usize>,
+    /// Lines of the other log that were lost.
+    pub log_lost: usize,
 }
 
 impl Upkeep {
@@ -69,6 +79,11 @@ impl Upkeep {
         UpkeepFigures {
             certificate: self.tls.as_ref().map(|tls| tls.figures()),
             backups: self.backups.as_ref().map(|backups| backups.figures()),
+            log_lost: self
+                .log_lost
+                .as_ref()
+                .map_or(0, ErrorCounter::dropped_lines),
+            access_lost: self.access_log.as_ref().map(|log| log.lost()),
         }
     }
 }
@@ -88,6 +103,20 @@ impl UpkeepFigures {
                 "counter",
                 "How often the certificate's files could not be read or used again.",
                 certificate.failures,
+            );
+        }
+        page.one(
+            "carebook_log_lines_lost_total",
+            "counter",
+            "Lines on standard error that were lost because nobody read them in time.",
+            self.log_lost,
+        );
+        if let Some(lost) = self.access_lost {
+            page.one(
+                "carebook_access_log_lost_total",
+                "counter",
+                "Lines of the access log that were lost because nobody read them in time.",
+                lost,
             );
         }
         if let Some(backups) = self.backups {

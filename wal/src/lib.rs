@@ -109,7 +109,7 @@ pub use options::Options;
 pub use report::{BadSnapshot, Report, TornTail};
 pub use restore::{Past, records};
 pub use retention::{Keep, Retained};
-pub use salvage::{Damage, GivenUp, Salvage, WayOut};
+pub use salvage::{Damage, GivenUp, OnSurvey, Salvage, WayOut};
 pub use segment::Compacted;
 pub use snapshot::{SnapshotTarget, SnapshotWriter};
 pub use space::{Lack, Space};

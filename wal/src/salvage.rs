@@ -49,6 +49,25 @@ pub struct WayOut {
     pub snapshot: Option<SnapshotInfo>,
 }
 
+/// Called with how many bytes of how many are done.
+pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
+
+/// The first half of a survey: everything is read as at a start.
+struct Checking<'a, 'b> {
+    bytes: u64,
+    on_progress: &'a mut OnSurvey<'b>,
+}
+
+impl Visitor for Checking<'_, '_> {
+    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn progress(&mut self, done: u64, _: u64) {
+        (self.on_progress)(done.min(self.bytes), self.bytes * 2);
+    }
+}
+
 /// What [`Salvage::give_up_after`] has done.
 #[derive(Clone, Debug)]
 pub struct GivenUp {
@@ -82,6 +101,30 @@ impl Salvage {
     /// [`Error::Io`]; [`Error::Unsupported`] for files of a newer release;
     /// [`Error::Damaged`] when not even the log's id can be found.
     pub fn survey(storage: Arc<dyn Storage>) -> Result<Self, Error> {
+        Self::survey_shown(storage, &mut |_, _| {})
+    }
+
+    /// The bytes of these segments.
+    fn bytes_of(&self, segments: &[(u64, String)]) -> Result<u64, Error> {
+        let mut bytes = 0;
+        for (_, name) in segments {
+            let file = self.storage.open_read(name);
+            let file = file.map_err(Error::io("open", self.storage.describe(name)))?;
+            let length = file.length();
+            bytes += length.map_err(Error::io("measure", self.storage.describe(name)))?;
+        }
+        Ok(bytes)
+    }
+
+    /// As [`Salvage::survey`]; calls `on_progress` with how many bytes of how many were read, each of
+    /// the log counted twice: it is read as a whole, and then segment by segment.
+    ///
+    /// # Errors
+    /// As [`Salvage::survey`].
+    pub fn survey_shown(
+        storage: Arc<dyn Storage>,
+        on_progress: &mut OnSurvey<'_>,
+    ) -> Result<Self, Error> {
         let _lock = lock::share(storage.as_ref())?;
         let manifest = match Manifest::load(storage.as_ref()) {
             Ok(manifest) => manifest,
@@ -135,12 +178,21 @@ impl Salvage {
                 Err(error) => salvage.note(error)?,
             }
         }
-        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut Discard) {
+        let bytes = salvage.bytes_of(&segments)?;
+        let mut checking = Checking {
+            bytes,
+            on_progress: &mut *on_progress,
+        };
+        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut checking) {
             salvage.note(error)?;
         }
+        let mut done = bytes;
+        on_progress(done, bytes * 2);
         salvage.find_snapshots(listed, &found_snapshots)?;
         for (number, name) in &segments {
             let found = runs::find(salvage.storage.as_ref(), salvage.seed, *number, name)?;
+            done += salvage.bytes_of(&[(*number, name.clone())])?;
+            on_progress(done, bytes * 2);
             salvage.runs.extend(found.runs);
             salvage.highest = salvage.highest.max(found.highest);
         }

@@ -235,19 +235,19 @@ fn answer_json(outcome: &RecordOutcome<&[u8]>) -> Value {
     match outcome {
         RecordOutcome::None | RecordOutcome::Forgotten { .. } => Value::Null,
         RecordOutcome::Answer { accepted, body } => {
-            json!({"accepted": accepted, "bytes": body.0.len()})
+            json!({"pending": accepted, "bytes": body.0.len()})
         }
         RecordOutcome::SameAs(position) => json!({"sameAs": position}),
         RecordOutcome::Instead { of, accepted, body } => {
-            json!({"insteadOf": of, "accepted": accepted, "bytes": body.0.len()})
+            json!({"insteadOf": of, "pending": accepted, "bytes": body.0.len()})
         }
     }
 }
 
 fn answer_text(outcome: &RecordOutcome<&[u8]>) -> String {
     let sized = |accepted: bool, bytes: usize| {
-        let accepted = if accepted { ", accepted" } else { "" };
-        format!("{bytes} bytes{accepted}")
+        let pending = if accepted { ", pending" } else { "" };
+        format!("{bytes} bytes{pending}")
     };
     match outcome {
         RecordOutcome::None | RecordOutcome::Forgotten { .. } => "none".to_owned(),

@@ -361,14 +361,14 @@ fn outcome_json(mask: Mask, outcome: &RecordOutcome<&[u8]>) -> Value {
     match outcome {
         RecordOutcome::None => Value::Null,
         RecordOutcome::Answer { accepted, body } => json!({
-            "accepted": accepted,
+            "pending": accepted,
             "body": mask.bytes(body.0),
         }),
         RecordOutcome::SameAs(position) => json!({"sameAs": position}),
         RecordOutcome::Forgotten { through } => json!({"keysForgottenThrough": through}),
         RecordOutcome::Instead { of, accepted, body } => json!({
             "insteadOf": of,
-            "accepted": accepted,
+            "pending": accepted,
             "body": mask.bytes(body.0),
         }),
     }

@@ -1,0 +1,133 @@
+//! What a server logs, and where: standard error, which may be a pipe that nobody reads. So lines are
+//! handed to a thread, and lost, and counted, where that cannot get rid of them: nothing else waits.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+use crate::http::access_log::{AccessLog, LINES_MAX, LogForm};
+
+/// The flags of logs.
+#[derive(Args)]
+pub struct LogArgs {
+    /// The form of the lines on standard error.
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// Writes a line for each request, on standard error too.
+    #[arg(long)]
+    access_log: bool,
+}
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A JSON object on each line.
+    Json,
+}
+
+/// How long [`settle`] waits at most.
+const SETTLED_WITHIN: Duration = Duration::from_millis(250);
+
+/// Lines that were handed over, and those that were written.
+static HANDED: AtomicUsize = AtomicUsize::new(0);
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The logs. What waits is written when this is dropped, for a second at most.
+pub struct Logs {
+    /// The access log, if there is one.
+    pub access: Option<Arc<AccessLog>>,
+    /// Lines of the other log that were lost.
+    pub lost: ErrorCounter,
+    guards: Vec<WorkerGuard>,
+}
+
+/// Counts what goes through it.
+#[derive(Clone)]
+struct Counting<W>(W, &'static AtomicUsize);
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.0.write(bytes);
+        self.1.fetch_add(1, Ordering::Release);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Colours are for a terminal, and for people who did not say otherwise: <https://no-color.org>.
+fn are_colours_wanted() -> bool {
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !is_refused
+}
+
+/// Waits until what was logged so far is written, as far as somebody reads it.
+pub fn settle() {
+    let handed = HANDED.load(Ordering::Acquire);
+    let until = Instant::now() + SETTLED_WITHIN;
+    while WRITTEN.load(Ordering::Acquire) < handed && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl LogArgs {
+    /// Logs to standard error from here on.
+    #[must_use]
+    pub fn start(&self) -> Logs {
+        // ractor's spans at INFO would halve the throughput.
+        let filter = EnvFilter::try_from_default_env()
+            .unwrap_or_else(|_| EnvFilter::new("info"))
+            .add_directive("ractor=warn".parse().expect("a constant directive parses"))
+            // What it has to say the publisher says, less often.
+            .add_directive(
+                "async_nats=off"
+                    .parse()
+                    .expect("a constant directive parses"),
+            );
+        let (lines, guard) = NonBlockingBuilder::default()
+            .lossy(true)
+            .buffered_lines_limit(LINES_MAX)
+            .thread_name("log")
+            .finish(Counting(io::stderr(), &WRITTEN));
+        let lost = lines.error_counter();
+        let lines = Counting(lines, &HANDED);
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(move || lines.clone())
+            // Where standard error is gone, errors of logging are not logged either.
+            .log_internal_errors(false);
+        let _ = match self.log_format {
+            LogFormat::Text => log.with_ansi(are_colours_wanted()).try_init(),
+            LogFormat::Json => log
+                .json()
+                .flatten_event(true)
+                .with_span_list(false)
+                .try_init(),
+        };
+        let mut logs = Logs {
+            access: None,
+            lost,
+            guards: vec![guard],
+        };
+        if self.access_log {
+            let form = match self.log_format {
+                LogFormat::Text => LogForm::Text,
+                LogFormat::Json => LogForm::Json,
+            };
+            let (access, guard) = AccessLog::new(form, io::stderr());
+            logs.access = Some(Arc::new(access));
+            logs.guards.push(guard);
+        }
+        logs
+    }
+}

@@ -1,0 +1,288 @@
+//! Manners of the program at a terminal and beside one: progress, colours, JSON, and errors that say
+//! what to do.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Server, World, carebook, or_skip, program, run};
+
+/// Runs the program at a terminal; all that the terminal got.
+fn at_a_terminal(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+    let script = or_skip(program("script"), "script (of util-linux)")?;
+    let quoted = |word: &&str| format!("'{word}'");
+    let words: Vec<_> = arguments.iter().map(quoted).collect();
+    let line = format!("{} {}", env!("CARGO_BIN_EXE_carebook"), words.join(" "));
+    let mut command = Command::new(script);
+    command
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::null());
+    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    command.envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A world with a stopped server's data.
+fn with_data() -> World {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    for number in 0..5 {
+        let body = world.deposit_request(&format!("S-{number}"), &format!("key-{number}"));
+        let done = client.post("/settlement-deposit-requests", &world.headquarters(), &body);
+        assert_eq!(done.status, 201, "{done:?}");
+    }
+    assert_eq!(server.stop(), Some(0));
+    world
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_may_take_long_shows_its_progress_at_a_terminal_and_nowhere_else() {
+    let world = with_data();
+    let (code, template, _) = run(&["facts", "template"]);
+    assert_eq!(code, Some(0));
+    let (facts, data) = (world.path("facts.ndjson"), world.data());
+    std::fs::write(&facts, template).unwrap();
+    let (copy, new) = (world.path("copy"), world.path("new"));
+    let (copy2, new2) = (world.path("copy2"), world.path("new2"));
+    let data = name(&data);
+    for (message, first, second) in [
+        ("verifying", vec!["verify", "--data", data], vec![]),
+        (
+            "looking for damage",
+            vec!["recover", "--data", data],
+            vec![],
+        ),
+        (
+            "copying",
+            vec!["backup", "--data", data, "--to", name(&copy)],
+            vec!["backup", "--data", data, "--to", name(&copy2)],
+        ),
+        (
+            "restoring",
+            vec!["restore", "--from", name(&copy), "--data", name(&new)],
+            vec!["restore", "--from", name(&copy), "--data", name(&new2)],
+        ),
+        (
+            "loading facts",
+            vec!["facts", "load", name(&facts), "--data", data],
+            vec![],
+        ),
+        ("recovering", vec!["outbox", "list", "--data", data], vec![]),
+        (
+            "writing a snapshot",
+            vec!["compact", "--data", name(&new)],
+            vec!["compact", "--data", name(&new2)],
+        ),
+    ] {
+        let Some(shown) = at_a_terminal(&first, &[]) else {
+            return;
+        };
+        assert!(shown.contains(message), "{first:?}: {shown:?}");
+        let rate = shown.split(message).nth(1).unwrap();
+        assert!(
+            rate.contains("/s, ") && rate.contains("left"),
+            "{first:?}: {shown:?}"
+        );
+        let again = if second.is_empty() { first } else { second };
+        let (code, out, err) = run(&again);
+        assert_eq!(code, Some(0), "{again:?}: {err}");
+        assert!(
+            !out.contains(message) && err.is_empty(),
+            "{again:?}: {out}{err}"
+        );
+    }
+}
+
+#[test]
+fn colours_are_for_a_terminal_that_wants_them() {
+    let world = World::new();
+    let file = world.path("carebook.toml");
+    std::fs::write(
+        &file,
+        "issuer = \"https://id.example\"\njwks = \"missing\"\n",
+    )
+    .unwrap();
+    let data = world.data();
+    // The log of a start that fails, and an error about the arguments.
+    let started = ["serve", "--data", name(&data), "--config", name(&file)];
+    for arguments in [&started[..], &["serve", "--listen", "nowhere"]] {
+        let is_coloured = |text: &str| text.contains("\u{1b}[");
+        let Some(shown) = at_a_terminal(arguments, &[]) else {
+            return;
+        };
+        assert!(is_coloured(&shown), "{shown:?}");
+        let shown = at_a_terminal(arguments, &[("NO_COLOR", "1")]).unwrap();
+        assert!(!shown.is_empty() && !is_coloured(&shown), "{shown:?}");
+        // An empty one says nothing.
+        let shown = at_a_terminal(arguments, &[("NO_COLOR", "")]).unwrap();
+        assert!(is_coloured(&shown), "{shown:?}");
+        let piped = carebook().args(arguments).output().unwrap();
+        let piped = String::from_utf8(piped.stderr).unwrap();
+        assert!(!piped.is_empty() && !is_coloured(&piped), "{piped:?}");
+    }
+}
+
+/// Commands whose output is JSON anyway, or no data.
+const WITHOUT_FLAG: [&[&str]; 4] = [
+    &["facts", "template"],
+    &["openapi"],
+    &["completions"],
+    &["man"],
+];
+
+#[test]
+fn every_command_that_prints_data_prints_it_as_json() {
+    fn walk(command: &clap::Command, path: &mut Vec<String>, seen: &mut usize) {
+        let words: Vec<_> = path.iter().map(String::as_str).collect();
+        let is_leaf = !command.has_subcommands();
+        if is_leaf && !WITHOUT_FLAG.contains(&&words[..]) {
+            let mut flags = command.get_arguments();
+            let json = flags.any(|flag| flag.get_long() == Some("json"));
+            assert!(json, "{path:?} has no --json");
+        }
+        *seen += usize::from(is_leaf);
+        for part in command
+            .get_subcommands()
+            .filter(|part| part.get_name() != "help")
+        {
+            path.push(part.get_name().to_owned());
+            walk(part, path, seen);
+            path.pop();
+        }
+    }
+    let mut seen = 0;
+    walk(&carebook::cli::command(), &mut Vec::new(), &mut seen);
+    assert!(seen > 15, "{seen}");
+    for words in WITHOUT_FLAG {
+        let (code, _, _) = run(&[words, &["--json"]].concat());
+        assert_eq!(code, Some(2), "{words:?}");
+    }
+    let (_, template, _) = run(&["facts", "template"]);
+    for line in template.lines() {
+        serde_json::from_str::<Value>(line).unwrap();
+    }
+    serde_json::from_str::<Value>(&run(&["openapi"]).1).unwrap();
+}
+
+#[test]
+fn keys_and_tokens_are_printed_as_json() {
+    let world = World::new();
+    let keys = world.path("keys");
+    let (code, out, _) = run(&["token", "keygen", "--out", name(&keys), "--json"]);
+    assert_eq!(code, Some(0));
+    let made: Value = serde_json::from_str(&out).unwrap();
+    let key = made["key"].as_str().unwrap();
+    assert!(Path::new(key).is_file() && Path::new(made["keySet"].as_str().unwrap()).is_file());
+    let kinds = [
+        "--sub",
+        "s",
+        "--actor-kind",
+        "mother",
+        "--ttl",
+        "30s",
+        "--json",
+    ];
+    let (code, out, err) = run(&[&["token", "--key", key], &kinds[..]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let signed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(signed["token"].as_str().unwrap().split('.').count(), 3);
+    assert!(
+        signed["expiresAt"].as_str().unwrap().ends_with('Z'),
+        "{signed}"
+    );
+}
+
+#[test]
+fn a_success_is_not_told_as_one_that_was_not_accepted() {
+    let world = with_data();
+    let data = world.data();
+    let (code, out, _) = run(&["inspect", "records", "--data", name(&data), "--json"]);
+    assert_eq!(code, Some(0));
+    assert!(!out.contains("\"accepted\""), "{out}");
+    let record: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(record["outcome"]["pending"], false, "{record}");
+}
+
+#[test]
+fn errors_say_what_to_do_next() {
+    let world = with_data();
+    let data = world.data();
+    let data = name(&data);
+    let missing = world.path("missing");
+    let missing = name(&missing);
+    let other = world.path("other");
+    let other = name(&other);
+    for arguments in [
+        &["verify", "--data", missing][..],
+        &["backup", "--data", missing, "--to", other],
+        &["restore", "--from", missing, "--data", other],
+        &["recover", "--data", missing],
+        &["compact", "--data", missing],
+        &["inspect", "counts", "--data", missing],
+        &["outbox", "list", "--data", missing],
+    ] {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}");
+        assert!(
+            err.contains("; name the directory that"),
+            "{arguments:?}: {err}"
+        );
+    }
+    let server = Server::start(&world);
+    let (code, _, err) = run(&["verify", "--data", data]);
+    assert_eq!(code, Some(4));
+    assert!(
+        err.contains("; or verify a copy, which `carebook backup`"),
+        "{err}"
+    );
+    let (code, _, err) = run(&["compact", "--data", data]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("; a running server can be asked by inspect"),
+        "{err}"
+    );
+    let jwks = world.path("jwks.json");
+    let taken = ["--listen", &server.address, "--jwks", name(&jwks)];
+    let (code, _, err) = run(&[&["serve", "--data", other], &taken[..]].concat());
+    assert_eq!(code, Some(1));
+    assert!(err.contains("; give another address"), "{err}");
+    let url = format!("http://{}", server.address);
+    assert_eq!(server.stop(), Some(0));
+    let of_server = ["--url", &url, "--token", "t"];
+    let (_, template, _) = run(&["facts", "template"]);
+    let facts = world.path("facts.ndjson");
+    std::fs::write(&facts, template).unwrap();
+    for command in [
+        &["facts", "load", name(&facts)][..],
+        &["outbox", "list"],
+        &["events"],
+    ] {
+        let (code, _, err) = run(&[command, &of_server[..]].concat());
+        assert_eq!(code, Some(1), "{command:?}");
+        assert!(err.contains("is the server running"), "{command:?}: {err}");
+    }
+    let log = crate::support::files(Path::new(data));
+    let log = log
+        .iter()
+        .find(|file| name(file).ends_with(".log"))
+        .unwrap();
+    let mut bytes = std::fs::read(log).unwrap();
+    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(log, bytes).unwrap();
+    for command in ["verify", "recover"] {
+        let (code, _, err) = run(&[command, "--data", data]);
+        assert_eq!(code, Some(3), "{err}");
+        assert!(
+            err.contains("; `carebook recover --data DIR` says what"),
+            "{err}"
+        );
+    }
+}
