@@ -45,6 +45,7 @@ mod support;
 mod terminal;
 mod tls;
 mod tokens;
+mod traces;
 mod upkeep;
 mod walk;
 mod webhooks;

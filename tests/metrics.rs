@@ -75,6 +75,8 @@ fn every_metric_is_described_as_the_running_server_has_it() {
             "--backup-status",
             status.to_str().unwrap(),
             "--access-log",
+            "--otlp-endpoint",
+            "http://127.0.0.1:9",
         ],
     );
     let mut client = Client::connect(server.internal.as_ref().unwrap());

@@ -75,6 +75,7 @@ fn values(setting: &Known, world: &World) -> [String; 3] {
         ],
         "nats" => ["nats://a.example", "nats://b.example", "nats://c.example"],
         "webhooks-allow" => ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"],
+        "otlp-endpoint" => ["http://a.example", "http://b.example", "http://c.example"],
         "log-format" => ["json", "text", "json"],
         "issuer" | "audience" => ["a", "b", "c"],
         _ if setting.is_switch => ["true", "true", ""],

@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Is the limit that is measured beside the service; the bench starts this itself.
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) serve_limit: Option<PathBuf>,
+    /// Is receivers of webhooks of these manners; the bench starts this itself.
+    #[arg(long, hide = true, value_name = "MANNERS")]
+    pub(crate) serve_receivers: Option<String>,
 }
 
 /// What more there is than speed.

@@ -72,6 +72,15 @@ fn main() -> ExitCode {
         limit::serve(directory);
         return ExitCode::SUCCESS;
     }
+    if let Some(manners) = &arguments.serve_receivers {
+        return match webhooks::serve_receivers(manners) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(wrong) => {
+                eprintln!("error: {wrong}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Some(fault) = arguments.common.fault() {
         let kind = clap::error::ErrorKind::ValueValidation;
         Arguments::command().error(kind, fault).exit();

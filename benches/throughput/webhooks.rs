@@ -2,6 +2,8 @@
 //! commands meanwhile, and what receivers that mean no good cost one that does.
 
 use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::arguments::Common;
 use crate::check::find;
 use crate::http::Connection;
+use crate::proc::Process;
 use crate::samples::median;
 use crate::server::Server;
 use crate::template::{Template, headquarters};
@@ -61,6 +64,11 @@ impl Manner {
         Self::Floods,
         Self::Breaks,
     ];
+
+    fn named(name: &str) -> Option<Self> {
+        let mut all = Self::HOSTILE.into_iter().chain([Self::Takes]);
+        all.find(|manner| format!("{manner:?}") == name)
+    }
 
     /// Answers; whether the connection is kept.
     async fn answer(self, stream: &mut TcpStream, number: usize) -> std::io::Result<bool> {
@@ -132,6 +140,61 @@ fn receiver(manner: Manner, came: Arc<Came>) -> Result<u16, String> {
         });
     });
     Ok(port.port())
+}
+
+/// Receivers in a process of their own, which gets a processor only where nobody else wants it.
+struct Receivers {
+    child: Child,
+    ports: Vec<u16>,
+}
+
+impl Receivers {
+    fn start(manners: &[Manner]) -> Result<Self, String> {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let names: Vec<_> = manners.iter().map(|it| format!("{it:?}")).collect();
+        let child = Command::new("nice")
+            .args(["-n", "19"])
+            .arg(this)
+            .args(["--serve-receivers", &names.join(",")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("nice: {error}"))?;
+        let mut own = Self {
+            child,
+            ports: Vec::new(),
+        };
+        let output = own.child.stdout.take().expect("its output is a pipe");
+        for line in BufReader::new(output).lines().take(manners.len()) {
+            let line = line.map_err(|error| error.to_string())?;
+            own.ports.push(line.parse().map_err(|_| "no port")?);
+        }
+        match own.ports.len() == manners.len() {
+            true => Ok(own),
+            false => Err("the receivers do not start".to_owned()),
+        }
+    }
+}
+
+impl Drop for Receivers {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Receivers of these manners, until standard input ends; their ports on standard output.
+///
+/// # Errors
+/// A manner that there is not, or a port that cannot be listened at.
+pub(crate) fn serve_receivers(manners: &str) -> Result<(), String> {
+    for name in manners.split(',') {
+        let manner = Manner::named(name).ok_or_else(|| format!("{name} is no manner"))?;
+        println!("{}", receiver(manner, Arc::default())?);
+    }
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 async fn serve(mut stream: TcpStream, manner: Manner, came: &Came) -> std::io::Result<()> {
@@ -366,56 +429,100 @@ fn many(common: &Common, sizes: Sizes) -> Result<Value, String> {
 }
 
 /// How long a good receiver waits for events: alone, beside others that take what comes, and beside
-/// as many that mean no good.
+/// as many that mean no good. The others are processes that get a processor only where nobody else
+/// wants it: what is measured is what the service does for them.
 fn hostile(common: &Common) -> Result<Value, String> {
     eprintln!("a good receiver beside {} others", Manner::HOSTILE.len());
     let house = House::open(common)?;
     let good = Arc::new(Came::default());
     let port = receiver(Manner::Takes, Arc::clone(&good))?;
     house.subscribe(port, 0, OF_COMMANDS)?;
-    let beside = |manners: &[Manner]| -> Result<Vec<String>, String> {
+    let beside = |manners: &[Manner]| -> Result<Company, String> {
+        if manners.is_empty() {
+            return Ok(Company::default());
+        }
+        let receivers = Receivers::start(manners)?;
         let mut paths = Vec::new();
-        for (number, manner) in manners.iter().enumerate() {
-            let port = receiver(*manner, Arc::new(Came::default()))?;
-            let path = house.subscribe(port, number, OF_COMMANDS)?;
+        for (number, port) in receivers.ports.iter().enumerate() {
+            let path = house.subscribe(*port, number, OF_COMMANDS)?;
             house.switch(&path, 1, "paused")?;
             paths.push(path);
         }
-        Ok(paths)
+        Ok(Company {
+            paths,
+            receivers: Some(receivers),
+            ..Company::default()
+        })
     };
-    let company = [
-        Vec::new(),
+    let mut companies = [
+        beside(&[])?,
         beside(&[Manner::Takes; Manner::HOSTILE.len()])?,
         beside(&Manner::HOSTILE)?,
     ];
     let before = house.server.process().resident();
-    let (mut next, mut waited) = (0, [const { Vec::new() }; 3]);
+    let mut next = 0;
     for round in 0..common.runs.max(3) {
         let revision = 2 * round as u64 + 2;
-        for (others, waited) in company.iter().zip(&mut waited) {
-            for other in others {
+        for company in &mut companies {
+            for other in &company.paths {
                 house.switch(other, revision, "enabled")?;
             }
-            waited.push(latencies(&house, common, &good, &mut next)?);
-            for other in others {
+            let used = [house.server.process(), company.process()].map(Process::usage);
+            company
+                .waited
+                .push(latencies(&house, common, &good, &mut next)?);
+            let using = [house.server.process(), company.process()].map(Process::usage);
+            for ((used, using), sum) in used.into_iter().zip(using).zip(&mut company.used) {
+                let used = using.since(used);
+                *sum += used.user + used.kernel;
+            }
+            for other in &company.paths {
                 house.switch(other, revision + 1, "paused")?;
             }
         }
     }
     let more = house.server.process().resident() as f64 - before as f64;
     let of = |company: usize, which: usize| {
-        let all: Vec<f64> = waited[company].iter().map(|one| one[which]).collect();
-        median(&all)
+        let waited = companies[company].waited.iter();
+        median(&waited.map(|one| one[which]).collect::<Vec<_>>())
     };
-    let millis = |company: usize| json!({"p50": of(company, 0), "p99": of(company, 1)});
+    let told = |company: usize| {
+        let micros = companies[company]
+            .used
+            .map(|all| all as f64 / next as f64 * 3.0);
+        json!({
+            "p50Millis": of(company, 0),
+            "p99Millis": of(company, 1),
+            "serverMicrosAnEvent": micros[0],
+            "othersMicrosAnEvent": micros[1],
+        })
+    };
     Ok(json!({
         "eventsPerSecond": RATE,
-        "millisAlone": millis(0),
-        "millisBesideGoodOnes": millis(1),
-        "millisBesideHostileOnes": millis(2),
+        "alone": told(0),
+        "besideGoodOnes": told(1),
+        "besideHostileOnes": told(2),
         "hostileToGood": {"p50": of(2, 0) / of(1, 0), "p99": of(2, 1) / of(1, 1)},
         "residentBytesMore": more,
     }))
+}
+
+/// Receivers beside the good one, and what was measured then.
+#[derive(Default)]
+struct Company {
+    paths: Vec<String>,
+    receivers: Option<Receivers>,
+    /// Median and 99th percentile of each round, in milliseconds.
+    waited: Vec<[f64; 2]>,
+    /// Processor time of the server and of the receivers, in microseconds.
+    used: [u64; 2],
+}
+
+impl Company {
+    fn process(&self) -> Process {
+        let receivers = self.receivers.as_ref();
+        receivers.map_or(Process(0), |receivers| Process(receivers.child.id()))
+    }
 }
 
 /// From the answer to a command until its event is there: median and 99th percentile, in

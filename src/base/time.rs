@@ -1,5 +1,6 @@
 //! Points in time and calendar days, as values. No clock is read here: `now` is passed in.
 
+use std::cell::Cell;
 use std::fmt;
 
 use chrono::{DateTime, Datelike, Duration, NaiveDate};
@@ -80,8 +81,19 @@ impl Instant {
     }
 }
 
+/// How many days' texts a thread remembers.
+const WRITTEN: usize = 8;
+
+thread_local! {
+    /// The days that were written last: a response has several times, mostly of the same few days,
+    /// and finding out a day's month takes most of the time that it takes to write one.
+    static WRITTEN_BEFORE: [Cell<Option<(Date, Written<10>)>>; WRITTEN] =
+        const { [const { Cell::new(None) }; WRITTEN] };
+}
+
 /// A text of so many ASCII characters. Times are in every response, several of them, and formatting
 /// them with `fmt` takes ten times as long.
+#[derive(Clone, Copy)]
 struct Written<const N: usize>([u8; N]);
 
 impl<const N: usize> Written<N> {
@@ -172,6 +184,18 @@ impl Date {
 
     /// `YYYY-MM-DD`.
     fn written(self) -> Written<10> {
+        let place = usize::try_from(self.0).unwrap_or(0) % WRITTEN;
+        WRITTEN_BEFORE.with(|before| match before[place].get() {
+            Some((day, text)) if day == self => text,
+            _ => {
+                let text = self.write();
+                before[place].set(Some((self, text)));
+                text
+            }
+        })
+    }
+
+    fn write(self) -> Written<10> {
         let date = NaiveDate::default().checked_add_signed(Duration::days(i64::from(self.0)));
         // Such a day is one of the years 1 to 9999.
         let date = date.unwrap_or_default();
@@ -281,7 +305,10 @@ mod tests {
         for millis in all {
             let time = DateTime::from_timestamp_millis(millis).unwrap();
             let text = time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-            assert_eq!(Instant(millis).to_string(), text);
+            // Once more from memory.
+            for _ in 0..2 {
+                assert_eq!(Instant(millis).to_string(), text);
+            }
         }
         for (day, text) in [(FIRST_DAY, "0001-01-01"), (LAST_DAY, "9999-12-31")] {
             assert_eq!(Date(day).to_string(), text);

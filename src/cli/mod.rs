@@ -7,6 +7,7 @@ pub mod compact;
 pub mod demo;
 pub mod descriptors;
 mod duration;
+mod ending;
 pub mod events;
 pub mod exit;
 mod export;
@@ -29,12 +30,14 @@ pub mod restore;
 pub mod runtime;
 pub mod serve;
 pub mod settings;
+mod settings_file;
 pub mod shell;
 mod signals;
 pub mod signing;
 mod table;
 pub mod tell;
 pub mod token;
+pub mod traces;
 pub mod trust;
 pub mod upload;
 pub mod verify;
@@ -171,8 +174,8 @@ pub fn main() -> ExitCode {
         Command::Outbox(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
-        Command::Completions(arguments) => arguments.run(),
-        Command::Man(arguments) => arguments.run(),
+        Command::Completions(arguments) => arguments.run(command()),
+        Command::Man(arguments) => arguments.run(command()),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,7 @@ use crate::engine::channel::Bounds;
 use crate::engine::outbox::{NamedReceiver, Pattern};
 use crate::http::dial::system_resolve;
 use crate::http::receiver::{HttpReceiver, ReceiverUrl, secret_of};
+use crate::http::traces::Tracer;
 use crate::http::webhooks::client::Client;
 
 /// The topics that `--directory-url` is for.
@@ -56,11 +57,15 @@ fn secret(text: &str) -> Result<(Pattern, PathBuf), String> {
 }
 
 impl ReceiverArgs {
-    /// The receivers, whose certificates are judged so.
+    /// The receivers, whose certificates are judged so, and whose deliveries `tracer` traces.
     ///
     /// # Errors
     /// When a topic is named twice, a secret belongs to none or cannot be read.
-    pub(super) fn named(&self, trusted: &ClientConfig) -> Result<Vec<NamedReceiver>, Failure> {
+    pub(super) fn named(
+        &self,
+        trusted: &ClientConfig,
+        tracer: Option<&Arc<Tracer>>,
+    ) -> Result<Vec<NamedReceiver>, Failure> {
         let mut urls = BTreeMap::new();
         let directory = self.directory_url.iter().map(|url| {
             let topics = OF_DIRECTORY.parse().expect("a constant topic parses");
@@ -92,7 +97,7 @@ impl ReceiverArgs {
         if urls.is_empty() {
             return Ok(Vec::new());
         }
-        let client = Client::new(trusted.clone(), system_resolve());
+        let client = Client::new(trusted.clone(), system_resolve()).traced_by(tracer.cloned());
         let receivers = urls.into_iter().map(|(topics, url)| {
             let receiver = HttpReceiver::new(url, secrets.remove(&topics), client.clone());
             NamedReceiver {

@@ -13,6 +13,7 @@ use super::backup_status;
 use super::demo::Demo;
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
+use super::ending::end_the_process;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
 use super::logging::{LogArgs, Logs, settle};
@@ -23,23 +24,21 @@ use super::output::new_directory;
 use super::receivers::ReceiverArgs;
 use super::settings::SettingsArgs;
 use super::signals::{Starting, keep_certificate_fresh, listen_to_signals};
-use super::tell::tell;
+use super::traces::TraceArgs;
 use super::trust::TrustArgs;
 use super::webhooks::WebhookArgs;
 use crate::engine::checkpointer::CheckpointPolicy;
 use crate::engine::processors::Processors;
 use crate::engine::retention::LogRetention;
-use crate::engine::{Engine, Limits, OnFatal};
+use crate::engine::{Engine, Limits};
 use crate::http::cors::{Cors, Origin};
 use crate::http::server::{FrontLimits, Internal, Server};
 use crate::http::service::Service;
 use crate::http::tls::Tls;
 use crate::http::token::TokenVerifier;
+use crate::http::traces::Tracer;
 use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
-
-/// How long responses may still leave after the log has failed.
-const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Arguments of `carebook serve`.
 #[derive(Args)]
@@ -168,6 +167,8 @@ pub struct ServeArgs {
     trust: TrustArgs,
     #[command(flatten)]
     logs: LogArgs,
+    #[command(flatten)]
+    traces: TraceArgs,
 }
 
 impl ServeArgs {
@@ -185,7 +186,8 @@ impl ServeArgs {
         }
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
-        let receivers = self.receivers.named(&trusted)?;
+        let traces = self.traces.start(&trusted)?;
+        let receivers = self.receivers.named(&trusted, traces.tracer.as_ref())?;
         let keys_from = match self.demo {
             true => KeysFrom::Demo,
             false => self.keys.place(&trusted)?,
@@ -217,8 +219,10 @@ impl ServeArgs {
         engine.deliver_to(receivers, self.receivers.bounds());
         let listener = self.bind()?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (webhooks, told_to_stop, stop) = self.webhooks.start(&engine, &data, trusted)?;
-        let upkeep = self.upkeep(tls.as_ref(), &logs)?;
+        let (webhooks, told_to_stop, stop) =
+            self.webhooks
+                .start(&engine, &data, trusted, traces.tracer.clone())?;
+        let upkeep = self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?;
         let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
@@ -257,7 +261,7 @@ impl ServeArgs {
     fn check(&self) -> Result<(), Failure> {
         self.keeps_inside()?;
         let trusted = self.trust.config()?;
-        self.receivers.named(&trusted)?;
+        self.receivers.named(&trusted, None)?;
         if !self.demo {
             self.keys.check(self.keys.place(&trusted)?)?;
         }
@@ -388,7 +392,12 @@ impl ServeArgs {
     }
 
     /// What the metrics tell of beside the engine and its front, and what is kept fresh from here on.
-    fn upkeep(&self, tls: Option<&Arc<Tls>>, logs: &Logs) -> Result<Upkeep, Failure> {
+    fn upkeep(
+        &self,
+        tls: Option<&Arc<Tls>>,
+        logs: &Logs,
+        tracer: Option<&Arc<Tracer>>,
+    ) -> Result<Upkeep, Failure> {
         if let Some(tls) = tls {
             keep_certificate_fresh(Arc::clone(tls)).map_err(Failure::from_error)?;
         }
@@ -398,6 +407,7 @@ impl ServeArgs {
             backups: backups.transpose().map_err(Failure::from_error)?,
             access_log: logs.access.clone(),
             log_lost: Some(logs.lost.clone()),
+            tracer: tracer.cloned(),
         })
     }
 
@@ -476,21 +486,4 @@ fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // A reader that goes away is no reason to stop serving.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-}
-
-/// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
-/// its memory may be ahead of the disk.
-fn end_the_process() -> OnFatal {
-    Box::new(|error| {
-        tracing::error!(%error, "the log has failed: the process ends");
-        tell(format_args!("carebook: the log has failed: {error}"));
-        manager::status(&format!("the log has failed: {error}"));
-        let spawned = std::thread::Builder::new().spawn(|| {
-            std::thread::sleep(LAST_WORDS);
-            std::process::exit(1);
-        });
-        if spawned.is_err() {
-            std::process::exit(1);
-        }
-    })
 }

@@ -25,13 +25,12 @@ pub struct CompletionsArgs {
 }
 
 impl CompletionsArgs {
-    /// Prints the script.
+    /// Prints the script for the program, whose arguments `command` has.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        let mut command = super::command();
         clap_complete::generate(self.shell, &mut command, "carebook", &mut script);
         let mut out = Output::new();
         out.line(String::from_utf8_lossy(&script).trim_end())?;
@@ -53,12 +52,12 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes the pages.
+    /// Writes the pages of the program, whose arguments `command` has.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn run(self) -> Result<(), Failure> {
-        let mut command = super::command().disable_help_subcommand(true);
+    pub fn run(self, command: Command) -> Result<(), Failure> {
+        let mut command = command.disable_help_subcommand(true);
         command.build();
         std::fs::create_dir_all(&self.to)
             .and_then(|()| write_pages(&command, &self.to))

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::engine::channel::Bounds;
 use crate::engine::delivery::webhooks::Webhooks;
 use crate::http::dial::system_resolve;
+use crate::http::traces::Tracer;
 use crate::http::webhooks::address::{Allowed, Cidr};
 use crate::http::webhooks::client::{Client, Judge};
 use crate::http::webhooks::managing::WebhookFront;
@@ -44,7 +45,7 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts. What is returned
+    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts, traced by `tracer`. What is returned
     /// last turns true when what is returned before it has, once nothing is sent any more and it is
     /// written how far all are.
     ///
@@ -55,6 +56,7 @@ impl WebhookArgs {
         engine: &Arc<Engine>,
         data: &Path,
         tls: ClientConfig,
+        tracer: Option<Arc<Tracer>>,
     ) -> Result<(WebhookFront, watch::Sender<bool>, watch::Receiver<bool>), Failure> {
         if self.webhooks_allow_http {
             engine.allow_plain_webhooks();
@@ -70,7 +72,7 @@ impl WebhookArgs {
             hurry: self.webhooks_hurry,
             ..Bounds::default()
         };
-        let client = Client::new(tls, system_resolve());
+        let client = Client::new(tls, system_resolve()).traced_by(tracer);
         let sender = WebhookSender::new(client, judge, Arc::clone(&key));
         let (dispatcher, work) =
             engine.deliver_webhooks(Arc::new(sender), bounds, self.webhooks_waiting_max);

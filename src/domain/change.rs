@@ -63,6 +63,9 @@ impl RankChange {
     /// All of them, from what a resource had before and what it has now.
     #[must_use]
     pub fn all(before: Vec<(IndexKey, Rank)>, after: Vec<(IndexKey, Rank)>) -> Vec<Self> {
+        if before.is_empty() && after.is_empty() {
+            return Vec::new();
+        }
         let mut lists = BTreeMap::new();
         for (list, rank) in before {
             lists.insert(list, (Some(rank), None));
@@ -137,13 +140,15 @@ impl Change {
         let stood_in = before.map(R::secondary_keys).unwrap_or_default();
         let lists = Differences::of(stood_in, next.secondary_keys());
         let ranked = before.map(R::ranked).unwrap_or_default();
+        let id = next.id();
+        let key = R::KIND.key(&id);
         Self {
             kind: R::KIND.tag,
             version: const { version::<R>() },
-            key: next.key(),
+            key,
             revision: next.read_revision(),
             advances: before.map(R::revision) != Some(next.revision()),
-            path: next.path(),
+            path: next.path_by(id),
             event: codec::encode(event),
             state: codec::encode(next),
             unique_left: names.left,
@@ -152,20 +157,15 @@ impl Change {
             secondary_joined: lists.taken,
             secondary_kept: lists.kept,
             ranks: RankChange::all(ranked, next.ranked()),
-            list: list_move(before, next),
+            list: list_move(before, next, key),
             lead: lead_move(before, next),
         }
     }
 }
 
-fn list_move<R: Resource>(before: Option<&R>, next: &R) -> Option<ListMove> {
+fn list_move<R: Resource>(before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {
     let list = const { &R::LIST };
-    let list = list.as_ref()?;
-    let key = next.key();
-    let before = before.and_then(|before| list.place(before, key));
-    let after = list.place(next, key);
-    // Of several that are one item another one may be shown from here on.
-    (before != after || list.together.is_some()).then_some(ListMove { before, after })
+    list.as_ref()?.moved(before, next, key)
 }
 
 fn lead_move<R: Resource>(before: Option<&R>, next: &R) -> Option<LeadMove> {

@@ -164,25 +164,63 @@ impl<R> List<R> {
         })
     }
 
-    /// Where the resource with this key stands; `None` while it is not listed.
-    pub fn place(&self, state: &R, key: Digest) -> Option<ListPlace> {
-        if self.from_when.is_some_and(|is_listed| !is_listed(state)) {
+    fn is_listed(&self, state: &R) -> bool {
+        self.from_when.is_none_or(|is_listed| is_listed(state))
+    }
+
+    /// What a commit makes of the place of the resource with this key; `None` when nothing.
+    pub fn moved(&self, before: Option<&R>, next: &R, key: Digest) -> Option<ListMove> {
+        let before = before.filter(|before| self.is_listed(before));
+        // Most commits leave a resource where it stands: texts are compared sooner than hashed.
+        let stays = match before {
+            None => !self.is_listed(next),
+            Some(before) => {
+                let has_same = |own: &ListFilter<R>| (own.value)(before) == (own.value)(next);
+                self.is_listed(next)
+                    && self.filters.iter().all(has_same)
+                    && (self.booking)(before) == (self.booking)(next)
+            }
+        };
+        // Of several that are one item another one may be shown from here on.
+        if stays && self.together.is_none() {
             return None;
         }
+        let bound = (self.booking)(next);
+        let now = bound.map(BookingHash::of);
+        let was = |before: &R| match (self.booking)(before) {
+            id if id == bound => now,
+            id => id.map(BookingHash::of),
+        };
+        let after = self.is_listed(next);
+        Some(ListMove {
+            before: before.map(|before| self.place_of(before, key, was(before))),
+            after: after.then(|| self.place_of(next, key, now)),
+        })
+    }
+
+    /// Where the resource with this key stands; `None` while it is not listed.
+    pub fn place(&self, state: &R, key: Digest) -> Option<ListPlace> {
+        let booking = || (self.booking)(state).map(BookingHash::of);
+        self.is_listed(state)
+            .then(|| self.place_of(state, key, booking()))
+    }
+
+    /// Where one that is listed stands, which is bound to this booking.
+    fn place_of(&self, state: &R, key: Digest, booking: Option<BookingHash>) -> ListPlace {
         let value = |own: &ListFilter<R>| {
             let value = (own.value)(state)?;
             Some((own.shared, ValueHash::of(own.filter, &value)))
         };
-        Some(ListPlace {
+        ListPlace {
             entry: self.together.map_or(key, |together| together(state)),
             values: self.filters.iter().filter_map(value).collect(),
-            booking: (self.booking)(state).map(BookingHash::of),
-        })
+            booking,
+        }
     }
 
     /// What a page needs to know of a resource that is listed.
     pub fn item(&self, state: &R, path: Vec<String>) -> Option<ListItem> {
-        if self.from_when.is_some_and(|is_listed| !is_listed(state)) {
+        if !self.is_listed(state) {
             return None;
         }
         let value = |own: &ListFilter<R>| Some((own.filter, (own.value)(state)?.into_owned()));
@@ -311,6 +349,50 @@ impl Scope {
         match (self, other) {
             (Self::Of(one), Self::Of(other)) => Self::Of([one, other].concat()),
             _ => Self::All,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Status, booking, whether it is listed.
+    #[derive(Clone, Copy)]
+    struct One(&'static str, Option<&'static str>, bool);
+
+    const PLAIN: List<One> = List {
+        filters: &[by_many(Filter::Status, |it: &One| is(it.0))],
+        booking: |it| it.1,
+        by_booking: &[Filter::Branch],
+        from_when: Some(|it| it.2),
+        together: None,
+    };
+    const TOGETHER: List<One> = List {
+        together: Some(|it| Digest::of(1, &[it.1.unwrap_or_default()])),
+        ..PLAIN
+    };
+
+    #[test]
+    fn a_move_is_told_when_a_place_differs_and_of_what_is_listed_together_always() {
+        let key = Digest::of(100, &["one"]);
+        let mut all = vec![];
+        for status in ["open", "closed"] {
+            for booking in [None, Some("a"), Some("b")] {
+                all.extend([false, true].map(|is_listed| One(status, booking, is_listed)));
+            }
+        }
+        let befores = all.iter().map(Some).chain([None]);
+        for (before, next) in befores.flat_map(|before| all.iter().map(move |next| (before, next)))
+        {
+            for list in [PLAIN, TOGETHER] {
+                let places = ListMove {
+                    before: before.and_then(|before| list.place(before, key)),
+                    after: list.place(next, key),
+                };
+                let is_told = places.before != places.after || list.together.is_some();
+                assert_eq!(list.moved(before, next, key), is_told.then_some(places));
+            }
         }
     }
 }

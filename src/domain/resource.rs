@@ -60,9 +60,15 @@ pub trait Resource:
     /// The parts of its identifier.
     fn id(&self) -> Vec<String>;
 
-    /// The values of the parameters of the path at which it is read: by default, its identifier.
+    /// The values of the parameters of the path at which it is read: by default, its identifier
+    /// `id`.
+    fn path_by(&self, id: Vec<String>) -> Vec<String> {
+        id
+    }
+
+    /// As [`Resource::path_by`], for who does not have the identifier at hand.
     fn path(&self) -> Vec<String> {
-        self.id()
+        self.path_by(self.id())
     }
 
     /// How many commits it has seen.

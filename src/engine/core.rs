@@ -19,8 +19,8 @@ use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
 use super::lane::Lanes;
 use super::outbox::Outbox;
+use super::past::Looks;
 use super::publisher_counts::PublisherCounts;
-use super::readings::Readings;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     pub(super) checkpointer: Checkpointer,
     pub(super) room: RoomWatch,
     /// Who may look at the past now.
-    pub(super) looks: Readings,
+    pub(super) looks: Arc<Looks>,
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,

@@ -10,13 +10,69 @@ use tokio::sync::oneshot;
 
 use crate::base::digest::{Digest, DigestBuild};
 
-const SHARDS: usize = 64;
+const SHARDS: usize = 256;
 
 type Waiters = Vec<oneshot::Sender<()>>;
 
 /// The locks that are held at present.
 pub struct KeyLocks {
-    shards: Box<[Mutex<HashMap<Digest, Waiters, DigestBuild>>]>,
+    shards: Box<[Shard]>,
+}
+
+/// Some of the locks, in a cache line of their own: mostly one lock at a time is held here, by one
+/// processor after the other, and each line that they share is a wait.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    first: Option<(Digest, Waiters)>,
+    /// Those that came while there was a first one.
+    #[expect(
+        clippy::box_collection,
+        reason = "a map is four words, and the cache line has one left"
+    )]
+    others: Option<Box<HashMap<Digest, Waiters, DigestBuild>>>,
+}
+
+const _: () = assert!(size_of::<Shard>() == 64);
+
+impl Held {
+    /// Who waits for this key; `None` when it is not locked.
+    fn waiters(&mut self, key: Digest) -> Option<&mut Waiters> {
+        match &mut self.first {
+            Some((first, waiters)) if *first == key => Some(waiters),
+            _ => self.others.as_mut()?.get_mut(&key),
+        }
+    }
+
+    /// Locks a key that is not locked.
+    fn lock(&mut self, key: Digest) {
+        match &self.first {
+            None => self.first = Some((key, Waiters::new())),
+            Some(_) => {
+                let others = self.others.get_or_insert_default();
+                others.insert(key, Waiters::new());
+            }
+        }
+    }
+
+    /// Releases a key; who waits for it.
+    fn release(&mut self, key: Digest) -> Waiters {
+        let first = self.first.take_if(|(first, _)| *first == key);
+        let released = match first {
+            Some((_, waiters)) => Some(waiters),
+            None => self.others.as_mut().and_then(|others| others.remove(&key)),
+        };
+        released.unwrap_or_default()
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Digest> {
+        let first = self.first.iter().map(|(key, _)| *key);
+        let others = self.others.iter().flat_map(|others| others.keys().copied());
+        first.chain(others)
+    }
 }
 
 /// One lock, held until this is dropped. It belongs to the command, not to the client: a client
@@ -31,18 +87,22 @@ impl KeyLocks {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
         }
+    }
+
+    fn shard(&self, key: Digest) -> &Mutex<Held> {
+        &self.shards[key.shard(SHARDS)].0
     }
 
     /// Locks `key`, once nobody else holds it.
     pub async fn hold(self: &Arc<Self>, key: Digest) -> KeyLock {
         loop {
             let given_back = {
-                let mut shard = self.shards[key.shard(SHARDS)].lock();
-                match shard.get_mut(&key) {
+                let mut shard = self.shard(key).lock();
+                match shard.waiters(key) {
                     None => {
-                        shard.insert(key, Waiters::new());
+                        shard.lock(key);
                         return KeyLock {
                             locks: Arc::clone(self),
                             key,
@@ -65,7 +125,7 @@ impl KeyLocks {
     pub fn held(&self) -> Vec<Digest> {
         let shards = self.shards.iter();
         shards
-            .flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>())
+            .flat_map(|shard| shard.0.lock().keys().collect::<Vec<_>>())
             .collect()
     }
 
@@ -90,10 +150,8 @@ impl Default for KeyLocks {
 
 impl Drop for KeyLock {
     fn drop(&mut self) {
-        let waiters = self.locks.shards[self.key.shard(SHARDS)]
-            .lock()
-            .remove(&self.key);
-        for waiter in waiters.into_iter().flatten() {
+        let waiters = self.locks.shard(self.key).lock().release(self.key);
+        for waiter in waiters {
             // A waiter that has left needs no notification.
             let _ = waiter.send(());
         }
@@ -104,6 +162,7 @@ impl Drop for KeyLock {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Waker};
 
     use super::*;
 
@@ -125,7 +184,32 @@ mod tests {
         for task in tasks {
             task.await.unwrap();
         }
-        assert!(locks.shards.iter().all(|shard| shard.lock().is_empty()));
+        assert_eq!(locks.held(), []);
+    }
+
+    #[tokio::test]
+    async fn keys_of_one_shard_are_locked_each_for_itself() {
+        let locks = Arc::new(KeyLocks::new());
+        let keys = [1, 2, 3].map(|last| {
+            let mut key = [0; 16];
+            key[15] = last;
+            Digest(key)
+        });
+        for released in 0..keys.len() {
+            let mut held = Vec::new();
+            for key in keys {
+                held.push(locks.hold(key).await);
+            }
+            drop(held.remove(released));
+            let mut waiting = keys.map(|key| Box::pin(locks.hold(key)));
+            for (number, waiting) in waiting.iter_mut().enumerate() {
+                let mut context = Context::from_waker(Waker::noop());
+                let gets_it = waiting.as_mut().poll(&mut context).is_ready();
+                assert_eq!(gets_it, number == released, "key {number}");
+            }
+            drop(held);
+        }
+        assert_eq!(locks.held(), []);
     }
 
     #[tokio::test]

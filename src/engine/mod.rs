@@ -78,7 +78,6 @@ use crate::journal::replay::Recovered;
 
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::core::{Shared, StoredWeight};
-use self::readings::Readings;
 use admission::{Admission, Permit};
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
@@ -180,7 +179,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            looks: Readings::new(past::LOOKS_MAX),
+            looks: past::Looks::new(past::LOOKS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

@@ -62,7 +62,6 @@ pub struct AccessLine<'a> {
 impl AccessLog {
     /// One that writes to `out`, until the guard is dropped: then what waits is written, for a
     /// second at most.
-    #[must_use]
     pub fn new(form: LogForm, out: impl io::Write + Send + 'static) -> (Self, WorkerGuard) {
         let (lines, guard) = NonBlockingBuilder::default()
             .lossy(true)

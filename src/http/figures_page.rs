@@ -9,6 +9,7 @@ use super::outbox;
 use super::process::ProcessFigures;
 use super::tls::CertificateFigures;
 use super::token::RefusalCounts;
+use super::traces::TraceFigures;
 use super::upkeep::{BackupFigures, UpkeepFigures};
 use super::webhooks::figures as webhooks;
 use crate::base::time::Instant;
@@ -90,6 +91,7 @@ pub fn described() -> Vec<Described> {
             backups: Some(BackupFigures::default()),
             access_lost: Some(0),
             log_lost: 0,
+            traces: Some(TraceFigures::default()),
         },
         process: ProcessFigures::default(),
         now: Instant::default(),

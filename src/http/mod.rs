@@ -41,5 +41,6 @@ mod specials;
 pub mod timed_io;
 pub mod tls;
 pub mod token;
+pub mod traces;
 pub mod upkeep;
 pub mod webhooks;

@@ -1,14 +1,16 @@
-//! A request as it is told of afterwards: in the log, in the access log.
+//! A request as it is told of afterwards: in the log, in the access log, in a trace.
 
 use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Body as _;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
-use super::access_log::AccessLine;
+use super::access_log::{AccessLine, method_word};
 use super::response::{Answer, POSITION};
 use super::route::Series;
+use super::traces::{Doing, Done, number, text};
 use super::upkeep::Upkeep;
 use crate::base::time::Instant;
 use crate::base::trace_context::TraceContext;
@@ -29,6 +31,7 @@ pub(super) struct Told<'r> {
 pub(super) struct Observed {
     at: Instant,
     trace: Option<TraceContext>,
+    doing: Option<Doing>,
 }
 
 /// A request that has its response.
@@ -39,6 +42,7 @@ pub(super) struct Ended<'a> {
     pub(super) request_id: &'a HeaderValue,
     pub(super) answer: &'a Answer,
     pub(super) took: Duration,
+    pub(super) is_secure: bool,
 }
 
 /// The place in a trace that the headers tell of.
@@ -54,28 +58,40 @@ pub(super) fn observe(
     now: impl FnOnce() -> Instant,
     headers: &HeaderMap,
 ) -> Option<Observed> {
-    upkeep.access_log.as_ref()?;
+    if upkeep.access_log.is_none() && upkeep.tracer.is_none() {
+        return None;
+    }
+    let trace = trace_of(headers);
+    let Some(tracer) = &upkeep.tracer else {
+        return Some(Observed {
+            at: now(),
+            trace,
+            doing: None,
+        });
+    };
+    let doing = tracer.begin(trace);
     Some(Observed {
         at: now(),
-        trace: trace_of(headers),
+        trace: upkeep.access_log.is_some().then(|| doing.context.clone()),
+        doing: Some(doing),
     })
 }
 
 /// Tells of a request.
-pub(super) fn tell(upkeep: &Upkeep, observed: Option<&Observed>, ended: &Ended<'_>) {
+pub(super) fn tell(upkeep: &Upkeep, observed: Option<Observed>, ended: &Ended<'_>) {
     let status = ended.answer.status().as_u16();
     let operation = ended.operation;
-    let text = |value: &'_ HeaderValue| value.to_str().unwrap_or("-").to_owned();
+    let request_id = ended.request_id.to_str().unwrap_or("-");
     if status == 500 {
         tracing::error!(
-            request_id = text(ended.request_id),
+            request_id,
             operation,
             status,
             "a request was answered with an internal error"
         );
     } else {
         tracing::debug!(
-            request_id = ended.request_id.to_str().unwrap_or("-"),
+            request_id,
             operation,
             status,
             code = ended.answer.body().code(),
@@ -83,7 +99,13 @@ pub(super) fn tell(upkeep: &Upkeep, observed: Option<&Observed>, ended: &Ended<'
             "a request was answered"
         );
     }
-    let (Some(observed), Some(log)) = (observed, &upkeep.access_log) else {
+    let Some(mut observed) = observed else {
+        return;
+    };
+    if let (Some(tracer), Some(doing)) = (&upkeep.tracer, observed.doing.take()) {
+        tracer.end(doing, || ended.done());
+    }
+    let Some(log) = &upkeep.access_log else {
         return;
     };
     let body = ended.answer.body();
@@ -101,13 +123,52 @@ pub(super) fn tell(upkeep: &Upkeep, observed: Option<&Observed>, ended: &Ended<'
         } else {
             body.size_hint().exact()
         },
-        request_id: ended.request_id.to_str().unwrap_or("-"),
+        request_id,
         trace: observed.trace.as_ref(),
         position: ended.position(),
     });
 }
 
 impl Ended<'_> {
+    /// The span of the request: templates and words of the program, and nothing of its path, its
+    /// query or its body.
+    fn done(&self) -> Done {
+        let status = self.answer.status();
+        let method = method_word(self.method);
+        let mut attributes = vec![
+            text("http.request.method", method),
+            number("http.response.status_code", i64::from(status.as_u16())),
+            text("url.scheme", if self.is_secure { "https" } else { "http" }),
+            text("carebook.operation", self.operation),
+            text(
+                "carebook.request_id",
+                self.request_id.to_str().unwrap_or("-"),
+            ),
+        ];
+        if let Some(route) = self.told.route {
+            attributes.push(text("http.route", route));
+            attributes.push(text("url.path", route));
+        }
+        if let Some(code) = self.answer.body().code() {
+            attributes.push(text("carebook.code", code));
+        }
+        if let Some(position) = self.position().and_then(|position| position.parse().ok()) {
+            attributes.push(number("carebook.position", position));
+        }
+        if status.is_server_error() {
+            attributes.push(text("error.type", status.as_str()));
+        }
+        Done {
+            name: match self.told.route {
+                Some(route) => format!("{method} {route}"),
+                None => method.to_owned(),
+            },
+            kind: SpanKind::Server,
+            is_error: status.is_server_error(),
+            attributes,
+        }
+    }
+
     /// The position that the response depends on.
     fn position(&self) -> Option<&str> {
         self.answer.headers().get(POSITION)?.to_str().ok()

@@ -93,7 +93,7 @@ impl HttpReceiver {
         // The URL is the operator's own.
         let judge = Judge::Anywhere;
         self.client
-            .deliver(&self.url.0, &judge, &headers, body)
+            .deliver("message delivery", &self.url.0, &judge, headers, body)
             .await
     }
 }

@@ -235,8 +235,9 @@ impl Service {
             request_id: &request_id,
             answer: &answer,
             took,
+            is_secure: caller.is_secure,
         };
-        tell(&self.upkeep, observed.as_ref(), &ended);
+        tell(&self.upkeep, observed, &ended);
         // A client that waits for 100 (Continue) has not sent the body yet, and need not.
         if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
             drain(&mut body).await;

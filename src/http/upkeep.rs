@@ -8,6 +8,7 @@ use tracing_appender::non_blocking::ErrorCounter;
 use super::access_log::AccessLog;
 use super::metrics_page::Page;
 use super::tls::{CertificateFigures, Tls};
+use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Instant;
 
 /// What the metrics are told of by others; nothing where it is not there.
@@ -19,6 +20,8 @@ pub struct Upkeep {
     pub backups: Option<Arc<Backups>>,
     /// The access log.
     pub access_log: Option<Arc<AccessLog>>,
+    /// What traces.
+    pub tracer: Option<Arc<Tracer>>,
     /// What counts lines of the other log that were lost.
     pub log_lost: Option<ErrorCounter>,
 }
@@ -70,6 +73,8 @@ pub struct UpkeepFigures {
     pub access_lost: Option<usize>,
     /// Lines of the other log that were lost.
     pub log_lost: usize,
+    /// What became of spans.
+    pub traces: Option<TraceFigures>,
 }
 
 impl Upkeep {
@@ -79,6 +84,7 @@ impl Upkeep {
         UpkeepFigures {
             certificate: self.tls.as_ref().map(|tls| tls.figures()),
             backups: self.backups.as_ref().map(|backups| backups.figures()),
+            traces: self.tracer.as_ref().map(|tracer| tracer.counts().figures()),
             log_lost: self
                 .log_lost
                 .as_ref()
@@ -111,6 +117,9 @@ impl UpkeepFigures {
             "Lines on standard error that were lost because nobody read them in time.",
             self.log_lost,
         );
+        if let Some(traces) = self.traces {
+            traces.put(page);
+        }
         if let Some(lost) = self.access_lost {
             page.one(
                 "carebook_access_log_lost_total",

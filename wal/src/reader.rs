@@ -1,7 +1,8 @@
 //! Finds records again, while others are written.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,12 +19,19 @@ use crate::storage::{File, Storage};
 use crate::visitor::{OnRange, Record, SnapshotInfo};
 use crate::window::Window;
 
-/// Bytes read at once for one record: a stride of the index and the next header.
-const PIECE: usize = 36 << 10;
+/// Bytes read at once for one record: few, since the next header is mostly far away, or the record
+/// is there; and more and more while short frames are passed one after the other.
+const PIECES: Range<usize> = 4 << 10..64 << 10;
+/// Bytes of memory for pieces that a thread keeps for the next record it looks for.
+const PIECE_KEPT: usize = 256 << 10;
 /// Bytes read at once for many: about as many as a page of a thousand has.
 const PIECE_OF_RANGE: usize = 256 << 10;
 /// Files kept open for reading.
 const FILES_MAX: usize = 128;
+
+thread_local! {
+    static PIECE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 pub(crate) struct Reader {
     storage: Arc<dyn Storage>,
@@ -358,19 +366,34 @@ impl Reader {
         position: u64,
         passed: &mut Vec<Noted>,
     ) -> Result<Vec<u8>, Error> {
-        let Entry {
-            segment,
-            mut offset,
-            ..
-        } = entry;
-        let name = format::segment_name(segment);
+        let name = format::segment_name(entry.segment);
         let failed = |source| Error::io("read", self.storage.describe(&name))(source);
-        let file = self.file(segment, &name)?;
+        let file = self.file(entry.segment, &name)?;
         let length = file.length().map_err(failed)?;
-        let mut window = Window::with_piece(file.as_ref(), length, PIECE);
+        let mut window = Window::growing(file.as_ref(), length, PIECES, PIECE.take());
+        let read = self.read_through(&mut window, entry, position, passed);
+        let piece = window.into_bytes();
+        if piece.capacity() <= PIECE_KEPT {
+            PIECE.set(piece);
+        }
+        read
+    }
+
+    /// The record at a position in the segment that is read through this window; frames that are
+    /// worth noting in the index go to `passed`.
+    fn read_through(
+        &self,
+        window: &mut Window<'_>,
+        entry: Entry,
+        position: u64,
+        passed: &mut Vec<Noted>,
+    ) -> Result<Vec<u8>, Error> {
+        let name = || format::segment_name(entry.segment);
+        let failed = |source| Error::io("read", self.storage.describe(&name()))(source);
+        let mut offset = entry.offset;
         loop {
             let damaged = |what: &str| Error::Damaged {
-                file: self.storage.describe(&name),
+                file: self.storage.describe(&name()),
                 offset,
                 position: Some(position),
                 what: what.to_owned(),
@@ -382,7 +405,7 @@ impl Reader {
             let HeaderFound::Sound(header) = FrameHeader::parse(head, self.seed) else {
                 return Err(damaged("a frame's header was altered since it was written"));
             };
-            if header.segment != segment || header.first > position {
+            if header.segment != entry.segment || header.first > position {
                 return Err(damaged("a frame was altered since it was written"));
             }
             if offset >= passed.last().map_or(entry.known, Index::known_after) {

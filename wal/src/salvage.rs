@@ -6,12 +6,14 @@
 //! frames that follow each other are a *run*; a way out is a snapshot, or the
 //! log's beginning, with the runs that continue from it.
 
+mod progress;
 mod runs;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+pub use self::progress::OnSurvey;
 use self::runs::Run;
 use crate::ancestry;
 use crate::error::{BoxError, Error};
@@ -49,25 +51,6 @@ pub struct WayOut {
     pub snapshot: Option<SnapshotInfo>,
 }
 
-/// Called with how many bytes of how many are done.
-pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
-
-/// The first half of a survey: everything is read as at a start.
-struct Checking<'a, 'b> {
-    bytes: u64,
-    on_progress: &'a mut OnSurvey<'b>,
-}
-
-impl Visitor for Checking<'_, '_> {
-    fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
-        Ok(())
-    }
-
-    fn progress(&mut self, done: u64, _: u64) {
-        (self.on_progress)(done.min(self.bytes), self.bytes * 2);
-    }
-}
-
 /// What [`Salvage::give_up_after`] has done.
 #[derive(Clone, Debug)]
 pub struct GivenUp {
@@ -102,18 +85,6 @@ impl Salvage {
     /// [`Error::Damaged`] when not even the log's id can be found.
     pub fn survey(storage: Arc<dyn Storage>) -> Result<Self, Error> {
         Self::survey_shown(storage, &mut |_, _| {})
-    }
-
-    /// The bytes of these segments.
-    fn bytes_of(&self, segments: &[(u64, String)]) -> Result<u64, Error> {
-        let mut bytes = 0;
-        for (_, name) in segments {
-            let file = self.storage.open_read(name);
-            let file = file.map_err(Error::io("open", self.storage.describe(name)))?;
-            let length = file.length();
-            bytes += length.map_err(Error::io("measure", self.storage.describe(name)))?;
-        }
-        Ok(bytes)
     }
 
     /// As [`Salvage::survey`]; calls `on_progress` with how many bytes of how many were read, each of
@@ -178,16 +149,8 @@ impl Salvage {
                 Err(error) => salvage.note(error)?,
             }
         }
-        let bytes = salvage.bytes_of(&segments)?;
-        let mut checking = Checking {
-            bytes,
-            on_progress: &mut *on_progress,
-        };
-        if let Err(error) = verify(Arc::clone(&salvage.storage), &mut checking) {
-            salvage.note(error)?;
-        }
+        let bytes = salvage.check_all(&segments, on_progress)?;
         let mut done = bytes;
-        on_progress(done, bytes * 2);
         salvage.find_snapshots(listed, &found_snapshots)?;
         for (number, name) in &segments {
             let found = runs::find(salvage.storage.as_ref(), salvage.seed, *number, name)?;

@@ -13,7 +13,11 @@ pub(crate) struct Window<'a> {
     file: &'a dyn File,
     length: u64,
     piece: usize,
+    /// A piece grows up to this while one is wanted behind the other.
+    piece_most: usize,
     bytes: Vec<u8>,
+    /// How many of the bytes are the file's, which begin at `start`.
+    filled: usize,
     start: u64,
 }
 
@@ -28,25 +32,52 @@ impl<'a> Window<'a> {
             file,
             length,
             piece,
+            piece_most: piece,
             bytes: Vec::new(),
+            filled: 0,
             start: 0,
         }
+    }
+
+    /// A window for who looks here and there: it reads at least as many bytes as `pieces` begins
+    /// with, and twice as many each time that it goes on close behind where it has ended, up to the
+    /// end of `pieces`. `bytes` are memory that it may use.
+    pub(crate) fn growing(
+        file: &'a dyn File,
+        length: u64,
+        pieces: std::ops::Range<usize>,
+        bytes: Vec<u8>,
+    ) -> Self {
+        let mut window = Self::with_piece(file, length, pieces.start);
+        window.piece_most = pieces.end;
+        window.bytes = bytes;
+        window
+    }
+
+    /// The memory that it has used.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The bytes at an offset; fewer only at the end of the file.
     pub(crate) fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
         let left = to_usize(self.length.saturating_sub(offset));
         let wanted = wanted.min(left);
-        let end = self.start + to_u64(self.bytes.len());
+        let end = self.start + to_u64(self.filled);
         if offset < self.start || offset + to_u64(wanted) > end {
+            // Less is passed over than would have been read.
+            if offset > self.start && offset < end + to_u64(self.piece) {
+                self.piece = self.piece.saturating_mul(2).min(self.piece_most);
+            }
             let size = wanted.max(self.piece.min(left));
-            self.bytes.resize(size, 0);
-            self.start = offset;
-            let read = self.file.read_at(&mut self.bytes, offset)?;
-            self.bytes.truncate(read);
+            if self.bytes.len() < size {
+                self.bytes.resize(size, 0);
+            }
+            (self.start, self.filled) = (offset, 0);
+            self.filled = self.file.read_at(&mut self.bytes[..size], offset)?;
         }
         let at = to_usize(offset - self.start);
-        let upto = (at + wanted).min(self.bytes.len());
+        let upto = (at + wanted).min(self.filled);
         Ok(&self.bytes[at.min(upto)..upto])
     }
 }
@@ -72,4 +103,68 @@ pub(crate) fn nonzero(
         at += to_u64(piece.len());
     }
     Ok(range)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    /// A file whose bytes are the lowest ones of their offsets; it counts bytes and calls.
+    #[derive(Default)]
+    struct Counted(AtomicU64, AtomicU64);
+
+    impl File for Counted {
+        fn length(&self) -> io::Result<u64> {
+            Ok(1 << 30)
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.0.fetch_add(to_u64(buffer.len()), Ordering::Relaxed);
+            self.1.fetch_add(1, Ordering::Relaxed);
+            for (byte, offset) in buffer.iter_mut().zip(offset..) {
+                *byte = offset.to_le_bytes()[0];
+            }
+            Ok(buffer.len())
+        }
+
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn set_length(&self, _: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    /// What is read for heads that are so far apart, and for the whole of the last one's piece.
+    fn read_for(apart: u64, count: u64, used: Vec<u8>) -> (u64, u64, Vec<u8>) {
+        let file = Counted::default();
+        let mut window = Window::growing(&file, 1 << 30, 4 << 10..64 << 10, used);
+        let all = (0..count).map(|number| (number * apart, 72));
+        for (offset, wanted) in all.chain([((count - 1) * apart, to_usize(apart))]) {
+            let found = window.get(offset, wanted).unwrap();
+            assert_eq!(found.len(), wanted);
+            let as_it_is = (offset..).map(|offset| offset.to_le_bytes()[0]);
+            assert!(found.iter().copied().eq(as_it_is.take(wanted)));
+        }
+        let used = window.into_bytes();
+        (file.0.into_inner(), file.1.into_inner(), used)
+    }
+
+    #[test]
+    fn of_long_frames_that_are_passed_only_the_heads_are_read_and_of_short_ones_large_pieces() {
+        let (long, _, used) = read_for(100_000, 4, Vec::new());
+        assert_eq!(long, 4 * (4 << 10) + 100_000);
+        // Memory that was used before holds other bytes, none of which is seen.
+        let (short, calls, _) = read_for(600, 400, used);
+        assert!(short < 240_000 + (64 << 10), "{short}");
+        assert!(calls < 12, "{calls}");
+    }
 }

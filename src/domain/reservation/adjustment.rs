@@ -171,7 +171,7 @@ impl Resource for PaymentChangeAdjustment {
     }
 
     /// Of its booking, where the latest adjustment is read.
-    fn path(&self) -> Vec<String> {
+    fn path_by(&self, _: Vec<String>) -> Vec<String> {
         vec![self.fact.reservation_booking_id.to_string()]
     }
 

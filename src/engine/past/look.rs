@@ -15,7 +15,7 @@ use crate::engine::core::Shared;
 use crate::journal::past::{AsOf, Descent, Lost, Past, Wanted};
 
 /// Changes that are passed on a way back before others have their turn.
-const PIECE: usize = 2_048;
+const PIECE: usize = 256;
 
 /// One look: who looks, at what.
 pub(super) struct Look {

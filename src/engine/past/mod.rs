@@ -7,6 +7,7 @@
 mod asked;
 mod log;
 mod look;
+mod looks;
 mod page;
 mod revisions;
 
@@ -16,6 +17,7 @@ use self::asked::Stop;
 pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
 use self::look::Look;
+pub(super) use self::looks::{Looks, NoLook};
 pub use self::page::RevisionTold;
 use super::core::{CommandResult, Shared};
 use crate::base::actor::Actor;
@@ -87,17 +89,20 @@ impl Shared {
             begin: None,
         };
         let position = look.upto;
+        let mut is_begun = false;
         let found = loop {
             let looking = move || {
                 let found = look.at(query);
                 (look, found)
             };
-            match self.looks.read(looking).await {
-                Some((further, Ok(None))) => look = further,
-                Some((_, Ok(Some(found)))) => break Ok(found),
-                Some((_, Err(stop))) => break Err(stop),
-                None => return Err(NoPast::Answered(CommandResult::Fault)),
+            match self.looks.look(&actor.subject, is_begun, looking).await {
+                Ok((further, Ok(None))) => look = further,
+                Ok((_, Ok(Some(found)))) => break Ok(found),
+                Ok((_, Err(stop))) => break Err(stop),
+                Err(NoLook::Crowded) => return Err(NoPast::Answered(CommandResult::Overloaded)),
+                Err(NoLook::Failed) => return Err(NoPast::Answered(CommandResult::Fault)),
             }
+            is_begun = true;
         };
         // Time has passed.
         let may_act = self.may_act(&actor.subject).await;

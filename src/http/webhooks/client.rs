@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{DATE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{DATE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, Uri};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -22,6 +23,7 @@ use tokio_rustls::rustls::ClientConfig;
 use super::address::Allowed;
 use crate::engine::schedule::Failure;
 use crate::http::dial::{Connection, Dialer, Resolve, Target};
+use crate::http::traces::{Done, Tracer, number, text};
 
 /// From connecting to the end of the answer's head.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -75,6 +77,7 @@ pub struct Answered {
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<ClientShared>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 struct ClientShared {
@@ -99,7 +102,15 @@ impl Client {
                 idle: Mutex::default(),
                 turns: Semaphore::new(REQUESTS_MAX),
             }),
+            tracer: None,
         }
+    }
+
+    /// The same, whose deliveries are traced by this.
+    #[must_use]
+    pub fn traced_by(mut self, tracer: Option<Arc<Tracer>>) -> Self {
+        self.tracer = tracer;
+        self
     }
 
     /// POSTs the body to the URL. The answer's body is not told.
@@ -123,18 +134,30 @@ impl Client {
         }
     }
 
-    /// The same; any answer of the class 2xx says that it was taken.
+    /// The same, of what is traced under this name; any answer of the class 2xx says that it was
+    /// taken. The receiver is told the attempt's place in its trace.
     ///
     /// # Errors
     /// When it was not, or nobody knows.
     pub async fn deliver(
         &self,
+        what: &str,
         url: &str,
         judge: &Judge,
-        headers: &HeaderMap,
+        mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<(), Failure> {
-        match self.post(url, judge, headers, body).await {
+        let doing = self.tracer.as_ref().map(|tracer| tracer.begin(None));
+        if let Some(doing) = &doing
+            && let Ok(parent) = HeaderValue::try_from(doing.context.parent())
+        {
+            headers.insert(HeaderName::from_static("traceparent"), parent);
+        }
+        let posted = self.post(url, judge, &headers, body).await;
+        if let (Some(tracer), Some(doing)) = (&self.tracer, doing) {
+            tracer.end(doing, || attempt(what, &headers, posted));
+        }
+        match posted {
             Ok(Answered { status, .. }) if (200..300).contains(&status) => Ok(()),
             Ok(Answered {
                 status,
@@ -214,6 +237,31 @@ impl Client {
             status,
             retry_after,
         }
+    }
+}
+
+/// The span of an attempt. Nothing of its URL, which may be a secret.
+fn attempt(what: &str, headers: &HeaderMap, posted: Result<Answered, &'static str>) -> Done {
+    let mut attributes = vec![text("http.request.method", "POST")];
+    if let Some(id) = headers.get("webhook-id").and_then(|id| id.to_str().ok()) {
+        attributes.push(text("messaging.message.id", id));
+    }
+    let status = posted.map(|answered| answered.status);
+    let is_taken = status.is_ok_and(|status| (200..300).contains(&status));
+    match status {
+        Ok(status) => {
+            attributes.push(number("http.response.status_code", i64::from(status)));
+            if !is_taken {
+                attributes.push(text("error.type", &status.to_string()));
+            }
+        }
+        Err(why) => attributes.push(text("error.type", why)),
+    }
+    Done {
+        name: what.to_owned(),
+        kind: SpanKind::Client,
+        is_error: !is_taken,
+        attributes,
     }
 }
 

@@ -32,7 +32,13 @@ impl WebhookSender {
         let headers = signed_headers(event, &outgoing.id, timestamp, &secrets, &outgoing.body);
         let sent = self
             .client
-            .deliver(&outgoing.url, &self.judge, &headers, outgoing.body)
+            .deliver(
+                "webhook delivery",
+                &outgoing.url,
+                &self.judge,
+                headers,
+                outgoing.body,
+            )
             .await;
         match sent {
             Ok(()) => Delivered::Taken,

@@ -86,11 +86,12 @@ impl Tables {
             && let Some(kind) = catalogue::resource(change.kind)
             && let Some(place) = after
         {
+            // What stands there already has what its booking says.
             if before.as_ref().map(|before| before.entry) != Some(place.entry) {
                 self.lists.of(change.kind).write().reserve(place.entry);
+                let booking = place.booking;
+                lists.by_booking = booking.map(|booking| self.by_booking(kind, booking));
             }
-            let booking = place.booking;
-            lists.by_booking = booking.map(|booking| self.by_booking(kind, booking));
         }
         if let Some(lead) = &change.lead {
             lists.entered.clear();
@@ -191,8 +192,10 @@ impl Tables {
         let Some(place) = moved.after.as_ref().or(moved.before.as_ref()) else {
             return;
         };
+        let is_known = moved.before.as_ref().map(|before| before.entry) == Some(place.entry);
         // Its booking's fact may have changed since it was looked at.
-        let by_booking = place.booking.map(|booking| match &ready.lists.by_booking {
+        let booking = place.booking.filter(|_| !is_known);
+        let by_booking = booking.map(|booking| match &ready.lists.by_booking {
             Some((seen, _)) if self.position(booking.fact) == *seen => None,
             _ => Some(self.by_booking(kind, booking).1),
         });

@@ -1,0 +1,326 @@
+//! The way to the collector: OTLP over HTTP, protobuf, in batches, on a thread of its own.
+//!
+//! Whatever is at the other end, a batch takes no longer than its attempts, and no more memory than
+//! the queue and the head and [`ANSWER_BYTES_MAX`] of an answer's body. Redirects are refusals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, Uri};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use prost::Message as _;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::{TraceCounts, text};
+use crate::http::dial::{Connection, Dialer, Target};
+
+/// Spans of a batch, and how long the first of them waits for others.
+pub const BATCH_SPANS_MAX: usize = 512;
+const BATCH_WAIT: Duration = Duration::from_secs(1);
+/// From connecting to the last byte of an answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an answer that are read.
+pub const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Attempts at a batch, and the pause after the first; the next ones are twice as long.
+const ATTEMPTS_MAX: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long what waits is still sent when the service ends.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+/// Where traces go, below the endpoint.
+const TRACES_PATH: &str = "/v1/traces";
+
+/// Where a collector is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    target: Target,
+    host: Box<str>,
+    path: Box<str>,
+}
+
+impl Collector {
+    /// Reads the URL of its endpoint: traces go to `/v1/traces` below it.
+    ///
+    /// # Errors
+    /// When it is none of HTTP; why.
+    pub fn read(url: &str) -> Result<Self, String> {
+        let uri: Uri = url
+            .parse()
+            .map_err(|error| format!("it is no URL: {error}"))?;
+        let authority = uri.authority().ok_or("it names no host")?;
+        if authority.as_str().contains('@') {
+            return Err("it has to name no user".to_owned());
+        }
+        let path = uri.path().trim_end_matches('/');
+        let path = match path.ends_with(TRACES_PATH) {
+            true => path.to_owned(),
+            false => format!("{path}{TRACES_PATH}"),
+        };
+        Ok(Self {
+            target: Target::of(&uri)?,
+            host: authority.as_str().into(),
+            path: path.into(),
+        })
+    }
+}
+
+/// How an attempt failed.
+enum Failed {
+    /// It may go better next time.
+    Passing(&'static str),
+    /// The collector will not take that.
+    Final(&'static str),
+}
+
+/// The thread that sends. Dropping it lets the thread send what waits, for half a second.
+pub struct Exporting {
+    stop: Option<oneshot::Sender<()>>,
+    ended: std::sync::mpsc::Receiver<()>,
+}
+
+impl Drop for Exporting {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let _ = self.ended.recv_timeout(LAST_WAIT);
+    }
+}
+
+struct Exporter {
+    collector: Collector,
+    dialer: Dialer,
+    spans: mpsc::Receiver<Span>,
+    counts: Arc<TraceCounts>,
+    kept: Option<Connection>,
+    is_failing: bool,
+}
+
+/// Sends what comes out of `spans` to the collector, on a thread of its own.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn export(
+    collector: Collector,
+    dialer: Dialer,
+    spans: mpsc::Receiver<Span>,
+    counts: Arc<TraceCounts>,
+) -> std::io::Result<Exporting> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (stop, stopped) = oneshot::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let exporter = Exporter {
+        collector,
+        dialer,
+        spans,
+        counts,
+        kept: None,
+        is_failing: false,
+    };
+    let thread = std::thread::Builder::new().name("traces".to_owned());
+    thread.spawn(move || {
+        runtime.block_on(exporter.run(stopped));
+        // A name that is being resolved may never be.
+        runtime.shutdown_background();
+        let _ = sender.send(());
+    })?;
+    Ok(Exporting {
+        stop: Some(stop),
+        ended,
+    })
+}
+
+impl Exporter {
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
+        loop {
+            let sent = async {
+                let Some(batch) = self.batch().await else {
+                    return false;
+                };
+                self.send(batch).await;
+                true
+            };
+            let goes_on = tokio::select! {
+                goes_on = sent => goes_on,
+                _ = &mut stopped => break,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+        // What is there already; a batch that was on its way is given up.
+        let mut last = Vec::new();
+        while let Ok(span) = self.spans.try_recv() {
+            last.push(span);
+        }
+        if !last.is_empty() {
+            let request = request(last);
+            let _ = timeout(LAST_WAIT, self.attempt(&request)).await;
+        }
+    }
+
+    /// The next batch; `None` when there will be none.
+    async fn batch(&mut self) -> Option<Vec<Span>> {
+        let first = self.spans.recv().await?;
+        let until = Instant::now() + BATCH_WAIT;
+        let mut batch = vec![first];
+        while batch.len() < BATCH_SPANS_MAX {
+            match timeout_at(until, self.spans.recv()).await {
+                Ok(Some(span)) => batch.push(span),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Some(batch)
+    }
+
+    async fn send(&mut self, batch: Vec<Span>) {
+        let count = u64::try_from(batch.len()).unwrap_or(0);
+        let request = request(batch);
+        let mut pause = PAUSE;
+        for attempt in 1..=ATTEMPTS_MAX {
+            let attempted = timeout(ANSWER_TIMEOUT, self.attempt(&request)).await;
+            let attempted = attempted.unwrap_or(Err(Failed::Passing("it did not answer in time")));
+            let failed = match attempted {
+                Ok(rejected) => {
+                    let rejected = rejected.min(count);
+                    add(&self.counts.rejected, rejected);
+                    add(&self.counts.exported, count - rejected);
+                    if std::mem::take(&mut self.is_failing) {
+                        tracing::info!("the collector takes traces again");
+                    }
+                    return;
+                }
+                Err(failed) => failed,
+            };
+            add(&self.counts.failures, 1);
+            let (why, is_final) = match failed {
+                Failed::Passing(why) => (why, attempt == ATTEMPTS_MAX),
+                Failed::Final(why) => (why, true),
+            };
+            // Once, until it takes some again.
+            if !std::mem::replace(&mut self.is_failing, true) {
+                tracing::warn!(why, "the collector does not take traces");
+            }
+            if is_final {
+                break;
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+        add(&self.counts.not_taken, count);
+    }
+
+    /// One attempt; how many spans were rejected.
+    async fn attempt(&mut self, request: &Bytes) -> Result<u64, Failed> {
+        let fresh = || {
+            Request::post(&*self.collector.path)
+                .header(HOST, &*self.collector.host)
+                .header(USER_AGENT, "carebook")
+                .header(CONTENT_TYPE, "application/x-protobuf")
+                .body(Full::new(request.clone()))
+                .map_err(|_| Failed::Final("it cannot be asked"))
+        };
+        let asked = fresh()?;
+        let kept = self.kept.take();
+        let mut connection = match kept.filter(|kept| kept.sender.is_ready()) {
+            Some(kept) => kept,
+            None => {
+                let connected = self.dialer.connect(&self.collector.target, |_| true);
+                connected
+                    .await
+                    .map_err(|error| Failed::Passing(error.what))?
+            }
+        };
+        let answer = connection.sender.send_request(asked).await;
+        let answer = answer.map_err(|_| Failed::Passing("it broke off before its answer"))?;
+        let status = answer.status().as_u16();
+        match status {
+            200..300 => {}
+            429 | 502..=504 => return Err(Failed::Passing("it is not available")),
+            _ => return Err(Failed::Final("it refused them")),
+        }
+        let body = whole(answer.into_body()).await?;
+        self.kept = Some(connection);
+        // Whatever else it says, it has taken them.
+        let told = ExportTraceServiceResponse::decode(body).unwrap_or_default();
+        let rejected = told
+            .partial_success
+            .map_or(0, |partial| partial.rejected_spans);
+        Ok(u64::try_from(rejected).unwrap_or(0))
+    }
+}
+
+/// The body, if it is within its bound.
+async fn whole(mut body: Incoming) -> Result<Bytes, Failed> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failed::Passing("it broke off in its answer"))?;
+        let data = frame.into_data().unwrap_or_default();
+        if bytes.len() + data.len() > ANSWER_BYTES_MAX {
+            return Err(Failed::Final("its answer is too long"));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.freeze())
+}
+
+fn add(count: &AtomicU64, more: u64) {
+    count.fetch_add(more, Ordering::Relaxed);
+}
+
+/// The request for a batch.
+fn request(spans: Vec<Span>) -> Bytes {
+    let version = env!("CARGO_PKG_VERSION");
+    let request = ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(Resource {
+                attributes: vec![
+                    text("service.name", "carebook"),
+                    text("service.version", version),
+                ],
+                ..Resource::default()
+            }),
+            scope_spans: vec![ScopeSpans {
+                scope: Some(InstrumentationScope {
+                    name: "carebook".to_owned(),
+                    version: version.to_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                spans,
+                ..ScopeSpans::default()
+            }],
+            ..ResourceSpans::default()
+        }],
+    };
+    request.encode_to_vec().into()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_go_below_the_endpoint() {
+        let path = |url: &str| Collector::read(url).unwrap().path.to_string();
+        assert_eq!(path("http://c:4318"), "/v1/traces");
+        assert_eq!(path("http://c:4318/"), "/v1/traces");
+        assert_eq!(path("https://c/otlp/"), "/otlp/v1/traces");
+        assert_eq!(path("https://c/v1/traces"), "/v1/traces");
+        for bad in ["", "c:4318", "ftp://c", "http://", "http://a@c/", "/v1"] {
+            assert!(Collector::read(bad).is_err(), "{bad}");
+        }
+    }
+}

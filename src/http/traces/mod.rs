@@ -1,0 +1,338 @@
+//! Traces: which requests and attempts are recorded, and as what spans (OpenTelemetry).
+//!
+//! A request is recorded by chance, one in so many; and when its caller has recorded its part of the
+//! trace, as far as [`CALLERS_PER_SECOND`] allows: no caller can have everything recorded. What is
+//! recorded goes to a bounded queue, and from there to the collector by a thread of its own.
+
+pub mod export;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant as Tick;
+
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::metrics_page::Page;
+use crate::base::trace_context::TraceContext;
+use crate::engine::clock::Clock;
+
+/// Requests a second that are recorded because their callers have recorded theirs, over all callers;
+/// and as many at once.
+pub const CALLERS_PER_SECOND: f64 = 100.0;
+/// Spans that may wait for the collector.
+pub const SPANS_MAX: usize = 2_048;
+
+/// What became of spans.
+#[derive(Debug, Default)]
+pub struct TraceCounts {
+    exported: AtomicU64,
+    failures: AtomicU64,
+    queue_full: AtomicU64,
+    not_taken: AtomicU64,
+    rejected: AtomicU64,
+}
+
+/// The same, as figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceFigures {
+    /// Spans that the collector has taken.
+    pub exported: u64,
+    /// Attempts to send a batch that failed.
+    pub failures: u64,
+    /// Spans that were dropped, because too many waited.
+    pub queue_full: u64,
+    /// Because the collector did not take them.
+    pub not_taken: u64,
+    /// Because it said that it rejected them.
+    pub rejected: u64,
+}
+
+impl TraceCounts {
+    /// The figures.
+    #[must_use]
+    pub fn figures(&self) -> TraceFigures {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TraceFigures {
+            exported: of(&self.exported),
+            failures: of(&self.failures),
+            queue_full: of(&self.queue_full),
+            not_taken: of(&self.not_taken),
+            rejected: of(&self.rejected),
+        }
+    }
+}
+
+impl TraceFigures {
+    /// Puts them on the page.
+    pub(super) fn put(&self, page: &mut Page) {
+        page.one(
+            "carebook_trace_spans_exported_total",
+            "counter",
+            "Spans that the collector has taken.",
+            self.exported,
+        );
+        page.by_reason(
+            "carebook_trace_spans_dropped_total",
+            "counter",
+            "Spans that no collector has, by the reason.",
+            [
+                ("queue_full", self.queue_full),
+                ("not_taken", self.not_taken),
+                ("rejected", self.rejected),
+            ],
+        );
+        page.one(
+            "carebook_trace_export_failures_total",
+            "counter",
+            "Attempts to send spans to the collector that failed.",
+            self.failures,
+        );
+    }
+}
+
+/// What of an allowance is left, and when that was so.
+struct Allowance {
+    left: f64,
+    at: Tick,
+}
+
+impl Allowance {
+    fn take(&mut self, now: Tick) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + passed * CALLERS_PER_SECOND).min(CALLERS_PER_SECOND);
+        self.at = now;
+        let is_left = self.left >= 1.0;
+        if is_left {
+            self.left -= 1.0;
+        }
+        is_left
+    }
+}
+
+/// Decides what is recorded, and records it.
+pub struct Tracer {
+    one_in: u64,
+    seen: AtomicU64,
+    callers: Mutex<Allowance>,
+    spans: mpsc::Sender<Span>,
+    counts: Arc<TraceCounts>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Something that is being done, as a place in a trace.
+pub struct Doing {
+    /// Its place: what it asks of others has it as the parent.
+    pub context: TraceContext,
+    /// The span that it is part of; `None` where the trace begins here.
+    parent: Option<[u8; 8]>,
+    started_nanos: u64,
+    began: Tick,
+}
+
+/// What a span says in the end.
+pub struct Done {
+    /// Its name, of which there are few.
+    pub name: String,
+    /// What it was.
+    pub kind: SpanKind,
+    /// Whether it failed, by fault of who did it.
+    pub is_error: bool,
+    /// What else there is to say.
+    pub attributes: Vec<KeyValue>,
+}
+
+/// A text as an attribute.
+#[must_use]
+pub fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, any_value::Value::StringValue(value.to_owned()))
+}
+
+/// A number as an attribute.
+#[must_use]
+pub fn number(key: &str, value: i64) -> KeyValue {
+    attribute(key, any_value::Value::IntValue(value))
+}
+
+fn attribute(key: &str, value: any_value::Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    }
+}
+
+impl Tracer {
+    /// One that records one in `one_in`; what it records comes out of the receiver.
+    #[must_use]
+    pub fn new(one_in: u64, clock: Arc<dyn Clock>) -> (Self, mpsc::Receiver<Span>) {
+        let (spans, receiver) = mpsc::channel(SPANS_MAX);
+        let tracer = Self {
+            one_in: one_in.max(1),
+            seen: AtomicU64::new(0),
+            callers: Mutex::new(Allowance {
+                left: CALLERS_PER_SECOND,
+                at: Tick::now(),
+            }),
+            spans,
+            counts: Arc::default(),
+            clock,
+        };
+        (tracer, receiver)
+    }
+
+    /// What became of spans.
+    #[must_use]
+    pub fn counts(&self) -> &Arc<TraceCounts> {
+        &self.counts
+    }
+
+    /// Something begins, in the trace of `caller` or in a new one.
+    pub fn begin(&self, caller: Option<TraceContext>) -> Doing {
+        let began = Tick::now();
+        let by_chance = self
+            .seen
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(self.one_in);
+        let is_asked = caller.as_ref().is_some_and(|caller| caller.is_sampled);
+        let is_sampled = by_chance || (is_asked && self.callers.lock().take(began));
+        let millis = u64::try_from(self.clock.now().millis()).unwrap_or(0);
+        let (trace_id, parent, state) = match caller {
+            Some(caller) => (caller.trace_id, Some(caller.span_id), caller.state),
+            None => (uuid::Uuid::new_v4().into_bytes(), None, Box::default()),
+        };
+        Doing {
+            context: TraceContext {
+                trace_id,
+                span_id: span_id(),
+                is_sampled,
+                state,
+            },
+            parent,
+            started_nanos: millis.saturating_mul(1_000_000),
+            began,
+        }
+    }
+
+    /// It is done: recorded, if it is to be, and if there is room.
+    pub fn end(&self, doing: Doing, done: impl FnOnce() -> Done) {
+        if !doing.context.is_sampled {
+            return;
+        }
+        let took = u64::try_from(doing.began.elapsed().as_nanos()).unwrap_or(0);
+        let done = done();
+        let span = Span {
+            trace_id: doing.context.trace_id.to_vec(),
+            span_id: doing.context.span_id.to_vec(),
+            trace_state: doing.context.state.into(),
+            parent_span_id: doing.parent.map(Vec::from).unwrap_or_default(),
+            flags: 1,
+            name: done.name,
+            kind: done.kind.into(),
+            start_time_unix_nano: doing.started_nanos,
+            end_time_unix_nano: doing.started_nanos.saturating_add(took),
+            attributes: done.attributes,
+            status: done.is_error.then(|| Status {
+                message: String::new(),
+                code: StatusCode::Error.into(),
+            }),
+            ..Span::default()
+        };
+        if self.spans.try_send(span).is_err() {
+            self.counts.queue_full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A new identifier of a span: random bytes, not all zeros.
+fn span_id() -> [u8; 8] {
+    let bytes = uuid::Uuid::new_v4().into_bytes();
+    let mut id = [0; 8];
+    id.copy_from_slice(&bytes[8..]);
+    // The first has the variant's bits; what is fixed there keeps it from being zero.
+    id
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::engine::clock::SystemClock;
+
+    fn tracer(one_in: u64) -> (Tracer, mpsc::Receiver<Span>) {
+        Tracer::new(one_in, Arc::new(SystemClock::default()))
+    }
+
+    fn caller(is_sampled: bool) -> Option<TraceContext> {
+        Some(TraceContext {
+            trace_id: [1; 16],
+            span_id: [2; 8],
+            is_sampled,
+            state: "a=b".into(),
+        })
+    }
+
+    fn done() -> Done {
+        Done {
+            name: "GET".to_owned(),
+            kind: SpanKind::Server,
+            is_error: false,
+            attributes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_in_so_many_is_recorded_and_callers_have_no_more_than_their_share() {
+        let (tracer, mut spans) = tracer(10);
+        for _ in 0..1_000 {
+            let doing = tracer.begin(caller(false));
+            tracer.end(doing, done);
+        }
+        let mut recorded = 0;
+        while spans.try_recv().is_ok() {
+            recorded += 1;
+        }
+        assert_eq!(recorded, 100);
+        let sampled = |_| tracer.begin(caller(true)).context.is_sampled;
+        let recorded = (0..100_000)
+            .map(sampled)
+            .filter(|is_sampled| *is_sampled)
+            .count();
+        assert!((10_100..11_500).contains(&recorded), "{recorded}");
+    }
+
+    #[test]
+    fn a_trace_goes_on_under_its_caller_s_span_and_a_new_one_has_no_parent() {
+        let (tracer, mut spans) = tracer(1);
+        let doing = tracer.begin(caller(false));
+        let context = doing.context.clone();
+        tracer.end(doing, done);
+        let span = spans.try_recv().unwrap();
+        assert_eq!(
+            (span.trace_id, span.parent_span_id),
+            (vec![1; 16], vec![2; 8])
+        );
+        assert_eq!(
+            (span.span_id, &*span.trace_state),
+            (context.span_id.to_vec(), "a=b")
+        );
+        assert_ne!(context.span_id, [2; 8]);
+        let (one, other) = (tracer.begin(None), tracer.begin(None));
+        assert_ne!(one.context.trace_id, other.context.trace_id);
+        tracer.end(one, done);
+        assert!(spans.try_recv().unwrap().parent_span_id.is_empty());
+    }
+
+    #[test]
+    fn beyond_the_queue_spans_are_dropped_and_counted() {
+        let (tracer, _spans) = tracer(1);
+        for _ in 0..SPANS_MAX + 7 {
+            tracer.end(tracer.begin(None), done);
+        }
+        assert_eq!(tracer.counts().figures().queue_full, 7);
+    }
+}
