@@ -1,6 +1,9 @@
 //! The documents say what is: commands, flags, links and the table of operations are compared with
 //! what they speak of.
 
+#[path = "../examples/codes_page.rs"]
+#[allow(dead_code)]
+mod codes_page;
 #[path = "../examples/events_page.rs"]
 #[allow(dead_code)]
 mod events_page;
@@ -200,6 +203,42 @@ fn every_bound_that_the_table_names_is_there_with_its_flag_and_its_test() {
         for name in names(shown) {
             assert!(tests.contains(&format!("fn {name}()")), "{what}: no {name}");
         }
+    }
+}
+
+#[test]
+fn the_glossary_of_codes_has_each_code_with_what_it_means_and_what_a_client_does() {
+    let file = "docs/codes.md";
+    let page = codes_page::page();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells = row.trim_matches('|').split('|').map(str::trim);
+        assert!(cells.clone().all(|cell| !cell.is_empty()), "{row}");
+    }
+    assert_eq!(codes_page::unused(), Vec::<&str>::new());
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(root().join(file), &page).unwrap();
+    }
+    assert!(
+        text(file) == page,
+        "{file} is not what the sources say; REWRITE_DOCS=1 cargo test docs::"
+    );
+}
+
+#[test]
+fn every_reason_for_which_a_token_is_refused_stands_in_the_page_of_tokens() {
+    let page = text("docs/tokens.md");
+    let section = page.split("## Why a token is refused").nth(1).unwrap();
+    let source = text("src/http/token/refusal.rs");
+    let codes = source.split("const fn code(self)").nth(1).unwrap();
+    let codes = codes.split("impl fmt::Display").next().unwrap();
+    let codes: Vec<_> = codes.split('"').skip(1).step_by(2).collect();
+    assert!(codes.len() > 15, "{codes:?}");
+    for code in codes {
+        assert_eq!(
+            section.matches(&format!("| `{code}` |")).count(),
+            1,
+            "{code}"
+        );
     }
 }
 

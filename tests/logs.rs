@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use carebook::base::actor::ActorKind;
 use carebook::catalogue::{LISTS, OPERATIONS, READS};
+use carebook::domain::cast::cast;
 use carebook::http::access_log::LINES_MAX;
 use serde_json::{Value, json};
 
@@ -329,4 +330,41 @@ fn no_log_has_a_token_or_what_describes_a_person_however_much_is_logged() {
             }
         }
     }
+}
+
+/// The profile's problems say nothing of what is wrong, and the log does.
+#[test]
+fn the_faults_that_a_mother_is_not_told_stand_in_the_log_under_her_request_s_identifier() {
+    let world = World::new();
+    let log = world.path("log");
+    let server = logging(&world, &log, "carebook=debug", &[]);
+    let mother = cast()
+        .into_iter()
+        .find(|actor| actor.kind == ActorKind::Mother);
+    let token = world.token(&mother.unwrap());
+    let headers = [("Idempotency-Key", "key"), ("X-Request-Id", "asked-for")];
+    let body = json!({"fullName": 7, "expectedProfileRevision": "one", "my own name": 1});
+    let mut client = server.client();
+    let answer = client.send_json("PATCH", "/mother/profile", &token, &headers, &body);
+    assert_eq!(answer.status, 422, "{answer:?}");
+    assert_eq!(server.stop(), Some(0));
+    let logged = text(&log);
+    let lines = logged.lines().filter(|line| line.contains("is at fault"));
+    let lines: Vec<_> = lines.collect();
+    for told in [
+        "fullName",
+        "expectedProfileRevision",
+        "wrong_type",
+        "unknown_field",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.contains(told)),
+            "{told}: {logged}"
+        );
+    }
+    assert!(
+        lines.iter().all(|line| line.contains("asked-for")),
+        "{lines:?}"
+    );
+    assert!(!logged.contains("my own name"), "{logged}");
 }

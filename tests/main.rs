@@ -3,6 +3,7 @@
 // A test binary has no outside: `pub` says what the support offers.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod access;
 mod bodies;
 mod cli;
 mod concurrency;

@@ -208,3 +208,49 @@ fn the_document_is_the_walk_as_it_is() {
         "the document is not the walk; REWRITE_DOCS=1 cargo test walk::"
     );
 }
+
+/// Runs each block of the guide as a reader would; the status that is told after a block is the last
+/// that it printed.
+#[test]
+fn the_guide_s_commands_do_what_it_says() {
+    let world = World::new();
+    let (server, printed) = demonstration(&world);
+    let exports = printed.lines().filter(|line| line.starts_with("export "));
+    let mut script: String = exports.map(|line| format!("{line}\n")).collect();
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let mut expected = Vec::new();
+    for block in guide.split("```sh\n").skip(1) {
+        let (commands, told) = block.split_once("```\n").unwrap();
+        script.push_str(commands);
+        script.push_str(&format!("printf '{MARK}\\n'\n"));
+        let told = told.trim_start().strip_prefix('`').unwrap();
+        expected.push(told[..3].to_owned());
+    }
+    assert!(expected.len() > 8, "{expected:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("sh");
+    let shell = shell.arg("-e").current_dir(folder.path());
+    let mut shell = shell
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    shell
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
+    let output = shell.wait_with_output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
+    let blocks: Vec<_> = printed.split(MARK).collect();
+    let statuses = blocks[..blocks.len() - 1].iter().map(|block| {
+        let mut lines = block.lines().rev();
+        let is_status = |line: &&str| line.len() == 3 && line.parse::<u16>().is_ok();
+        lines.find(is_status).unwrap_or_default().to_owned()
+    });
+    assert_eq!(statuses.collect::<Vec<_>>(), expected, "{printed}");
+    assert_eq!(server.stop(), Some(0));
+}

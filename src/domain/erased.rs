@@ -9,7 +9,7 @@ use super::example::Example;
 use super::operation::{
     Change, Context, Decision, Disposition, Operation, OutboxMessage, Parts, Request, fingerprint,
 };
-use super::rejection::{Class, Rejection};
+use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -82,7 +82,7 @@ pub trait AnyOperation: Send + Sync {
         None
     }
     /// See [`Operation::REJECTIONS`].
-    fn rejections(&self) -> &'static [(Class, &'static str)];
+    fn rejections(&self) -> &'static [Declared];
     /// What the body of a request may be.
     fn shape(&self) -> Shape;
     /// The schema of the body of its answer ([`Operation::Answer`]).
@@ -140,7 +140,7 @@ impl<O: Operation> AnyOperation for Erased<O> {
         O::settled(first, view)
     }
 
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
+    fn rejections(&self) -> &'static [Declared] {
         O::REJECTIONS
     }
 

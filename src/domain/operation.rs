@@ -11,7 +11,7 @@ pub use super::change::{Change, RankChange};
 pub use super::erased::{AnyCommand, AnyDecision, AnyOperation, AnyState, Decided, Erased};
 pub(crate) use super::erased::{erase, own_state};
 use super::example::Example;
-use super::rejection::{Class, Rejection};
+use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::codec::Blob;
@@ -151,8 +151,8 @@ pub trait Operation: Send + Sync + 'static {
     /// What the body of its answer is.
     type Answer: JsonSchema;
 
-    /// Class and code of its own rejections, in the order in which they are tested.
-    const REJECTIONS: &'static [(Class, &'static str)];
+    /// Its own rejections, in the order in which they are tested.
+    const REJECTIONS: &'static [Declared];
 
     /// One request that is carried out in the samples' world.
     const EXAMPLE: Example;

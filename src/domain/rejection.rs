@@ -18,6 +18,17 @@ pub enum Class {
     Conflict,
 }
 
+/// A rejection as an operation declares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its class.
+    pub class: Class,
+    /// The contract's word for it.
+    pub code: &'static str,
+    /// The sentence for people.
+    pub message: &'static str,
+}
+
 /// A refusal: nothing was changed, no key was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
@@ -138,9 +149,14 @@ macro_rules! rejections {
         $vis enum $name { $( $(#[$value_meta])* $value ),+ }
 
         impl $name {
-            /// Class and code of each, in the order in which they are tested.
-            $vis const TABLE: &'static [($crate::domain::rejection::Class, &'static str)] =
-                &[$( ($crate::domain::rejection::Class::$class, $code) ),+];
+            /// Each, in the order in which they are tested.
+            $vis const TABLE: &'static [$crate::domain::rejection::Declared] = &[$(
+                $crate::domain::rejection::Declared {
+                    class: $crate::domain::rejection::Class::$class,
+                    code: $code,
+                    message: $message,
+                }
+            ),+];
         }
 
         impl From<$name> for $crate::domain::rejection::Rejection {

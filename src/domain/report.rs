@@ -9,7 +9,7 @@ use super::example::Example;
 use super::operation::{
     AnyCommand, AnyDecision, AnyOperation, AnyState, Context, Decision, Parts, erase, own_state,
 };
-use super::rejection::{Class, Rejection};
+use super::rejection::{Declared, Rejection};
 use super::resource::{IndexKey, ReadView, Resource};
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint};
@@ -84,7 +84,7 @@ impl AnyOperation for NoRequest {
         body
     }
 
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
+    fn rejections(&self) -> &'static [Declared] {
         &[]
     }
 

@@ -40,7 +40,10 @@ where
     B: Body<Data = Bytes>,
 {
     if !is_media_type(headers, "application/json") {
-        return Err(Box::new(unsupported_media_type(problems)));
+        return Err(Box::new(unsupported_media_type(
+            problems,
+            "The body must be application/json.",
+        )));
     }
     let whole = whole_body(headers, body, budget, Pace::OF_COMMANDS).await;
     whole.map_err(|error| {
@@ -60,12 +63,12 @@ where
     })
 }
 
-/// 415.
-pub(super) fn unsupported_media_type(problems: Problems) -> Answer {
+/// 415, with a sentence that names what is taken.
+pub(super) fn unsupported_media_type(problems: Problems, message: &'static str) -> Answer {
     problems.problem(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "unsupported_media_type",
-        "The body must be application/json.",
+        message,
     )
 }
 

@@ -81,7 +81,10 @@ where
         return stream(&sender, body).await;
     }
     if !is_media_type(headers, "application/json") {
-        return unsupported_media_type(problems);
+        return unsupported_media_type(
+            problems,
+            "The body must be application/json, or application/x-ndjson with a fact on each line.",
+        );
     }
     let (body, mut share) = match json_body(headers, body, sender.bodies, problems).await {
         Ok(body) => body,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::answer_body::AnswerBody;
 use super::token::challenge;
-use crate::base::json::Fault;
+use crate::base::json::{Fault, FaultCode};
 use crate::catalogue::{Invalid, KeySource, ProblemShape, ReadRow, Row, Success};
 use crate::domain::operation::{Disposition, to_json};
 use crate::domain::rejection::{Class, Rejection};
@@ -78,6 +78,9 @@ impl Problems {
     #[must_use]
     pub fn rejected(self, rejection: &Rejection) -> Answer {
         let status = self.status(rejection.class);
+        if self.problem == ProblemShape::Profile {
+            tell_of_faults(&rejection.faults);
+        }
         if let Some(body) = &rejection.body {
             return json_body(status, AnswerBody::problem(body.clone(), rejection.code));
         }
@@ -272,8 +275,8 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
         }
         KeySource::BodyOfAll { reused } => add(StatusCode::CONFLICT, &[reused]),
     }
-    for (class, code) in row.operation.rejections() {
-        add(problems.status(*class), &[code]);
+    for declared in row.operation.rejections() {
+        add(problems.status(declared.class), &[declared.code]);
     }
     add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
     add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);
@@ -283,6 +286,22 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
         add(StatusCode::SERVICE_UNAVAILABLE, &["outcome_unknown"]);
     }
     statuses
+}
+
+/// Notes faults that the caller is not told, in the span that names the request. Names that the
+/// caller has made up stand in no log.
+fn tell_of_faults(faults: &[Fault]) {
+    for fault in faults {
+        let is_own_name = matches!(
+            fault.code,
+            FaultCode::UnknownField | FaultCode::DuplicateField | FaultCode::NotUnique
+        );
+        tracing::debug!(
+            field_path = if is_own_name { "-" } else { &fault.path },
+            code = fault.code.as_str(),
+            "a field of the request is at fault"
+        );
+    }
 }
 
 struct Problem<'a> {

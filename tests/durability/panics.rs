@@ -17,7 +17,7 @@ use carebook::cli::runtime::on_lane;
 use carebook::domain::example::Example;
 use carebook::domain::operation::{AnyCommand, AnyOperation, Disposition, Parts};
 use carebook::domain::read::{ReadRequest, Representation};
-use carebook::domain::rejection::{Class, Rejection};
+use carebook::domain::rejection::{Declared, Rejection};
 use carebook::engine::outbox::{Delivery, Outgoing, Receiver};
 use carebook::engine::{CommandResult, Engine};
 use carebook::http::service::Service;
@@ -117,7 +117,7 @@ impl AnyOperation for NoReplays {
         panic!("in a replay, as it was told to")
     }
 
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
+    fn rejections(&self) -> &'static [Declared] {
         self.0.rejections()
     }
 

@@ -21,7 +21,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -75,7 +75,7 @@ impl Operation for AcceptInvitation {
     type Resource = Branch;
     type Answer = ActivationBody;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -222,6 +222,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "accept_manager_invitation";

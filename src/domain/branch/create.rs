@@ -33,7 +33,7 @@ use crate::domain::operation::{
     Commit, Context, Decision, Disposition, Operation, mark_replayed, to_json,
 };
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView};
 use crate::{json_object, rejections};
 
@@ -101,7 +101,7 @@ impl Operation for CreateBranch {
     type Resource = Organization;
     type Answer = BranchBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,

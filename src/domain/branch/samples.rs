@@ -15,7 +15,7 @@ use crate::catalogue::{OPERATIONS, Row};
 use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Erased, Operation};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Class, Declared, Rejection};
 use crate::domain::resource::IndexKey;
 use crate::domain::scenario::{Scenario, actor};
 
@@ -191,7 +191,7 @@ macro_rules! elsewhere {
             type Command = create::Command;
             type Resource = Organization;
             type Answer = super::body::BranchBody<'static>;
-            const REJECTIONS: &'static [(Class, &'static str)] = CreateBranch::REJECTIONS;
+            const REJECTIONS: &'static [Declared] = CreateBranch::REJECTIONS;
             const EXAMPLE: Example = CreateBranch::EXAMPLE;
 
             fn ladder() -> Ladder {

@@ -17,7 +17,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -72,7 +72,7 @@ impl Operation for UpdateProfile {
     type Resource = BranchOfficeProfile;
     type Answer = ProfileRevisionBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -169,6 +169,7 @@ mod tests {
     use super::super::samples::{created, headquarters, summary, with};
     use super::*;
     use crate::base::actor::ActorKind;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, actor, manager};
 
     const NAME: &str = "update_branch_office_profile";

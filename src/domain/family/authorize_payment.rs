@@ -15,7 +15,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -58,7 +58,7 @@ impl Operation for AuthorizePayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::FamilyMember,
@@ -134,6 +134,7 @@ mod tests {
     use crate::base::time::Instant;
     use crate::domain::family::fixture::{family, mother, payer, payment, with};
     use crate::domain::family::grant::Revocation;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, member};
 
     fn body() -> Value {

@@ -21,7 +21,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body, rejections};
 
@@ -87,7 +87,7 @@ impl Operation for GrantCareHistoryAccess {
     type Resource = CareHistoryAuthority;
     type Answer = CareHistoryGrantBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -219,6 +219,7 @@ mod tests {
     use crate::base::revision::Revision;
     use crate::domain::family::fixture::{access, family, minted, mother, with};
     use crate::domain::family::grant::Revocation;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     fn grant_in(service: &mut Scenario, account: &str, body: &Value) -> Then {

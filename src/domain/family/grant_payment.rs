@@ -25,7 +25,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -94,7 +94,7 @@ impl Operation for GrantPayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,

@@ -22,7 +22,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::reference::consent_version::{ConsentVersionFact, required_at, version_id};
 use crate::domain::reference::mother_profile::{AccountLifecycle, owner};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, rejections};
 
 json_object! {
@@ -108,7 +108,7 @@ impl Operation for UpdateProfile {
     type Resource = MotherProfile;
     type Answer = ProfileBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -251,6 +251,7 @@ mod tests {
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::time::Instant;
+    use crate::domain::rejection::Class;
 
     use crate::domain::mother::state::samples::{fact, given_profile, mother};
     use crate::domain::scenario::{Scenario, actor, assert_conflict, revision_of};

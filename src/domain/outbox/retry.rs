@@ -13,7 +13,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, path_and_body};
 
 path_and_body! {
@@ -41,7 +41,7 @@ impl Operation for RetryMessage {
     type Resource = Message;
     type Answer = MessageBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,

@@ -28,7 +28,7 @@ use crate::domain::operation::{
 };
 use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -171,7 +171,7 @@ impl AnyOperation for AdministerGateway {
         mark_replayed_from_itself(body)
     }
 
-    fn rejections(&self) -> &'static [(Class, &'static str)] {
+    fn rejections(&self) -> &'static [Declared] {
         Reason::TABLE
     }
 
@@ -227,7 +227,7 @@ impl Operation for OperatePayment {
     type Resource = PaymentSubject;
     type Answer = AdminAuditBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -303,7 +303,7 @@ impl Operation for SearchPayments {
     type Resource = SearchSubject;
     type Answer = AdminAuditBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     // Both are one operation, which has one example.
     const EXAMPLE: Example = OperatePayment::EXAMPLE;
@@ -356,6 +356,7 @@ mod tests {
 
     use super::super::fixture::{administrator, with};
     use super::*;
+    use crate::domain::rejection::Class;
 
     use crate::domain::reference::gateway_payment::sample;
     use crate::domain::scenario::{Scenario, Then, actor};

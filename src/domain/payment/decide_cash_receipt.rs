@@ -22,7 +22,7 @@ use crate::domain::payment_words::{
 };
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, path_and_body, rejections};
 
 path_and_body! {
@@ -155,7 +155,7 @@ impl Operation for DecideCashReceipt {
     type Resource = Fact<PaymentProductPlan>;
     type Answer = Eligibility;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,

@@ -32,7 +32,7 @@ use crate::domain::payment_words::{
 use crate::domain::reference::basis_points::BasisPoints;
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -103,7 +103,7 @@ impl Operation for PreRegister {
     type Resource = Obligation;
     type Answer = PreRegistrationBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -331,6 +331,7 @@ mod tests {
     use crate::base::json::{FromJson, Json, Reader};
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, member};
 
     const NAME: &str = "pre_register_payment";

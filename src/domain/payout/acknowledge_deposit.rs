@@ -20,7 +20,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, rejections, wire_enum};
 
 json_object! {
@@ -111,7 +111,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
     type Answer = Acknowledgement<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -225,6 +225,7 @@ mod tests {
 
     use super::super::samples::{booking, deposit, faults, instruction, repair, service, with};
     use super::*;
+    use crate::domain::rejection::Class;
 
     use crate::domain::scenario::{Scenario, Then, assert_conflict};
 

@@ -19,7 +19,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::{json_object, rejections};
 
 json_object! {
@@ -89,7 +89,7 @@ impl Operation for RepairReceipt {
     type Resource = PayoutReceipt;
     type Answer = PayoutReceiptBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -202,6 +202,7 @@ mod tests {
         booking, deposit, faults, headquarters, instruction, repair, service, with,
     };
     use super::*;
+    use crate::domain::rejection::Class;
 
     use crate::domain::scenario::{Then, assert_conflict, manager};
 

@@ -24,7 +24,7 @@ use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::reference::Fact;
 use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotFact};
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -106,7 +106,7 @@ impl Operation for AssignCaregiver {
     type Resource = CareTeamRoster;
     type Answer = AssignmentResultBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -346,6 +346,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::ActorKind;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, assert_conflict, manager};
 
     fn revision(service: &Scenario) -> i64 {

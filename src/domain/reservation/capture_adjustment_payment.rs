@@ -22,7 +22,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body, rejections};
 
@@ -94,7 +94,7 @@ impl Operation for CaptureAdjustmentPayment {
     type Resource = PaymentChangeAdjustment;
     type Answer = PaymentChangeAdjustmentBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -225,6 +225,7 @@ mod tests {
     use crate::base::digest::Fingerprint;
     use crate::base::json::Json;
     use crate::base::json::Reader;
+    use crate::domain::rejection::Class;
 
     use crate::domain::operation::IdSource;
     use crate::domain::operation::{Parts, Request};

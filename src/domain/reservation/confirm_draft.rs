@@ -36,7 +36,7 @@ use crate::domain::reference::final_review_projection::FinalReviewProjectionFact
 use crate::domain::reference::payment_obligation::{ObligationState, PaymentObligation};
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView, Resource};
 use crate::{json_object, path_and_body, rejections, wire_enum};
 
@@ -312,7 +312,7 @@ impl Operation for ConfirmDraft {
     type Resource = ReservationDraft;
     type Answer = CreationBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::Mother,
@@ -499,6 +499,7 @@ mod tests {
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::reference::payment_product_plan;
+    use crate::domain::rejection::Class;
     use crate::domain::reservation::draft::Confirmation;
     use crate::domain::scenario::{Scenario, Then, actor, member};
 

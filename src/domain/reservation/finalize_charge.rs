@@ -30,7 +30,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for};
 use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{ReadView, Resource};
 use crate::{json_object, path_and_body, rejections};
 
@@ -275,7 +275,7 @@ impl Operation for FinalizeCharge {
     type Resource = FinancialLifecycle;
     type Answer = FinancialLifecycleBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
@@ -501,6 +501,7 @@ mod tests {
     use super::super::ledger::{Account, Side};
     use super::samples::{charge, finalize, plain, service, with};
     use super::*;
+    use crate::domain::rejection::Class;
 
     use crate::domain::scenario::{Scenario, Then};
 

@@ -24,7 +24,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, rejections};
 
@@ -198,7 +198,7 @@ impl Operation for AcknowledgeDeposit {
     type Resource = Statement;
     type Answer = StatementBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::BranchManager,
@@ -353,6 +353,7 @@ mod tests {
     use super::super::samples::{faults, opened, with, with_profile, without};
     use super::*;
     use crate::base::revision::Revision;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, manager};
 
     const NAME: &str = "acknowledge_deposit";

@@ -16,7 +16,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
 use crate::{json_object, path_and_body, rejections};
 
@@ -77,7 +77,7 @@ impl Operation for MarkArtifactReady {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::SystemWorkflow,
@@ -198,6 +198,7 @@ mod tests {
     use super::*;
     use crate::base::actor::ActorKind;
     use crate::base::codec;
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor};
 
     const NAME: &str = "mark_artifact_ready";

@@ -17,7 +17,7 @@ use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
-use crate::domain::rejection::{Class, Rejection};
+use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, Resource};
 use crate::{json_object, rejections};
 
@@ -60,7 +60,7 @@ impl Operation for OpenDataRoom {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
-    const REJECTIONS: &'static [(Class, &'static str)] = Reason::TABLE;
+    const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
         actor: ActorKind::HeadquartersAdministrator,
@@ -156,6 +156,7 @@ mod tests {
     };
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
+    use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, manager};
 
     const NAME: &str = "open_data_room_request";

@@ -1,0 +1,293 @@
+//! Who may do what, and what of an actor's claims that rests on: found out at a running server by
+//! dry runs and lists as each kind of actor, with and without each claim. `docs/access.md` is what
+//! was found; `REWRITE_DOCS=1 cargo test access::` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::catalogue::{LISTS, OPERATIONS};
+use serde_json::json;
+
+use crate::support::good::Good;
+use crate::support::stage::{Stage, Theatre};
+use crate::support::{Client, Server, World};
+
+const INTRODUCTION: &str = "\
+# Who may do what
+
+Found out at a running server, by dry runs and lists as each kind of actor: a test does that again and
+compares. `REWRITE_DOCS=1 cargo test access::` writes it anew.
+
+The actors were those that the resource is about: the mother of the booking, the payer who was named, the
+manager of its branch. Beside a kind stand the claims of its token without which it was refused:
+permissions, and where its token has to say who it is. [tokens.md](tokens.md) tells what each claim means, and
+a refusal is 403 `permission_denied`, or 404 for what one may not see. An actor whose fact is inactive or
+withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`).
+
+## Operations
+
+| no. | operation | who |
+|---|---|---|
+";
+
+const READS: &str = "
+## Reads, lists, histories
+
+A read, its history and its list show the same: what a list does not show is 404 when it is read.
+An actor that may see nothing of a kind is given an empty list. Headquarters' private memo of a statement is
+shown to headquarters alone.
+
+| list | who sees something |
+|---|---|
+";
+
+const BESIDE: &str = "
+`GET /mother/profile` shows a mother's own profile, to her alone.
+
+## Beside them
+
+By the permission alone, of any kind of actor unless a kind is named:
+
+| request | permission |
+|---|---|
+";
+
+/// Requests that are no operations, and what each needs.
+const SPECIALS: [(&str, &str, &str); 5] = [
+    ("POST", "/reference-facts", "facts:write"),
+    (
+        "GET",
+        "/reference-facts/reservation-booking/reservation-booking-1",
+        "facts:read",
+    ),
+    ("GET", "/events?limit=1", "events:read"),
+    ("GET", "/webhook-subscriptions", "webhooks:manage"),
+    ("GET", "/outbox", "outbox:manage"),
+];
+
+/// A claim of an actor: its name, and what the actor is without it; `None` where it has none.
+type Claim = (String, Actor);
+
+/// The actor without each of its claims in turn.
+fn stripped(actor: &Actor) -> Vec<Claim> {
+    let mut all: Vec<Claim> = Vec::new();
+    for permission in &actor.permissions {
+        let mut without = actor.clone();
+        without.permissions.retain(|other| other != permission);
+        all.push((permission.to_string(), without));
+    }
+    let mut claim = |name: &str, is_there: bool, strip: &dyn Fn(&mut Actor)| {
+        let mut without = actor.clone();
+        strip(&mut without);
+        all.extend(is_there.then(|| (name.to_owned(), without)));
+    };
+    claim("member_id", actor.member_id.is_some(), &|actor| {
+        actor.member_id = None
+    });
+    claim(
+        "branch_profile_ids",
+        !actor.branch_profile_ids.is_empty(),
+        &|actor| {
+            actor.branch_profile_ids.clear();
+        },
+    );
+    claim("email", actor.email.is_some(), &|actor| actor.email = None);
+    claim("email_verified", actor.email_verified, &|actor| {
+        actor.email_verified = false
+    });
+    all
+}
+
+/// Of the claims of an actor that `may`, those without which it may not.
+fn needed(actor: &Actor, may: &mut dyn FnMut(&Actor) -> bool) -> Vec<String> {
+    let all = stripped(actor);
+    let without = all
+        .into_iter()
+        .filter_map(|(name, without)| (!may(&without)).then_some(name));
+    without.collect()
+}
+
+/// `kind` with the claims that it needs.
+fn told(kind: ActorKind, claims: &[String]) -> String {
+    let claims: Vec<_> = claims.iter().map(|claim| format!("`{claim}`")).collect();
+    match claims[..] {
+        [] => format!("`{}`", kind.as_str()),
+        _ => format!("`{}` with {}", kind.as_str(), claims.join(", ")),
+    }
+}
+
+/// Whether a dry run of the request would be carried out as this actor.
+fn would(good: &Good, stage: &Stage, client: &mut Client, actor: &Actor) -> bool {
+    let mut body = good.body.clone();
+    // Some bodies repeat who sends them.
+    if let Some(members) = body.as_object_mut() {
+        if members.contains_key("actorKind") {
+            members.insert("actorKind".to_owned(), json!(actor.kind.as_str()));
+        }
+        if members.contains_key("actorProfileId") {
+            members.insert("actorProfileId".to_owned(), json!(actor.profile_id()));
+        }
+    }
+    let bearer = format!("Bearer {}", stage.token(actor));
+    let mut headers = vec![("Content-Type", "application/json")];
+    if good.row.bearer {
+        headers.push(("Authorization", bearer.as_str()));
+    }
+    if let Some(key) = &good.key {
+        headers.push(("Idempotency-Key", key));
+    }
+    let path = format!("{}?dryRun=true", good.path);
+    let answer = client.request(good.method(), &path, &headers, body.to_string().as_bytes());
+    assert_ne!(answer.status, 401, "{answer:?}");
+    assert!(answer.status < 500, "{answer:?}");
+    answer.status < 300
+}
+
+/// What a list shows to this actor.
+fn sees(path: &str, stage: &Stage, client: &mut Client, actor: &Actor) -> bool {
+    let answer = client.get(&format!("{path}?limit=1"), &stage.token(actor));
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    let items = &answer.json()["items"];
+    items.as_array().is_some_and(|items| !items.is_empty())
+}
+
+fn page() -> String {
+    let world = World::new();
+    let server = Server::start(&world);
+    let theatre = Arc::new(Theatre { world, server });
+    let mut page = INTRODUCTION.to_owned();
+    let mut seen: BTreeMap<(&str, usize), Vec<String>> = BTreeMap::new();
+    for row in OPERATIONS {
+        let stage = Stage::at(Arc::clone(&theatre));
+        let mut client = stage.client();
+        let good = Good::of(row, &stage);
+        let mut who = Vec::new();
+        for kind in ActorKind::ALL {
+            let actor = match kind == good.actor.kind {
+                true => good.actor.clone(),
+                false => stage.actor(kind),
+            };
+            if would(&good, &stage, &mut client, &actor) {
+                let claims = needed(&actor, &mut |actor| {
+                    would(&good, &stage, &mut client, actor)
+                });
+                who.push(told(kind, &claims));
+            }
+        }
+        assert!(!who.is_empty(), "{}", row.name);
+        if !row.bearer {
+            who = vec!["anybody who reaches the listener; there is no token".to_owned()];
+        }
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {} |",
+            row.tag,
+            row.name,
+            who.join("<br>")
+        );
+        good.carried_out(&mut client, &good.token(&stage));
+        for list in LISTS.iter() {
+            for (number, kind) in ActorKind::ALL.into_iter().enumerate() {
+                let actor = stage.actor(kind);
+                if !seen.contains_key(&(list.path, number))
+                    && sees(list.path, &stage, &mut client, &actor)
+                {
+                    let claims = needed(&actor, &mut |actor| {
+                        sees(list.path, &stage, &mut client, actor)
+                    });
+                    seen.insert((list.path, number), claims);
+                }
+            }
+        }
+    }
+    page.push_str(READS);
+    for list in LISTS.iter() {
+        let who = ActorKind::ALL.into_iter().enumerate();
+        let who = who.filter_map(|(number, kind)| Some((kind, seen.get(&(list.path, number))?)));
+        let who: Vec<_> = who.map(|(kind, claims)| told(kind, claims)).collect();
+        assert!(!who.is_empty(), "{}", list.path);
+        let _ = writeln!(page, "| `GET {}` | {} |", list.path, who.join("<br>"));
+    }
+    page.push_str(BESIDE);
+    page.push_str(&specials(&theatre));
+    page
+}
+
+/// What each of the requests that are no operations needs.
+fn specials(theatre: &Arc<Theatre>) -> String {
+    let stage = Stage::at(Arc::clone(theatre));
+    let mut client = stage.client();
+    let mut rows = String::new();
+    for (method, path, permission) in SPECIALS {
+        let mut may = |kind: ActorKind, permissions: &[&str]| {
+            let actor = Actor {
+                permissions: permissions.iter().map(|&one| one.into()).collect(),
+                ..stage.actor(kind)
+            };
+            let bearer = format!("Bearer {}", stage.token(&actor));
+            let headers = [
+                ("Authorization", bearer.as_str()),
+                ("Content-Type", "application/json"),
+            ];
+            let body: &[u8] = if method == "POST" {
+                b"{\"facts\":[]}"
+            } else {
+                b""
+            };
+            let status = client.request(method, path, &headers, body).status;
+            // What is refused for its content was let in.
+            !matches!(status, 401 | 403)
+        };
+        let kinds = ActorKind::ALL
+            .into_iter()
+            .filter(|kind| may(*kind, &[permission]));
+        let kinds: Vec<_> = kinds.collect();
+        assert!(!kinds.is_empty(), "{path}");
+        for kind in ActorKind::ALL {
+            assert!(!may(kind, &[]), "{path} as {kind:?} without {permission}");
+        }
+        let of = match kinds.len() == ActorKind::ALL.len() {
+            true => String::new(),
+            false => {
+                let names: Vec<_> = kinds
+                    .iter()
+                    .map(|kind| format!("`{}`", kind.as_str()))
+                    .collect();
+                format!(", of {}", names.join(" and "))
+            }
+        };
+        let path = path.split('?').next().unwrap_or(path);
+        let path = match path.starts_with("/reference-facts/") {
+            true => "/reference-facts/{kind}/{id}",
+            false => path,
+        };
+        let more = if path.starts_with("/webhook") || path == "/outbox" {
+            ", and all below it"
+        } else {
+            ""
+        };
+        let _ = writeln!(rows, "| `{method} {path}`{more} | `{permission}`{of} |");
+    }
+    rows
+}
+
+#[test]
+fn the_page_of_who_may_do_what_is_what_the_service_does() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/access.md");
+    let page = page();
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    for (found, known) in page.lines().zip(known.lines()) {
+        assert_eq!(found, known, "REWRITE_DOCS=1 cargo test access::");
+    }
+    assert_eq!(
+        page.len(),
+        known.len(),
+        "REWRITE_DOCS=1 cargo test access::"
+    );
+}
