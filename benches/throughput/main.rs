@@ -37,6 +37,7 @@ mod mix;
 mod overload;
 mod peers;
 mod proc;
+mod receivers;
 mod recovery;
 mod requests;
 mod run;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(manners) = &arguments.serve_receivers {
-        return match webhooks::serve_receivers(manners) {
+        return match receivers::serve_receivers(manners) {
             Ok(()) => ExitCode::SUCCESS,
             Err(wrong) => {
                 eprintln!("error: {wrong}");

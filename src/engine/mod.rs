@@ -37,6 +37,7 @@ mod lifecycle;
 mod list_births;
 pub mod lists;
 mod log_upkeep;
+mod looks;
 mod messages;
 pub mod outbox;
 pub mod past;
@@ -179,7 +180,7 @@ impl Engine {
                 journal.snapshot_written(),
             ),
             room: RoomWatch::default(),
-            looks: past::Looks::new(past::LOOKS_MAX),
+            looks: looks::Looks::new(past::LOOKS_MAX),
             log_id: recovered.lineage.log_id,
             outbox: Outbox::default(),
             tables: recovered.tables,

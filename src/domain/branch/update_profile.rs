@@ -167,7 +167,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::samples::{created, headquarters, summary, with};
-    use super::*;
     use crate::base::actor::ActorKind;
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, actor, manager};

@@ -154,7 +154,6 @@ mod tests {
         DATA_ROOM_ID, data_room_request, faults, headquarters, opened_data_room, with,
         with_profile, workflow,
     };
-    use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::domain::rejection::Class;
     use crate::domain::scenario::{Scenario, Then, actor, manager};

@@ -7,7 +7,6 @@
 mod asked;
 mod log;
 mod look;
-mod looks;
 mod page;
 mod revisions;
 
@@ -17,9 +16,9 @@ use self::asked::Stop;
 pub use self::asked::{HistoryPage, PastFound, PastQuery};
 use self::log::LogRecords;
 use self::look::Look;
-pub(super) use self::looks::{Looks, NoLook};
 pub use self::page::RevisionTold;
 use super::core::{CommandResult, Shared};
+use super::looks::NoLook;
 use crate::base::actor::Actor;
 use crate::catalogue::{self, ReadRow};
 use crate::domain::read::{Numbered, ReadRequest, Trail};

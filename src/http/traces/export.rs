@@ -3,6 +3,7 @@
 //! Whatever is at the other end, a batch takes no longer than its attempts, and no more memory than
 //! the queue and the head and [`ANSWER_BYTES_MAX`] of an answer's body. Redirects are refusals.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -101,6 +102,8 @@ struct Exporter {
     collector: Collector,
     dialer: Dialer,
     spans: mpsc::Receiver<Span>,
+    /// The next batch, as far as it is there.
+    next: Vec<Span>,
     counts: Arc<TraceCounts>,
     kept: Option<Connection>,
     is_failing: bool,
@@ -125,6 +128,7 @@ pub fn export(
         collector,
         dialer,
         spans,
+        next: Vec::new(),
         counts,
         kept: None,
         is_failing: false,
@@ -144,45 +148,50 @@ pub fn export(
 
 impl Exporter {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        loop {
-            let sent = async {
-                let Some(batch) = self.batch().await else {
-                    return false;
-                };
-                self.send(batch).await;
-                true
-            };
+        let deadline = loop {
             let goes_on = tokio::select! {
-                goes_on = sent => goes_on,
-                _ = &mut stopped => break,
+                goes_on = self.collect() => goes_on,
+                _ = &mut stopped => break Instant::now() + LAST_WAIT,
             };
             if !goes_on {
                 return;
             }
-        }
-        // What is there already; a batch that was on its way is given up.
-        let mut last = Vec::new();
+            let batch = std::mem::take(&mut self.next);
+            let mut sent = pin!(self.send(batch));
+            tokio::select! {
+                () = &mut sent => {}
+                _ = &mut stopped => {
+                    let deadline = Instant::now() + LAST_WAIT;
+                    let _ = timeout_at(deadline, sent).await;
+                    break deadline;
+                }
+            }
+        };
+        // What is there already.
+        let mut last = std::mem::take(&mut self.next);
         while let Ok(span) = self.spans.try_recv() {
             last.push(span);
         }
         if !last.is_empty() {
             let request = request(last);
-            let _ = timeout(LAST_WAIT, self.attempt(&request)).await;
+            let _ = timeout_at(deadline, self.attempt(&request)).await;
         }
     }
 
-    /// The next batch; `None` when there will be none.
-    async fn batch(&mut self) -> Option<Vec<Span>> {
-        let first = self.spans.recv().await?;
+    /// Collects the next batch; whether there will be one.
+    async fn collect(&mut self) -> bool {
+        let Some(first) = self.spans.recv().await else {
+            return false;
+        };
         let until = Instant::now() + BATCH_WAIT;
-        let mut batch = vec![first];
-        while batch.len() < BATCH_SPANS_MAX {
+        self.next.push(first);
+        while self.next.len() < BATCH_SPANS_MAX {
             match timeout_at(until, self.spans.recv()).await {
-                Ok(Some(span)) => batch.push(span),
+                Ok(Some(span)) => self.next.push(span),
                 Ok(None) | Err(_) => break,
             }
         }
-        Some(batch)
+        true
     }
 
     async fn send(&mut self, batch: Vec<Span>) {

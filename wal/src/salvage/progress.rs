@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{BoxError, Error};
 use crate::storage::Storage;
 use crate::verify::verify;
-use crate::visitor::{Record, Visitor};
+use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 
 /// Called with how many bytes of how many are done.
 pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
@@ -19,6 +19,18 @@ struct Checking<'a, 'b> {
 impl Visitor for Checking<'_, '_> {
     fn record(&mut self, _: Record<'_>) -> Result<(), BoxError> {
         Ok(())
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        Discard.snapshot(info)
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        Discard.kept(record)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        Discard.entry(entry)
     }
 
     fn progress(&mut self, done: u64, _: u64) {
