@@ -243,6 +243,42 @@ fn every_reason_for_which_a_token_is_refused_stands_in_the_page_of_tokens() {
 }
 
 #[test]
+fn the_page_of_states_has_each_word_that_says_where_a_resource_stands() {
+    let page = text("docs/states.md");
+    for (file, name) in [
+        ("settlement/state.rs", "StatementStatus"),
+        ("settlement/data_room.rs", "DataRoomStatus"),
+        ("mother/state.rs", "ProfileCompleteness"),
+        ("reference/mother_profile.rs", "AccountLifecycle"),
+        ("reference/mother_profile.rs", "OwnershipState"),
+        ("branch/state.rs", "LifecycleStatus"),
+        ("branch/body.rs", "InvitationStatus"),
+        ("branch/onboarding.rs", "SideEffectStatus"),
+        ("branch/onboarding.rs", "OutcomeStatus"),
+        ("branch/onboarding.rs", "AuthorizationRelationshipStatus"),
+        ("payout/state.rs", "ReceiptState"),
+        ("reservation/adjustment.rs", "AdjustmentStatus"),
+        ("reservation/adjustment.rs", "ContinuationStatus"),
+        ("reservation/lifecycle.rs", "FinancialStage"),
+        ("reference/payment_obligation.rs", "ObligationState"),
+        ("reference/gateway_payment.rs", "VirtualAccountState"),
+        ("payment_words.rs", "PreRegistrationStatus"),
+        ("payment_words.rs", "OperationStatus"),
+        ("outbox/message.rs", "MessageStatus"),
+        ("webhook/body.rs", "SubscriptionStatus"),
+    ] {
+        let source = text(format!("src/domain/{file}"));
+        let (_, words) = source.split_once(&format!("enum {name} {{")).expect(name);
+        let (words, _) = words.split_once('}').unwrap();
+        let words: Vec<_> = words.split('"').skip(1).step_by(2).collect();
+        assert!(!words.is_empty(), "{name}");
+        for word in words {
+            assert!(page.contains(word), "{name}: {word}");
+        }
+    }
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
     let mut checked = 0;
     for document in documents() {
