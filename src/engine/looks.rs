@@ -254,4 +254,23 @@ mod tests {
         drop(other);
         assert_eq!(looks.look("many", false, || 7).await, Ok(7));
     }
+
+    #[tokio::test]
+    async fn many_subjects_have_no_more_looks_together_than_may_wait_of_all() {
+        let looks = Looks::new(1);
+        let (held, end) = hold(&looks);
+        until(|| looks.line.lock().free == 0).await;
+        let subject = |number: usize| (number % 7).to_string();
+        let mut asked: Vec<_> = (0..OF_ALL_MAX)
+            .map(|number| waiting(&looks, &subject(number), false))
+            .collect();
+        for other in ["0", "other"] {
+            assert!(matches!(looks.enter(other, false), Err(Crowded)));
+        }
+        asked.push(waiting(&looks, "other", true));
+        end.send(()).unwrap();
+        held.await.unwrap().unwrap();
+        drop(asked);
+        assert_eq!(looks.look("other", false, || 7).await, Ok(7));
+    }
 }

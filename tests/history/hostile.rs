@@ -70,6 +70,52 @@ fn each_page_of_a_long_history_follows_on_the_one_before_and_any_revision_is_fou
     assert_eq!(server.stop(), Some(0));
 }
 
+/// Each revision has another reason, of 12 KB.
+#[test]
+fn a_page_of_a_history_ends_at_4_mib_and_the_next_one_goes_on() {
+    const PAGE: usize = 4 << 20;
+    let world = World::new();
+    let server = Server::start(&world);
+    put(&server, &world, 1..=1);
+    let (mut client, token) = (server.client(), world.headquarters());
+    for revision in 1..400 {
+        let mut update = fact(revision)["facts"].take();
+        update["commandId"] = json!(format!("command-{revision}"));
+        update["revisionId"] = json!(format!("revision-{revision}"));
+        update["branchOfficeProfileId"] = json!("office-1");
+        update["expectedRevision"] = json!(revision);
+        update["reason"] = json!(["가", "나"][usize::from(revision % 2 == 0)].repeat(4_000));
+        let updated = client.post("/branch-office-profile-updates", &token, &update);
+        assert_eq!(updated.status, 200, "{updated:?}");
+    }
+    let (mut told, mut cursor) = (Vec::new(), String::new());
+    let mut full = 0;
+    loop {
+        let found = client.get(&format!("{PATH}/history?limit=500{cursor}"), &token);
+        assert_eq!(found.status, 200);
+        let page = found.json();
+        let revisions = page["revisions"].as_array().unwrap();
+        told.extend(
+            revisions
+                .iter()
+                .map(|one| one["revision"].as_u64().unwrap()),
+        );
+        assert_eq!(page["complete"], true);
+        let (bytes, one) = (found.body.len(), revisions[0].to_string().len());
+        // It ends with the revision that reaches the bound.
+        assert!(bytes < PAGE + one + 1_000, "{bytes}");
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        assert!(bytes > PAGE, "it had room for more: {bytes}");
+        full += 1;
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(full, 2);
+    assert!(told.into_iter().eq((1..=400).rev()));
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// Says that it is over when it is dropped, by a panic too.
 struct Over<'a>(&'a AtomicBool);
 

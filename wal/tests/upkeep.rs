@@ -207,6 +207,39 @@ fn in_a_sound_log_there_is_nothing_to_give_up() {
 }
 
 #[test]
+fn a_survey_that_shows_how_far_it_is_counts_every_byte_twice_and_finds_the_same() {
+    for (with_snapshots, is_damaged) in [(false, false), (true, false), (false, true), (true, true)]
+    {
+        let (disk, _) = logged(28, with_snapshots);
+        if is_damaged {
+            disk.flip(&segments(&disk)[2], 4400, 2);
+        }
+        let lengths = segments(&disk).into_iter();
+        let lengths = lengths.map(|name| disk.bytes(&name).unwrap().len() as u64);
+        let bytes: u64 = lengths.sum();
+        let mut shown = Vec::new();
+        let salvage = Salvage::survey_shown(disk.storage(), &mut |done, total| {
+            assert_eq!(total, bytes * 2);
+            shown.push(done);
+        });
+        let salvage = salvage.unwrap();
+        assert!(shown.is_sorted(), "{shown:?}");
+        // Each segment of the second half is told of.
+        let halfway = shown.iter().position(|done| *done == bytes).unwrap();
+        assert_eq!(shown[halfway + 1..].len(), segments(&disk).len());
+        assert_eq!(shown.last(), Some(&(bytes * 2)));
+        let silent = Salvage::survey(disk.storage()).unwrap();
+        assert_eq!(salvage.damage(), silent.damage());
+        assert_eq!(salvage.damage().is_empty(), !is_damaged);
+        assert_eq!(
+            format!("{:?}", salvage.ways()),
+            format!("{:?}", silent.ways())
+        );
+        assert_eq!(salvage.highest(), 80);
+    }
+}
+
+#[test]
 fn damage_in_the_middle_costs_what_follows_unless_a_snapshot_covers_it() {
     let (plain, appended) = logged(28, false);
     let (covered, _) = logged(28, true);
