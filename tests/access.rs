@@ -85,12 +85,9 @@ const PERMISSIONS: [&str; 8] = [
 /// The operation by which a mother gives authority to pay for her.
 const GRANTS: &str = "grant_payment_authority";
 
-/// A claim of an actor: its name, and what the actor is without it; `None` where it has none.
-type Claim = (String, Actor);
-
-/// The actor without each of its claims in turn.
-fn stripped(actor: &Actor) -> Vec<Claim> {
-    let mut all: Vec<Claim> = Vec::new();
+/// The claims that the actor has, each by its name, with what the actor is without it.
+fn stripped(actor: &Actor) -> Vec<(String, Actor)> {
+    let mut all = Vec::new();
     for permission in &actor.permissions {
         let mut without = actor.clone();
         without.permissions.retain(|other| other != permission);

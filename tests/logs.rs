@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::support::good::Good;
 use crate::support::stage::{Stage, Theatre};
-use crate::support::{Answer, Server, World, carebook, serve_arguments};
-use crate::webhooks::receiver::SOON;
+use crate::support::{Answer, Client, Server, World, carebook, serve_arguments};
+use crate::webhooks::receiver::{Receiver, SOON};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -160,6 +160,40 @@ fn a_line_for_each_request_says_what_became_of_it_and_nothing_of_its_content() {
         "{all}"
     );
     assert!(!all.contains(&id), "no identifier of a path: {all}");
+}
+
+#[test]
+fn requests_of_both_listeners_are_logged_and_traced() {
+    let world = World::new();
+    let (log, collector) = (world.path("log"), Receiver::start());
+    let endpoint = format!("http://127.0.0.1:{}", collector.port);
+    let arguments = [
+        "--log-format",
+        "json",
+        "--access-log",
+        "--otlp-endpoint",
+        &endpoint,
+        "--trace-sample",
+        "1",
+        "--internal-listen",
+        "127.0.0.1:0",
+    ];
+    let server = logging(&world, &log, "info", &arguments);
+    let inside = server.internal.clone().unwrap();
+    for (mut client, who) in [
+        (server.client(), "from-outside"),
+        (Client::connect(&inside), "from-inside"),
+    ] {
+        let headers = [("X-Request-Id", who)];
+        let answer = client.request("GET", "/healthz", &headers, b"");
+        assert_eq!(answer.status, 200);
+    }
+    let lines = requests(&log, 2);
+    let names: Vec<_> = lines.iter().map(|line| &line["request_id"]).collect();
+    assert_eq!(names, ["from-outside", "from-inside"]);
+    let traced = |line: &Value| line["trace_id"].as_str().is_some_and(|id| id.len() == 32);
+    assert!(lines.iter().all(traced), "{lines:?}");
+    assert_eq!(server.stop(), Some(0));
 }
 
 #[test]

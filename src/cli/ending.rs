@@ -10,12 +10,10 @@ use crate::engine::OnFatal;
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// When the log fails, waiting commands are answered `outcome_unknown`, and then the process ends:
-/// its memory may be ahead of the disk.
+/// its memory may be ahead of the disk. Nothing that is said of it can hold that up: nobody may be
+/// reading standard error.
 pub(super) fn end_the_process() -> OnFatal {
     Box::new(|error| {
-        tracing::error!(%error, "the log has failed: the process ends");
-        tell(format_args!("carebook: the log has failed: {error}"));
-        manager::status(&format!("the log has failed: {error}"));
         let spawned = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(LAST_WORDS);
             std::process::exit(1);
@@ -23,5 +21,8 @@ pub(super) fn end_the_process() -> OnFatal {
         if spawned.is_err() {
             std::process::exit(1);
         }
+        tracing::error!(%error, "the log has failed: the process ends");
+        manager::status(&format!("the log has failed: {error}"));
+        tell(format_args!("carebook: the log has failed: {error}"));
     })
 }

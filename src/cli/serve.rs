@@ -223,7 +223,7 @@ impl ServeArgs {
             self.webhooks
                 .start(&engine, &data, trusted, traces.tracer.clone())?;
         let upkeep = self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?;
-        let (service, internal, inside) = self.services(&engine, &verifier, webhooks, &upkeep)?;
+        let (service, internal, inside) = self.services(&engine, &verifier, &webhooks, &upkeep)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
             service,
@@ -367,27 +367,27 @@ impl ServeArgs {
         &self,
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
-        webhooks: WebhookFront,
+        webhooks: &WebhookFront,
         upkeep: &Upkeep,
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
+        let of_both = |service: Service| {
+            service
+                .with_webhooks(webhooks.clone())
+                .with_upkeep(upkeep.clone())
+        };
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
-            let all = all.with_webhooks(webhooks).with_cors(cors);
-            return Ok((Arc::new(all.with_upkeep(upkeep.clone())), None, None));
+            return Ok((Arc::new(of_both(all).with_cors(cors)), None, None));
         };
         let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
         let (public, internal) = Service::in_two(engine, verifier);
         let internal = Internal {
             listener,
-            service: Arc::new(
-                internal
-                    .with_webhooks(webhooks.clone())
-                    .with_upkeep(upkeep.clone()),
-            ),
+            service: Arc::new(of_both(internal)),
         };
-        let public = Arc::new(public.with_webhooks(webhooks).with_cors(cors));
+        let public = Arc::new(of_both(public).with_cors(cors));
         Ok((public, Some(internal), Some(address)))
     }
 

@@ -3,12 +3,12 @@
 //! strace makes the disk fail under the real program. Where it is missing, or may not trace, the
 //! test says so and passes; `inside` has the same on the simulated disk.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::load::{Town, memories};
-use crate::support::{Server, seed, serve_arguments};
+use crate::support::{Server, World, seed, serve_arguments};
 
 /// Whether strace is there and may trace.
 pub fn can_trace() -> bool {
@@ -90,4 +90,44 @@ fn a_failed_sync_ends_the_process_and_nothing_is_acknowledged_after_it() {
     }
     town.compare_with_log();
     println!("{}", town.figures);
+}
+
+/// Whoever ought to read standard error has stopped, and the pipe is full: the end does not wait for
+/// its last words.
+#[test]
+fn a_failed_sync_ends_the_process_also_when_nobody_reads_what_it_says() {
+    if !can_trace() {
+        return;
+    }
+    let world = World::new();
+    let mut command = Command::new("strace");
+    command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", "signal=none"]);
+    command.args(["-e", "trace=fdatasync", "-e"]);
+    command.arg("inject=fdatasync:error=EIO:when=15");
+    command.arg("-o").arg(world.path("strace.log"));
+    command.arg(env!("CARGO_BIN_EXE_carebook"));
+    serve_arguments(&mut command, &world)
+        .arg("--access-log")
+        .stderr(Stdio::piped());
+    let server = Server::spawn_telling(command);
+    let mut client = server.client();
+    // A pipe has 64 KiB, and a line some 200 bytes.
+    for _ in 0..2_000 {
+        assert_eq!(client.request("GET", "/healthz", &[], b"").status, 200);
+    }
+    let bearer = format!("Bearer {}", world.headquarters());
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    for number in 0..100 {
+        let body = world.deposit_request(&format!("code-{number}"), &format!("key-{number}"));
+        let path = "/settlement-deposit-requests";
+        let asked = client.try_request("POST", path, &headers, body.to_string().as_bytes());
+        if asked.is_err() {
+            break;
+        }
+    }
+    let code = server.ended_within(Duration::from_secs(20));
+    assert_eq!(code, Some(1), "it ends by itself, and says that it failed");
 }

@@ -52,6 +52,26 @@ fn credentials(user: &KeyPair, jwt: &str) -> String {
     )
 }
 
+/// A service that is not let in tells operators so, takes commands all the same, and publishes
+/// nothing.
+fn refused(world: &World, nats: &Nats, arguments: &[&str]) {
+    let server = Server::start_with(world, arguments);
+    assert!(ask_for_deposit(world, &mut server.client(), 0));
+    until("it is told that nothing is published", || {
+        let ready = server.client().request("GET", "/readyz", &[], b"");
+        ready.status == 200 && ready.json()["nats"]["state"] == "failing"
+    });
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(nats.messages().len(), 0);
+}
+
+/// One that is let in publishes all, also what was committed before.
+fn taken(world: &World, nats: &Nats, arguments: &[&str]) {
+    let server = Server::start_with(world, arguments);
+    assert!(ask_for_deposit(world, &mut server.client(), 1));
+    assert_eq!(assert_published(nats, &told(world, &server)), 0);
+}
+
 #[test]
 fn credentials_of_a_file_log_in_and_others_do_not() {
     let Some(mut nats) = Nats::absent() else {
@@ -89,20 +109,10 @@ fn credentials_of_a_file_log_in_and_others_do_not() {
     let file = world.path("carebook.creds");
     let url = nats.url();
     let arguments = ["--nats", &url, "--nats-credentials", file.to_str().unwrap()];
-    // Who is not let in is told to operators, and nothing is lost by it.
     std::fs::write(&file, credentials(&user, &forged)).unwrap();
-    let server = Server::start_with(&world, &arguments);
-    assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    until("it is told that the server lets nobody in", || {
-        let ready = server.client().request("GET", "/readyz", &[], b"");
-        ready.status == 200 && ready.json()["nats"]["state"] == "failing"
-    });
-    assert_eq!(server.stop(), Some(0));
-    assert_eq!(nats.messages().len(), 0);
+    refused(&world, &nats, &arguments);
     std::fs::write(&file, good).unwrap();
-    let server = Server::start_with(&world, &arguments);
-    assert!(ask_for_deposit(&world, &mut server.client(), 1));
-    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
+    taken(&world, &nats, &arguments);
 }
 
 #[test]
@@ -130,16 +140,7 @@ fn a_server_over_tls_is_published_to_when_its_certificate_is_trusted_and_only_th
     nats.start();
     nats.make_stream();
     let url = format!("tls://localhost:{}", nats.port);
-    let server = Server::start_with(&world, &["--nats", &url]);
-    assert!(ask_for_deposit(&world, &mut server.client(), 0));
-    until("it is told that the certificate is not trusted", || {
-        let ready = server.client().request("GET", "/readyz", &[], b"");
-        ready.status == 200 && ready.json()["nats"]["state"] == "failing"
-    });
-    assert_eq!(server.stop(), Some(0));
-    assert_eq!(nats.messages().len(), 0);
+    refused(&world, &nats, &["--nats", &url]);
     let trusted = path(&certificate);
-    let server = Server::start_with(&world, &["--nats", &url, "--ca-file", &trusted]);
-    assert!(ask_for_deposit(&world, &mut server.client(), 1));
-    assert_eq!(assert_published(&nats, &told(&world, &server)), 0);
+    taken(&world, &nats, &["--nats", &url, "--ca-file", &trusted]);
 }
