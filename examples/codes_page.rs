@@ -21,16 +21,17 @@ Printed by `cargo run --example codes_page` from the catalogue; a test compares.
 
 A problem's `code` is a promise; its `message` is for people, and may change. `retryable` is true for 429 and
 503 alone: the very same request may be sent again after `Retry-After` seconds, and under the same
-idempotency key it is carried out once. Everything else stays as it is until somebody changes something.
-Whatever the code, a problem means that nothing was done, `outcome_unknown` excepted.
+idempotency key it is carried out once. Most others stay as they are until somebody changes something.
+A problem means that nothing was done, with two exceptions: `outcome_unknown`, and a batch of facts that ends
+early (then `message` says what was applied; sending all of it again is safe).
 ";
 
 const FAULTS: &str = "
 ## The codes of faults
 
 With `request_invalid` come `fieldErrors`, one for each fault: `fieldPath` (`a.b[2].c` in the body,
-`query.NAME`, `header.NAME`, `path.NAME`), one of these codes, and its sentence. `PATCH /mother/profile` alone
-tells no faults to its caller. They are in the service's log at `RUST_LOG=carebook=debug`, under the
+`query.NAME`, `header.NAME`, a parameter of the path by its name), one of these codes, and its sentence. Requests
+below `/mother/profile` and `accept_manager_invitation` tell no faults to their caller. They are in the service's log at `RUST_LOG=carebook=debug`, under the
 `X-Request-Id` of the answer.
 
 | code | what is wrong |
@@ -63,7 +64,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "adjustment_not_payable",
         "",
-        "Read the adjustment: it was paid, withdrawn, or is not approved.",
+        "Read the adjustment: it is paid, cancelled or not payable yet, or there is nothing to pay.",
     ),
     (
         "artifact_id_conflict",
@@ -120,12 +121,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "confirmation_not_ready",
         "",
-        "Do what `disabledReasonCodes` names, and have the draft reviewed again.",
+        "Do what `disabledReasonCodes` names. With `draft_already_confirmed` there is nothing to do: it was confirmed.",
     ),
     (
         "consent_receipts_full",
         "",
-        "Have old receipts archived where profiles are kept; the service holds a thousand.",
+        "Send it without versions that were not accepted before: receipts are never removed, so this profile takes no more. Tell the operator.",
     ),
     (
         "consent_version_not_published",
@@ -156,7 +157,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "delegation_scope_conflict",
         "",
-        "Check who the mother, the payer and the booking are, and which scope the family account allows.",
+        "Check that payer and booking are this mother's, and that the scopes are `reservation_deposit`, once.",
     ),
     (
         "deposit_already_acknowledged",
@@ -182,7 +183,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "events_gone",
         "The log has given up events after this place.",
-        "Read the resources anew, then follow the events from `earliest`.",
+        "Follow the events without `after`, from the earliest that is kept, and read anew the resources that you keep.",
     ),
     (
         "family_account_not_found",
@@ -223,7 +224,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "grant_scope_conflict",
         "",
-        "Ask for the scope that can be granted.",
+        "Ask for the scope `summary`, once.",
     ),
     (
         "grantee_not_found",
@@ -326,11 +327,15 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "The actor's kind, permissions, branches or membership do not allow it.",
         "See who may, in [access.md](access.md).",
     ),
-    ("product_plan_not_found", "", "Check the plan's code."),
+    (
+        "product_plan_not_found",
+        "",
+        "Check the plan's code; its fact may not have arrived yet.",
+    ),
     (
         "replacement_not_found",
         "",
-        "Read the roster: the decision to be replaced is another one, or is gone.",
+        "Read the roster: the slot to be replaced is another one, or is empty.",
     ),
     (
         "request_code_conflict",
@@ -340,7 +345,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "request_invalid",
         "The request breaks a rule that can be judged by itself; at 408 its body did not arrive in time.",
-        "Mend what `fieldErrors` names. It is refused each time until then.",
+        "Mend what `fieldErrors` names; it is refused each time until then. At 408 send it again.",
     ),
     (
         "reservation_booking_not_found",
@@ -421,7 +426,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "webhook_delivery_not_found",
         "",
-        "List the subscription's deliveries: it was taken.",
+        "List the subscription's deliveries: it was taken, or was never for this subscription.",
     ),
     (
         "webhook_subscription_gone",

@@ -31,17 +31,10 @@ with the codes of its problems; the operation's own codes are in the order in wh
 const COMMON_CODES: &str = "\
 ### Responses of every operation
 
-| status | code | when |
-|---|---|---|
-| 401 | `authentication_required` | there is no token, or it is rejected; never for operations without a token |
-| 403 | `actor_inactive`, `actor_withdrawn` | the actor's lifecycle; never for operations without a token |
-| 408 | `request_invalid` | the body did not arrive whole within 20 seconds; nothing was done |
-| 413 | `body_too_large` | the body has more than 1 MiB |
-| 415 | `unsupported_media_type` | the body is not `application/json` |
-| 429 | `overloaded` | rejected for load, before any work |
-| 500 | `internal_error` | an internal error; nothing was done |
-| 503 | `service_unavailable` | the disk has no room, the log has failed, or the service is stopping; nothing was done |
-| 503 | `outcome_unknown` | the log failed before the commit was durable: send it again under the same idempotency key; never for operations without one |
+With a token: 401 `authentication_required`, 403 `actor_inactive` and `actor_withdrawn`. All: 408 `request_invalid`
+(the body did not arrive whole within 20 seconds), 413 `body_too_large`, 415 `unsupported_media_type`, 429 `overloaded`,
+500 `internal_error`, 503 `service_unavailable`; with a key also 503 `outcome_unknown`. [codes.md](codes.md) says what
+each means, and what a client does.
 
 An unknown path is 404 `route_not_found`, a method that the path does not have 405
 `method_not_allowed`. A head that cannot be parsed is answered by the HTTP library, 400 or 431 without

@@ -30,6 +30,21 @@ fn text(file: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
+/// Whether the file is the page that was made anew, to the letter; it is, once the environment variable
+/// `REWRITE_DOCS` has it written.
+#[track_caller]
+pub fn is_as_printed(file: &str, page: &str) {
+    if std::env::var_os("REWRITE_DOCS").is_some() {
+        std::fs::write(root().join(file), page).unwrap();
+    }
+    let committed = text(file);
+    let lines = committed.lines().zip(page.lines());
+    for (committed, printed) in lines {
+        assert_eq!(committed, printed, "{file}: REWRITE_DOCS=1 writes it anew");
+    }
+    assert!(committed == page, "{file}: REWRITE_DOCS=1 writes it anew");
+}
+
 /// The lines of the first block of shell commands in `page`.
 fn first_commands(page: &str) -> Vec<&str> {
     let block = page.split("```sh\n").nth(1).unwrap();
@@ -82,13 +97,7 @@ fn the_table_of_operations_is_the_catalogue_s() {
     for row in READS {
         assert!(page.contains(&format!("`{}`", row.path)), "{}", row.path);
     }
-    if std::env::var_os("REWRITE_DOCS").is_some() {
-        std::fs::write(root().join(file), &page).unwrap();
-    }
-    assert!(
-        text(file) == page,
-        "{file} is not what the catalogue says; REWRITE_DOCS=1 cargo test docs::"
-    );
+    is_as_printed(file, &page);
 }
 
 #[test]
@@ -100,26 +109,14 @@ fn the_page_of_events_has_every_type_and_what_the_sources_say_of_it() {
         assert_eq!(page.matches(&row).count(), 1, "{row}");
         assert!(!of.says.trim().is_empty(), "{row}");
     }
-    if std::env::var_os("REWRITE_DOCS").is_some() {
-        std::fs::write(root().join(file), &page).unwrap();
-    }
-    assert!(
-        text(file) == page,
-        "{file} is not what the sources say; REWRITE_DOCS=1 cargo test docs::"
-    );
+    is_as_printed(file, &page);
 }
 
 #[test]
 fn the_example_of_a_file_of_settings_has_every_flag_and_is_accepted() {
     let file = "packaging/carebook.toml";
     let page = settings_file::page();
-    if std::env::var_os("REWRITE_DOCS").is_some() {
-        std::fs::write(root().join(file), &page).unwrap();
-    }
-    assert!(
-        text(file) == page,
-        "{file} is not what the flags say; REWRITE_DOCS=1 cargo test docs::"
-    );
+    is_as_printed(file, &page);
     let checked = carebook()
         .args([
             "serve",
@@ -215,13 +212,7 @@ fn the_glossary_of_codes_has_each_code_with_what_it_means_and_what_a_client_does
         assert!(cells.clone().all(|cell| !cell.is_empty()), "{row}");
     }
     assert_eq!(codes_page::unused(), Vec::<&str>::new());
-    if std::env::var_os("REWRITE_DOCS").is_some() {
-        std::fs::write(root().join(file), &page).unwrap();
-    }
-    assert!(
-        text(file) == page,
-        "{file} is not what the sources say; REWRITE_DOCS=1 cargo test docs::"
-    );
+    is_as_printed(file, &page);
 }
 
 #[test]

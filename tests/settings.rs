@@ -211,6 +211,9 @@ fn every_flag_can_be_set_in_the_file_and_the_environment_and_the_nearer_one_wins
         }
         wanted = json!({"name": name, "value": printed(setting, &in_flag), "from": "flag"});
         assert_eq!(checked(&mut flag)[name], wanted, "{name}");
+        // Over the file alone, too.
+        flag.env_remove(&setting.variable);
+        assert_eq!(checked(&mut flag)[name], wanted, "{name}");
     }
 }
 
@@ -336,6 +339,43 @@ fn a_value_of_the_wrong_type_is_refused_with_its_line() {
 }
 
 #[test]
+fn what_a_file_says_of_switches_and_numbers_is_what_is_set() {
+    let world = World::new();
+    let file = format!(
+        "data = \"x\"\njwks = {:?}\nunbound = false\nruntimes = 0x2\nreserve-bytes = 1_000\n",
+        world.path("jwks.json")
+    );
+    let all = checked(&mut check(&world, &file));
+    for (name, value, line) in [
+        ("unbound", json!(false), 3),
+        ("runtimes", json!(2), 4),
+        ("reserve-bytes", json!(1_000), 5),
+    ] {
+        let wanted = json!({"name": name, "value": value, "from": "file", "line": line});
+        assert_eq!(all[name], wanted);
+    }
+    // A flag that stands in no help is not shown either, as long as nobody sets it.
+    let command = carebook::cli::command();
+    for hidden in known(&command).iter().filter(|known| known.is_hidden) {
+        assert!(!all.contains_key(&hidden.name), "{}", hidden.name);
+    }
+}
+
+#[test]
+fn a_bad_variable_is_no_fault_of_the_file() {
+    let world = World::new();
+    let mut command = check(&world, "data = \"x\"\naudience = \"a\"\n");
+    let output = command.env("CAREBOOK_RUNTIMES", "x").output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("invalid value 'x' for '--runtimes <N>'"),
+        "{err}"
+    );
+    assert!(!err.contains(", line "), "{err}");
+}
+
+#[test]
 fn what_is_no_toml_is_refused_with_its_line() {
     let world = World::new();
     for (file, line) in [
@@ -360,6 +400,12 @@ fn what_is_no_toml_is_refused_with_its_line() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("nothing.toml cannot be read"), "{err}");
+    let long = format!("# {}\n", "x".repeat(1 << 20));
+    let err = refused(&world, &long);
+    assert!(
+        err.contains("FILE cannot be read: it has more than 1 MiB"),
+        "{err}"
+    );
     std::fs::write(world.path("carebook.toml"), b"audience = \"\xff\"\n").unwrap();
     let output = carebook()
         .args(["serve", "--config"])
@@ -385,6 +431,7 @@ fn what_does_not_go_together_says_where_in_the_file_it_stands() {
         "{err}"
     );
     assert!(!err.contains("line 1:"), "{err}");
+    assert!(err.find("line 2:") < err.find("line 3:"), "{err}");
     let err = refused(
         &world,
         "data = \"x\"\nissuer = \"https://a.example\"\ntls-cert = \"x\"\n",
@@ -411,6 +458,23 @@ fn a_switch_can_be_off_in_the_environment_and_an_empty_variable_says_nothing() {
             (&wanted.0, Some(wanted.1))
         );
     }
+    // The same of what is not a switch.
+    let more =
+        format!("{file}audience = \"a\"\nruntimes = 2\ncors-origin = [\"https://a.example\"]\n");
+    let mut empty = check(&world, &more);
+    for name in ["AUDIENCE", "RUNTIMES", "CORS_ORIGIN", "LISTEN"] {
+        empty.env(format!("CAREBOOK_{name}"), "");
+    }
+    let all = checked(&mut empty);
+    for (name, value, from) in [
+        ("audience", json!("a"), "file"),
+        ("runtimes", json!(2), "file"),
+        ("cors-origin", json!(["https://a.example"]), "file"),
+        ("listen", json!("127.0.0.1:8080"), "default"),
+    ] {
+        assert_eq!(all[name]["value"], value, "{name}");
+        assert_eq!(all[name]["from"], from, "{name}");
+    }
     // Off is off: the environment comes before the file.
     for value in ["false", "No", "0"] {
         let all = checked(check(&world, &file).env("CAREBOOK_UNBOUND", value));
@@ -423,8 +487,11 @@ fn a_switch_can_be_off_in_the_environment_and_an_empty_variable_says_nothing() {
         .unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     // What another switch forbids is no matter while that one is off.
-    let all = checked(check(&world, &file).env("CAREBOOK_DEMO", "false"));
-    assert_eq!(all["demo"]["value"], json!(false));
+    for value in ["false", "FALSE", "Off"] {
+        let all = checked(check(&world, &file).env("CAREBOOK_DEMO", value));
+        assert_eq!(all["demo"]["value"], json!(false), "{value}");
+        assert_eq!(all["demo"]["from"], json!("environment"), "{value}");
+    }
 }
 
 #[test]

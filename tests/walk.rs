@@ -197,20 +197,11 @@ fn each_step_is_carried_out_as_printed_and_a_second_walk_is_one_of_replays() {
 
 #[test]
 fn the_document_is_the_walk_as_it_is() {
-    let generated = carebook::cli::walk::document();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/walkthrough.md");
-    if std::env::var_os("REWRITE_DOCS").is_some() {
-        std::fs::write(file, &generated).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap();
-    assert!(
-        committed == generated,
-        "the document is not the walk; REWRITE_DOCS=1 cargo test walk::"
-    );
+    crate::docs::is_as_printed("docs/walkthrough.md", &carebook::cli::walk::document());
 }
 
-/// Runs each block of the guide as a reader would; the status that is told after a block is the last
-/// that it printed.
+/// Runs each block of the guide as a reader would. After it stands the last status that it printed, and
+/// with that, before the colon, what else it printed.
 #[test]
 fn the_guide_s_commands_do_what_it_says() {
     let world = World::new();
@@ -224,8 +215,9 @@ fn the_guide_s_commands_do_what_it_says() {
         let (commands, told) = block.split_once("```\n").unwrap();
         script.push_str(commands);
         script.push_str(&format!("printf '{MARK}\\n'\n"));
-        let told = told.trim_start().strip_prefix('`').unwrap();
-        expected.push(told[..3].to_owned());
+        let (told, _) = told.trim_start().split_once("`: ").expect(told);
+        let told = told.split('`').skip(1).step_by(2).map(str::to_owned);
+        expected.push(told.collect::<Vec<_>>());
     }
     assert!(expected.len() > 8, "{expected:?}");
     let folder = tempfile::tempdir().unwrap();
@@ -246,11 +238,14 @@ fn the_guide_s_commands_do_what_it_says() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");
     let blocks: Vec<_> = printed.split(MARK).collect();
-    let statuses = blocks[..blocks.len() - 1].iter().map(|block| {
+    assert_eq!(blocks.len() - 1, expected.len(), "{printed}");
+    for (block, told) in blocks.iter().zip(&expected) {
         let mut lines = block.lines().rev();
         let is_status = |line: &&str| line.len() == 3 && line.parse::<u16>().is_ok();
-        lines.find(is_status).unwrap_or_default().to_owned()
-    });
-    assert_eq!(statuses.collect::<Vec<_>>(), expected, "{printed}");
+        assert_eq!(lines.find(is_status), Some(told[0].as_str()), "{block}");
+        for word in &told[1..] {
+            assert!(block.contains(word), "{word}: {block}");
+        }
+    }
     assert_eq!(server.stop(), Some(0));
 }
