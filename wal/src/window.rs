@@ -112,9 +112,26 @@ mod tests {
 
     use super::*;
 
-    /// A file whose bytes are the lowest ones of their offsets; it counts bytes and calls.
-    #[derive(Default)]
-    struct Counted(AtomicU64, AtomicU64);
+    /// A file whose bytes are the lowest ones of their offsets, up to where it ends, whatever its
+    /// length is told to be.
+    struct Counted {
+        ends: u64,
+        calls: AtomicU64,
+        /// Bytes that were asked for, in all and at most.
+        bytes: AtomicU64,
+        largest: AtomicU64,
+    }
+
+    impl Counted {
+        fn ending(ends: u64) -> Self {
+            Self {
+                ends,
+                calls: AtomicU64::default(),
+                bytes: AtomicU64::default(),
+                largest: AtomicU64::default(),
+            }
+        }
+    }
 
     impl File for Counted {
         fn length(&self) -> io::Result<u64> {
@@ -122,12 +139,17 @@ mod tests {
         }
 
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-            self.0.fetch_add(to_u64(buffer.len()), Ordering::Relaxed);
-            self.1.fetch_add(1, Ordering::Relaxed);
-            for (byte, offset) in buffer.iter_mut().zip(offset..) {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            self.bytes
+                .fetch_add(to_u64(buffer.len()), Ordering::Relaxed);
+            self.largest
+                .fetch_max(to_u64(buffer.len()), Ordering::Relaxed);
+            let left = self.ends.checked_sub(offset);
+            let left = to_usize(left.ok_or(io::ErrorKind::UnexpectedEof)?);
+            for (byte, offset) in buffer.iter_mut().zip(offset..).take(left) {
                 *byte = offset.to_le_bytes()[0];
             }
-            Ok(buffer.len())
+            Ok(buffer.len().min(left))
         }
 
         fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
@@ -144,8 +166,8 @@ mod tests {
     }
 
     /// What is read for heads that are so far apart, and for the whole of the last one's piece.
-    fn read_for(apart: u64, count: u64, used: Vec<u8>) -> (u64, u64, Vec<u8>) {
-        let file = Counted::default();
+    fn read_for(apart: u64, count: u64, used: Vec<u8>) -> (Counted, Vec<u8>) {
+        let file = Counted::ending(1 << 30);
         let mut window = Window::growing(&file, 1 << 30, 4 << 10..64 << 10, used);
         let all = (0..count).map(|number| (number * apart, 72));
         for (offset, wanted) in all.chain([((count - 1) * apart, to_usize(apart))]) {
@@ -155,16 +177,33 @@ mod tests {
             assert!(found.iter().copied().eq(as_it_is.take(wanted)));
         }
         let used = window.into_bytes();
-        (file.0.into_inner(), file.1.into_inner(), used)
+        (file, used)
     }
 
     #[test]
     fn of_long_frames_that_are_passed_only_the_heads_are_read_and_of_short_ones_large_pieces() {
-        let (long, _, used) = read_for(100_000, 4, Vec::new());
-        assert_eq!(long, 4 * (4 << 10) + 100_000);
+        let (long, used) = read_for(100_000, 4, Vec::new());
+        assert_eq!(long.bytes.into_inner(), 4 * (4 << 10) + 100_000);
         // Memory that was used before holds other bytes, none of which is seen.
-        let (short, calls, _) = read_for(600, 400, used);
-        assert!(short < 240_000 + (64 << 10), "{short}");
+        let (short, _) = read_for(600, 400, used);
+        let (bytes, calls) = (short.bytes.into_inner(), short.calls.into_inner());
+        assert!(bytes < 240_000 + (64 << 10), "{bytes}");
         assert!(calls < 12, "{calls}");
+        assert_eq!(short.largest.into_inner(), 64 << 10);
+    }
+
+    #[test]
+    fn of_memory_that_was_used_before_no_more_is_filled_than_a_piece_and_none_seen_that_was_not() {
+        let file = Counted::ending(10_000);
+        let used = vec![0xee; 256 << 10];
+        let mut window = Window::growing(&file, 1 << 30, 4 << 10..64 << 10, used);
+        let found = window.get(8_000, 4_000).unwrap();
+        let as_it_is = (8_000..10_000_u64).map(|offset| offset.to_le_bytes()[0]);
+        assert!(found.iter().copied().eq(as_it_is));
+        assert_eq!(file.bytes.load(Ordering::Relaxed), 4 << 10);
+        // What could not be read is not there at the second time either.
+        for _ in 0..2 {
+            assert!(window.get(20_000, 10).is_err());
+        }
     }
 }
