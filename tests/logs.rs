@@ -197,6 +197,24 @@ fn requests_of_both_listeners_are_logged_and_traced() {
 }
 
 #[test]
+fn where_requests_are_traced_each_line_names_the_trace() {
+    let world = World::new();
+    let log = world.path("log");
+    let traced = ["--log-format", "json", "--access-log", "--otlp-endpoint"];
+    let traced = [&traced[..], &["http://127.0.0.1:9"]].concat();
+    let server = logging(&world, &log, "info", &traced);
+    let mut client = server.client();
+    client.request("GET", "/healthz", &[], b"");
+    client.request("GET", "/healthz", &[("traceparent", PARENT)], b"");
+    let lines = requests(&log, 2);
+    let new = lines[0]["trace_id"].as_str().unwrap();
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(new.len() == 32 && digits(new), "{new}");
+    assert!(PARENT.contains(lines[1]["trace_id"].as_str().unwrap()));
+    assert!(!PARENT.contains(new), "{new}");
+}
+
+#[test]
 fn without_being_asked_no_line_is_written_for_a_request_and_text_is_one_line_each() {
     let world = World::new();
     let log = world.path("log");
@@ -238,19 +256,23 @@ fn a_log_that_nobody_reads_holds_up_no_request_and_what_is_lost_is_counted() {
     let mut command = carebook();
     serve_arguments(&mut command, &world)
         .arg("--access-log")
+        .env("RUST_LOG", "carebook=debug")
         .stderr(Stdio::piped());
     // Nobody reads the pipe, which is open as long as the server is.
     let server = Server::spawn_telling(command);
     let mut client = server.client();
     let mut sent = 0;
-    let lost = "carebook_access_log_lost_total";
+    let lost = [
+        "carebook_access_log_lost_total",
+        "carebook_log_lines_lost_total",
+    ];
     loop {
         for _ in 0..500 {
             client.send_raw(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(client.read_answer("GET").unwrap().status, 200);
         }
         sent += 500;
-        if server.metric(lost) > 0.0 {
+        if lost.iter().all(|lost| server.metric(lost) > 0.0) {
             break;
         }
         assert!(sent < 4 * LINES_MAX, "nothing was lost of {sent}");

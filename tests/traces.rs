@@ -1,6 +1,5 @@
 //! Traces of the running server, as a collector gets them: decoded by the published definitions.
 
-use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,8 +13,9 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::support::{Server, World, actor};
-use crate::webhooks::receiver::{Receiver, Reply, SOON, TAKEN};
+use crate::webhooks::receiver::{Delivery, Receiver, Reply, SOON, TAKEN};
 
+const PROTOBUF: &str = "application/x-protobuf";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -28,7 +28,7 @@ fn spans(collector: &Receiver) -> Vec<Span> {
     let mut all = Vec::new();
     for batch in collector.came() {
         assert_eq!(batch.path, "/v1/traces");
-        assert_eq!(batch.header("content-type"), "application/x-protobuf");
+        assert_eq!(batch.header("content-type"), PROTOBUF);
         let request = ExportTraceServiceRequest::decode(&batch.body[..]).unwrap();
         for resource in request.resource_spans {
             let about = resource.resource.unwrap().attributes;
@@ -71,6 +71,82 @@ fn endpoint(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
+/// Waits until that is so.
+#[track_caller]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < SOON, "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server that traces the first request, and then what its callers trace: one of a million others
+/// does not come.
+fn choosing(world: &World, endpoint: &str, arguments: &[&str]) -> Server {
+    let tracing = ["--otlp-endpoint", endpoint, "--trace-sample", "1000000"];
+    Server::start_with(world, &[&tracing[..], arguments].concat())
+}
+
+/// Asks such a server for something that is traced.
+#[track_caller]
+fn ask(server: &Server) {
+    let headers = [("traceparent", PARENT)];
+    let asked = server.client().request("GET", "/healthz", &headers, b"");
+    assert_eq!(asked.status, 200);
+}
+
+fn exported(server: &Server) -> f64 {
+    server.metric("carebook_trace_spans_exported_total")
+}
+
+fn failures(server: &Server) -> f64 {
+    server.metric("carebook_trace_export_failures_total")
+}
+
+/// Spans that were dropped: for lack of room, not taken, rejected.
+fn dropped(server: &Server) -> [f64; 3] {
+    ["queue_full", "not_taken", "rejected"].map(|reason| {
+        let name = "carebook_trace_spans_dropped_total";
+        server.metric(&format!("{name}{{reason=\"{reason}\"}}"))
+    })
+}
+
+/// The attempts of this name, once there are so many.
+#[track_caller]
+fn attempts(collector: &Receiver, name: &str, count: usize) -> Vec<Span> {
+    let of_name = || {
+        let all = spans(collector).into_iter();
+        all.filter(|span| span.name == name).collect::<Vec<_>>()
+    };
+    until(name, || of_name().len() >= count);
+    of_name()
+}
+
+/// Each attempt has told its receiver its place, and says what of it; nothing of where it went.
+fn assert_told(attempts: &[Span], came: &[Delivery], statuses: &[i64]) {
+    assert_eq!(
+        (attempts.len(), came.len()),
+        (statuses.len(), statuses.len())
+    );
+    for (span, (delivery, status)) in attempts.iter().zip(came.iter().zip(statuses)) {
+        let parent = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
+        assert_eq!(delivery.header("traceparent"), parent);
+        assert_eq!(span.kind, 3);
+        let id = text(&span.attributes, "messaging.message.id").unwrap();
+        assert_eq!(id, delivery.header("webhook-id"));
+        let told = said(&span.attributes, "http.response.status_code");
+        assert_eq!(told, Some(Said::IntValue(*status)));
+        let kind = text(&span.attributes, "error.type");
+        assert_eq!(kind.is_some(), *status == 500);
+        assert_eq!(span.status.is_some(), *status == 500);
+        assert!(span.parent_span_id.is_empty());
+        assert!(!format!("{span:?}").contains("secret"));
+    }
+    assert_ne!(attempts[0].span_id, attempts[1].span_id);
+    assert_ne!(attempts[0].trace_id, attempts[1].trace_id);
+}
+
 #[test]
 fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_content() {
     let world = World::new();
@@ -105,7 +181,7 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
     assert_eq!(hex(&first.parent_span_id), "b7ad6b7169203331");
     assert_eq!((first.kind, &*first.trace_state), (2, "vendor=opaque"));
     assert_eq!(first.name, format!("POST {path}"));
-    assert_eq!(first.status, None);
+    assert_eq!((&first.status, first.flags), (&None, 1));
     let began = u64::try_from(before.as_millis()).unwrap() * 1_000_000;
     assert!(
         first.start_time_unix_nano >= began
@@ -137,10 +213,7 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
         Some("not_found")
     );
     assert!(!format!("{spans:?}").contains("secret"));
-    let started = Instant::now();
-    while server.metric("carebook_trace_spans_exported_total") < 2.0 {
-        assert!(started.elapsed() < SOON);
-    }
+    until("they are taken", || exported(&server) >= 2.0);
     // What waits is sent before the end.
     let headers = [("X-Request-Id", "the-last")];
     client.request("GET", "/healthz", &headers, b"");
@@ -163,12 +236,37 @@ fn one_in_so_many_is_traced_and_whoever_says_that_it_traces_is_too() {
     // The first one of all is one of a million.
     client.request("GET", "/healthz", &[], b"");
     wait(&collector, 1);
-    for parent in [PARENT, &PARENT.replace("-01", "-00"), "00-nonsense"] {
+    client.request("GET", "/healthz", &[("traceparent", PARENT)], b"");
+    // Who does not trace, or does not say so in due form, is none of those.
+    let others = [
+        PARENT.replace("-01", "-00"),
+        PARENT.to_uppercase(),
+        PARENT.replacen("00-", "ff-", 1),
+        PARENT.replace(TRACE, &"0".repeat(32)),
+        PARENT.replace("b7ad6b7169203331", &"0".repeat(16)),
+        format!("{PARENT}-more"),
+        "00-nonsense".to_owned(),
+    ];
+    for parent in &others {
         client.request("GET", "/healthz", &[("traceparent", parent)], b"");
     }
-    let spans = wait(&collector, 2);
-    assert_eq!(spans.len(), 2);
+    let twice = [("traceparent", PARENT), ("traceparent", PARENT)];
+    client.request("GET", "/healthz", &twice, b"");
+    client.request(
+        "GET",
+        "/healthz",
+        &[
+            ("traceparent", PARENT),
+            ("tracestate", "a=1"),
+            ("tracestate", "b=2"),
+        ],
+        b"",
+    );
+    let spans = wait(&collector, 3);
+    assert_eq!(spans.len(), 3);
     assert_eq!(hex(&spans[1].trace_id), TRACE);
+    assert_eq!(hex(&spans[2].trace_id), TRACE);
+    assert_eq!(spans[2].trace_state, "a=1,b=2");
     drop(server);
 }
 
@@ -206,30 +304,38 @@ fn deliveries_tell_their_receivers_the_attempt_s_place_and_each_attempt_is_a_spa
         json!({"kind": "actor", "id": "a-1", "revision": 1, "facts": {"lifecycle": "active"}});
     assert_eq!(client.put_facts(&token, &[fact]).json()["applied"], 1);
     let came = receiver.wait_for(2);
-    let started = Instant::now();
-    let attempts = loop {
-        let attempts: Vec<_> = spans(&collector)
-            .into_iter()
-            .filter(|span| span.name == "webhook delivery")
-            .collect();
-        if attempts.len() == 2 {
-            break attempts;
-        }
-        assert!(started.elapsed() < SOON, "{attempts:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    for (span, (delivery, status)) in attempts.iter().zip(came.iter().zip([500, 204])) {
-        let parent = format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
-        assert_eq!(delivery.header("traceparent"), parent);
-        assert_eq!(span.kind, 3);
-        let id = text(&span.attributes, "messaging.message.id").unwrap();
-        assert_eq!(id, delivery.header("webhook-id"));
-        let told = said(&span.attributes, "http.response.status_code");
-        assert_eq!(told, Some(Said::IntValue(status)));
-        assert_eq!(span.status.is_some(), status == 500);
-        assert!(!format!("{span:?}").contains("secret"));
-    }
-    assert_ne!(attempts[0].span_id, attempts[1].span_id);
+    let attempts = attempts(&collector, "webhook delivery", 2);
+    assert_told(&attempts, &came, &[500, 204]);
+}
+
+#[test]
+fn messages_tell_their_receiver_the_attempt_s_place_too() {
+    let world = World::new();
+    let collector = Receiver::start();
+    let directory = Receiver::deciding(|_, number| match number {
+        0 => Reply::Status(500, ""),
+        _ => TAKEN,
+    });
+    let url = format!("http://127.0.0.1:{}/secret", directory.port);
+    let server = Server::start_with(
+        &world,
+        &[
+            "--otlp-endpoint",
+            &endpoint(collector.port),
+            "--trace-sample",
+            "1",
+            "--directory-url",
+            &url,
+            "--receivers-hurry",
+            "100",
+        ],
+    );
+    let created = crate::outbox::create(&mut server.client(), &world, 1);
+    assert_eq!(created.status, 202, "{created:?}");
+    // There are two messages: the first one fails once.
+    let came = directory.wait_for(2);
+    let attempts = attempts(&collector, "message delivery", 2);
+    assert_told(&attempts[..2], &came[..2], &[500, 204]);
 }
 
 /// Whatever a collector does, requests are answered, the end comes, and what was not taken is
@@ -268,25 +374,11 @@ fn a_collector_that_is_down_silent_slow_or_rude_holds_up_nothing() {
                 for _ in 0..3_000 {
                     assert_eq!(client.request("GET", "/healthz", &[], b"").status, 200);
                 }
-                let dropped = || {
-                    let reasons = ["queue_full", "not_taken"];
-                    let of = |reason| {
-                        server.metric(&format!(
-                            "carebook_trace_spans_dropped_total{{reason=\"{reason}\"}}"
-                        ))
-                    };
-                    reasons.map(of).iter().sum::<f64>()
-                };
-                let started = Instant::now();
-                while dropped() == 0.0 {
-                    assert!(started.elapsed() < SOON, "{kind:?}");
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                assert_eq!(
-                    server.metric("carebook_trace_spans_exported_total"),
-                    0.0,
-                    "{kind:?}"
-                );
+                until("some are dropped", || {
+                    let [queue_full, not_taken, _] = dropped(&server);
+                    queue_full + not_taken > 0.0
+                });
+                assert_eq!(exported(&server), 0.0, "{kind:?}");
                 server.signal("TERM");
                 assert_eq!(
                     server.ended_within(Duration::from_secs(30)),
@@ -298,48 +390,154 @@ fn a_collector_that_is_down_silent_slow_or_rude_holds_up_nothing() {
     });
 }
 
+/// What an answer of a collector says.
+fn answer(rejected_spans: i64) -> Vec<u8> {
+    let told = ExportTraceServiceResponse {
+        partial_success: Some(ExportTracePartialSuccess {
+            rejected_spans,
+            error_message: "no".to_owned(),
+        }),
+    };
+    told.encode_to_vec()
+}
+
 #[test]
 fn what_a_collector_rejects_of_a_batch_is_counted() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        let told = ExportTraceServiceResponse {
-            partial_success: Some(ExportTracePartialSuccess {
-                rejected_spans: 1,
-                error_message: "no".to_owned(),
-            }),
-        };
-        let body = told.encode_to_vec();
-        write!(
-            stream,
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        )
-        .unwrap();
-        stream.write_all(&body).unwrap();
-        // It stays open until the test is over.
-        let _ = stream.read(&mut [0; 1 << 16]);
-        std::thread::park();
-    });
+    let collector = Receiver::deciding(|_, _| Reply::Says(PROTOBUF, answer(1)));
     let world = World::new();
-    let endpoint = endpoint(port);
-    let server = Server::start_with(
-        &world,
-        &["--otlp-endpoint", &endpoint, "--trace-sample", "1000000"],
-    );
-    server.client().request("GET", "/healthz", &[], b"");
-    let rejected = "carebook_trace_spans_dropped_total{reason=\"rejected\"}";
-    let started = Instant::now();
-    while server.metric(rejected) == 0.0 {
-        assert!(started.elapsed() < SOON);
-        std::thread::sleep(Duration::from_millis(10));
+    let server = choosing(&world, &endpoint(collector.port), &[]);
+    ask(&server);
+    until("it is counted", || dropped(&server)[2] == 1.0);
+    assert_eq!(exported(&server), 0.0);
+    assert_eq!(dropped(&server), [0.0, 0.0, 1.0]);
+    // No more than there were, whatever it says.
+    collector.now_answers(|_, _| Reply::Says(PROTOBUF, answer(i64::MAX)));
+    ask(&server);
+    until("it is counted", || dropped(&server)[2] == 2.0);
+    collector.now_answers(|_, _| Reply::Says(PROTOBUF, answer(-1)));
+    ask(&server);
+    until("it is taken", || exported(&server) == 1.0);
+    assert_eq!(dropped(&server), [0.0, 0.0, 2.0]);
+}
+
+#[test]
+fn an_answer_that_calls_itself_protobuf_and_is_none_has_taken_nothing() {
+    let collector = Receiver::deciding(|_, _| Reply::Says(PROTOBUF, b"<html>".to_vec()));
+    let world = World::new();
+    let server = choosing(&world, &endpoint(collector.port), &[]);
+    ask(&server);
+    until("it is dropped", || dropped(&server)[1] == 1.0);
+    assert_eq!((exported(&server), failures(&server)), (0.0, 1.0));
+    for (number, (kind, body)) in [("application/json", "{}"), (PROTOBUF, "")]
+        .into_iter()
+        .enumerate()
+    {
+        collector.now_answers(move |_, _| Reply::Says(kind, body.into()));
+        ask(&server);
+        until("it is taken", || exported(&server) == (number + 1) as f64);
     }
-    assert_eq!(server.metric("carebook_trace_spans_exported_total"), 0.0);
+    assert_eq!(dropped(&server), [0.0, 1.0, 0.0]);
+    assert_eq!(collector.came().len(), 3, "and none is sent again");
+}
+
+#[test]
+fn a_batch_is_tried_three_times_and_one_that_is_refused_for_good_once() {
+    let collector = Receiver::deciding(|_, _| Reply::Status(503, ""));
+    let world = World::new();
+    let server = choosing(&world, &endpoint(collector.port), &[]);
+    ask(&server);
+    until("it is given up", || dropped(&server)[1] == 1.0);
+    let came = collector.came();
+    assert_eq!(came.len(), 3);
+    assert!(came.iter().all(|batch| batch.body == came[0].body));
+    assert_eq!(failures(&server), 3.0);
+    for (number, status) in [400, 500, 302].into_iter().enumerate() {
+        collector.now_answers(move |_, _| Reply::Status(status, "Location: /elsewhere\r\n"));
+        ask(&server);
+        let refused = (number + 1) as f64;
+        until("it is dropped", || dropped(&server)[1] == 1.0 + refused);
+        assert_eq!(collector.came().len(), 3 + number + 1, "{status}");
+        assert_eq!(failures(&server), 3.0 + refused, "{status}");
+    }
+    // Whatever it did, it is told of what comes next.
+    collector.now_answers(|_, _| TAKEN);
+    ask(&server);
+    until("it is taken", || exported(&server) == 1.0);
+    assert_eq!(dropped(&server), [0.0, 4.0, 0.0]);
+}
+
+#[test]
+fn a_collector_that_restarts_or_is_not_available_for_a_moment_costs_no_span() {
+    let first = Receiver::start();
+    let port = first.port;
+    let world = World::new();
+    let server = choosing(&world, &endpoint(port), &[]);
+    for count in 1..=2_u8 {
+        ask(&server);
+        until("it is taken", || exported(&server) == f64::from(count));
+    }
+    assert_eq!(first.connections(), 1, "it stays open");
+    // From here on it closes the connection instead of an answer.
+    drop(first);
+    let started = Instant::now();
+    let listener = loop {
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(listener) => break listener,
+            Err(error) => assert!(started.elapsed() < SOON, "{error}"),
+        }
+    };
+    let second = Receiver::on(listener, |_, number| match number {
+        0 => Reply::Status(503, ""),
+        _ => Reply::Status(204, "Connection: close\r\n"),
+    });
+    ask(&server);
+    until("it is taken", || exported(&server) == 3.0);
+    let spans = spans(&second);
+    assert_eq!((spans.len(), &spans[0]), (2, &spans[1]));
+    assert_eq!(failures(&server), 2.0);
+    // What it has closed is not asked again.
+    ask(&server);
+    until("it is taken", || exported(&server) == 4.0);
+    assert_eq!(failures(&server), 2.0);
+    assert_eq!(dropped(&server), [0.0; 3]);
+}
+
+#[test]
+fn a_collector_over_tls_needs_a_certificate_that_is_trusted() {
+    let (collector, certificate) = Receiver::secured();
+    let endpoint = format!("https://localhost:{}", collector.port);
+    let world = World::new();
+    let file = world.path("collector.pem");
+    std::fs::write(&file, certificate).unwrap();
+    let server = choosing(&world, &endpoint, &[]);
+    ask(&server);
+    until("it fails", || failures(&server) > 0.0);
+    assert_eq!(exported(&server), 0.0);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(collector.came().len(), 0);
+    let server = choosing(&world, &endpoint, &["--ca-file", file.to_str().unwrap()]);
+    ask(&server);
+    until("it is taken", || exported(&server) == 1.0);
+    assert_eq!(spans(&collector).len(), 1);
+    assert_eq!(failures(&server), 0.0);
+}
+
+#[test]
+fn a_request_that_failed_by_the_server_s_fault_is_an_error() {
+    let collector = Receiver::start();
+    let world = World::new();
+    let full = ["--reserve-bytes", "9223372036854775807"];
+    let server = choosing(&world, &endpoint(collector.port), &full);
+    let mut client = server.client();
+    for (path, status) in [("/readyz", 503), ("/nowhere", 404)] {
+        let answer = client.request("GET", path, &[("traceparent", PARENT)], b"");
+        assert_eq!(answer.status, status);
+    }
+    let spans = wait(&collector, 2);
+    let status = spans[0].status.as_ref().unwrap();
+    assert_eq!((status.code, &*status.message), (2, ""));
+    let kind = |span: &Span| text(&span.attributes, "error.type");
+    assert_eq!(kind(&spans[0]).as_deref(), Some("503"));
+    assert_eq!((&spans[1].status, kind(&spans[1])), (&None, None));
+    assert_eq!(spans[1].name, "GET");
 }

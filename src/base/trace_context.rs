@@ -165,6 +165,7 @@ mod tests {
         assert!(context.is_sampled);
         let quiet = GOOD.replace("-01", "-00");
         assert!(!read(&[&quiet], &[]).unwrap().is_sampled);
+        assert_eq!(read(&[&quiet], &[]).unwrap().parent(), quiet);
         // Flags that are not known are not handed on.
         let flags = GOOD.replace("-01", "-ff");
         assert_eq!(read(&[&flags], &[]).unwrap().parent(), GOOD);

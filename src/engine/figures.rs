@@ -24,18 +24,14 @@ pub struct Figures {
     pub commands_in_flight: usize,
     /// Bytes of records that wait for the disk.
     pub queued_bytes: usize,
-    /// Batches of records that were written and synced.
-    pub log_batches: u64,
-    /// How long that took in total.
+    /// How long batches of records took to be written and synced, in total.
     pub log_batch_time: Duration,
-    /// How many took so long, in the buckets of [`BATCH_BOUNDS`] and one beyond.
+    /// How many of them took so long, in the buckets of [`BATCH_BOUNDS`] and one beyond.
     pub log_batches_by_time: [u64; BATCH_BOUNDS.len() + 1],
     /// The free space of the log's disk; `None` when the system does not tell.
     pub disk: Option<DiskFigures>,
     /// Why commands are not accepted.
     pub unready: Unready,
-    /// The time since the newest snapshot was written; `None` when there is none.
-    pub snapshot_age: Option<Duration>,
     /// Messages and their receivers.
     pub outbox: OutboxFigures,
     /// The checkpointer's figures.
@@ -66,7 +62,6 @@ impl Shared {
             live_actors: self.directory.live(),
             commands_in_flight: self.admission.in_flight(),
             queued_bytes: self.journal.queued_bytes(),
-            log_batches: batches.count,
             log_batch_time: batches.time,
             log_batches_by_time: batches.by_time,
             disk: self.journal.known_space().map(|space| DiskFigures {
@@ -74,7 +69,6 @@ impl Shared {
                 reserve: space.reserve,
             }),
             unready: self.unready(),
-            snapshot_age: self.snapshot_age(),
             outbox: self.outbox.figures(self.clock.now()),
             checkpoints: self.checkpointer.figures(),
             has_room: self.journal.has_room(),

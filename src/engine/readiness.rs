@@ -1,7 +1,6 @@
 //! Whether commands are accepted, and why not.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use wal::Lack;
 
@@ -40,14 +39,6 @@ impl Unready {
 }
 
 impl Shared {
-    /// The time since the newest snapshot was written, by the system's clock: none when that was set
-    /// back.
-    pub(super) fn snapshot_age(&self) -> Option<Duration> {
-        let written = self.checkpointer.figures().at?;
-        let age = self.clock.now().millis().saturating_sub(written.millis());
-        Some(Duration::from_millis(u64::try_from(age).unwrap_or(0)))
-    }
-
     /// Why commands are not accepted.
     pub(super) fn unready(&self) -> Unready {
         let lack = self.journal.lack();

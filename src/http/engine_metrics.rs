@@ -1,6 +1,7 @@
 //! The metrics of the engine: the log, its snapshots, what is published.
 
-use super::metrics_page::Page;
+use super::metrics_page::{Page, age};
+use crate::base::time::Instant;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::engine::publisher_counts::PublisherFigures;
@@ -59,8 +60,8 @@ fn batches(page: &mut Page, figures: &Figures) {
     page.sample(&format!("{name}_count"), "", count);
 }
 
-/// The engine's figures.
-pub(super) fn engine(page: &mut Page, figures: &Figures) {
+/// The engine's figures, as of `now`.
+pub(super) fn engine(page: &mut Page, figures: &Figures, now: Instant) {
     let Figures {
         resources,
         keys,
@@ -68,7 +69,6 @@ pub(super) fn engine(page: &mut Page, figures: &Figures) {
         live_actors,
         commands_in_flight,
         queued_bytes,
-        log_batches: _,
         log_batch_time: _,
         log_batches_by_time: _,
         outbox: _,
@@ -77,7 +77,6 @@ pub(super) fn engine(page: &mut Page, figures: &Figures) {
         commits_ahead,
         disk: _,
         unready: _,
-        snapshot_age,
     } = figures;
     let gauge = "gauge";
     readiness(page, figures);
@@ -126,12 +125,11 @@ pub(super) fn engine(page: &mut Page, figures: &Figures) {
         commits_ahead.as_secs_f64(),
     );
     snapshots(page, checkpoints);
-    let age = snapshot_age.map_or_else(|| "+Inf".to_owned(), |age| age.as_secs_f64().to_string());
     page.one(
         "carebook_snapshot_age_seconds",
         gauge,
         "The time since the newest snapshot was written; +Inf when there is none.",
-        age,
+        age(checkpoints.at, now),
     );
     compactions(page, checkpoints);
 }

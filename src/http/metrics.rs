@@ -12,6 +12,7 @@ use hyper::StatusCode;
 use super::engine_metrics::{engine, publisher};
 use super::metrics_page::Page;
 use super::route::{Series, series_names};
+use crate::base::time::Instant;
 use crate::engine::figures::Figures;
 use crate::engine::lane;
 use crate::engine::publisher_counts::PublisherFigures;
@@ -48,7 +49,6 @@ const APART: [StatusCode; 5] = [
 pub struct Metrics {
     names: Vec<&'static str>,
     lanes: Box<[Box<[Counts]>]>,
-    shed: AtomicU64,
 }
 
 /// The counts of one series on one lane.
@@ -70,7 +70,6 @@ impl Metrics {
         Self {
             lanes: (0..lanes.max(1)).map(|_| lane()).collect(),
             names,
-            shed: AtomicU64::new(0),
         }
     }
 
@@ -95,10 +94,7 @@ impl Metrics {
         let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS.partition_point(|(bound, _)| *bound < micros);
-        if status == StatusCode::TOO_MANY_REQUESTS {
-            self.shed.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Some(apart) = APART.iter().position(|apart| *apart == status) {
+        if let Some(apart) = place_apart(status) {
             counts.apart[apart].fetch_add(1, Ordering::Relaxed);
         }
         counts.by_class[class].fetch_add(1, Ordering::Relaxed);
@@ -106,13 +102,14 @@ impl Metrics {
         counts.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The page of requests, tokens, connections and the engine.
+    /// The page of requests, tokens, connections and the engine, as of `now`.
     #[must_use]
     pub fn page(
         &self,
         figures: &Figures,
         front: &FrontFigures,
         published: Option<&PublisherFigures>,
+        now: Instant,
     ) -> Page {
         let mut page = Page(String::with_capacity(64 << 10));
         build_info(&mut page);
@@ -123,10 +120,10 @@ impl Metrics {
             "carebook_requests_shed_total",
             "counter",
             "Requests that were answered 429 before any work.",
-            self.shed.load(Ordering::Relaxed),
+            self.shed(),
         );
         self::front(&mut page, front);
-        engine(&mut page, figures);
+        engine(&mut page, figures, now);
         if let Some(figures) = published {
             publisher(&mut page, figures);
         }
@@ -138,6 +135,16 @@ impl Metrics {
         let lanes = self.lanes.iter();
         lanes
             .map(|lane| of(&lane[series]).load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Requests that were answered 429.
+    fn shed(&self) -> u64 {
+        let Some(apart) = place_apart(StatusCode::TOO_MANY_REQUESTS) else {
+            return 0;
+        };
+        (0..self.names.len())
+            .map(|series| self.sum(series, |counts| &counts.apart[apart]))
             .sum()
     }
 
@@ -196,6 +203,11 @@ impl Metrics {
             page.sample(&format!("{name}_count"), &operation, count);
         }
     }
+}
+
+/// Where a status is counted by itself, if it is.
+fn place_apart(status: StatusCode) -> Option<usize> {
+    APART.iter().position(|apart| *apart == status)
 }
 
 /// The figures of the front besides its requests.
@@ -365,6 +377,11 @@ mod tests {
         assert!((sum - 9.003_201).abs() < 1e-9, "{sum}");
         let other = "carebook_requests_total{operation=\"other\",status=\"4xx\"}";
         assert_eq!(value(&metrics, other), 1.0);
+        assert_eq!(metrics.shed(), 0);
+        for series in [series, metrics.elsewhere()] {
+            metrics.count(series, StatusCode::TOO_MANY_REQUESTS, Duration::ZERO);
+        }
+        assert_eq!(metrics.shed(), 2, "of all operations together");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::base::time::Instant;
+
 /// A page of metrics, in Prometheus' text format.
 #[derive(Default)]
 pub struct Page(pub String);
@@ -43,4 +45,17 @@ impl Page {
             self.sample(name, &format!("reason=\"{reason}\""), value);
         }
     }
+}
+
+/// How long ago that was, in seconds by the system's clock: never less than none, should that have
+/// been set back.
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn age(at: Option<Instant>, now: Instant) -> String {
+    at.map_or_else(
+        || "+Inf".to_owned(),
+        |at| {
+            let millis = now.millis().saturating_sub(at.millis()).max(0);
+            (millis as f64 / 1_000.0).to_string()
+        },
+    )
 }

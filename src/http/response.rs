@@ -289,7 +289,7 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
 }
 
 /// Notes faults that the caller is not told, in the span that names the request. Names that the
-/// caller has made up stand in no log.
+/// caller has made up stand in no log: of a profile they are those of unknown fields.
 fn tell_of_faults(faults: &[Fault]) {
     for fault in faults {
         let is_own_name = matches!(
@@ -420,4 +420,31 @@ pub fn ready(publisher: Option<&PublisherFigures>, others: &str) -> Answer {
     ready.extend_from_slice(others.as_bytes());
     ready.push(b'}');
     json(StatusCode::OK, ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::json::Shape;
+    use crate::catalogue::{OPERATIONS, ProblemShape};
+
+    /// Whether a value of this shape has fields of the sender's choice.
+    fn has_own_names(shape: &Shape) -> bool {
+        match shape {
+            Shape::Map { .. } | Shape::Any => true,
+            Shape::List { of, .. } => has_own_names(of),
+            Shape::Object(fields) => fields.iter().any(|field| has_own_names(&field.shape)),
+            _ => false,
+        }
+    }
+
+    /// Faults below such a name would have it in their paths.
+    #[test]
+    fn where_faults_are_told_to_the_log_no_known_field_has_names_that_callers_make_up() {
+        let told = OPERATIONS
+            .iter()
+            .filter(|row| row.problem == ProblemShape::Profile);
+        let shapes: Vec<_> = told.map(|row| row.operation.shape()).collect();
+        assert!(!shapes.is_empty());
+        assert!(!shapes.iter().any(has_own_names));
+    }
 }

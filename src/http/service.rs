@@ -209,15 +209,16 @@ impl Service {
                 "A request names one host, and that once or the same each time.",
             )
         } else {
-            let routed = self.routed(
+            let routed = pin!(self.routed(
                 caller,
                 &head.method,
                 &head.uri,
                 &head.headers,
                 &mut body,
                 &mut told,
-            );
-            // What is logged on the way names its request, where that is logged at all.
+            ));
+            // What is logged on the way names its request, where that is logged at all; the future
+            // itself is not moved.
             let routed = routed.instrument(tracing::debug_span!(
                 "request",
                 request_id = request_id.to_str().unwrap_or("-")

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use super::access_log::AccessLog;
-use super::metrics_page::Page;
+use super::metrics_page::{Page, age};
 use super::tls::{CertificateFigures, Tls};
 use super::traces::{TraceFigures, Tracer};
 use crate::base::time::Instant;
@@ -166,16 +166,4 @@ fn backups(page: &mut Page, figures: &BackupFigures, now: Instant) {
         "Backups that failed, as long as the file of --backup-status is there.",
         figures.failures,
     );
-}
-
-/// How long ago that was, in seconds; never less than none.
-#[allow(clippy::cast_precision_loss)]
-fn age(at: Option<Instant>, now: Instant) -> String {
-    at.map_or_else(
-        || "+Inf".to_owned(),
-        |at| {
-            let millis = now.millis().saturating_sub(at.millis()).max(0);
-            (millis as f64 / 1_000.0).to_string()
-        },
-    )
 }

@@ -58,7 +58,7 @@ fn acceptance(world: &World, number: u32) -> (String, Value) {
     (manager, json!({"expectedOnboardingRevision": 1}))
 }
 
-fn create(client: &mut Client, world: &World, number: u32) -> Answer {
+pub(crate) fn create(client: &mut Client, world: &World, number: u32) -> Answer {
     let (token, body) = creation(world, number);
     let key = format!("create-{number}");
     client.post_keyed("/admin/branches", &token, &key, &body)

@@ -75,6 +75,8 @@ impl Delivery {
 pub enum Reply {
     /// Answers with this status and these header lines.
     Status(u16, &'static str),
+    /// Answers 200 with this body of this type.
+    Says(&'static str, Vec<u8>),
     /// Never answers.
     Hangs,
     /// Answers a byte at a time.
@@ -262,7 +264,10 @@ impl Shared {
                 }
                 let decide = Arc::clone(&self.decide.lock().unwrap());
                 let reply = decide(&delivery, came.len());
-                delivery.taken = matches!(reply, Reply::Status(200..300, _) | Reply::Body(_));
+                delivery.taken = matches!(
+                    reply,
+                    Reply::Status(200..300, _) | Reply::Says(..) | Reply::Body(_)
+                );
                 came.push(delivery);
                 reply
             };
@@ -311,6 +316,13 @@ fn answer(stream: &mut (impl Read + Write), reply: &Reply) -> Option<()> {
         Reply::Status(status, headers) => {
             let text = format!("HTTP/1.1 {status} -\r\n{headers}Content-Length: 0\r\n\r\n");
             stream.write_all(text.as_bytes()).ok()
+        }
+        Reply::Says(kind, body) => {
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+            );
+            stream.write_all(&[head.as_bytes(), body].concat()).ok()
         }
         Reply::Hangs => {
             // Until the other side has enough.

@@ -50,6 +50,28 @@ pub enum TokenRefusal {
 }
 
 impl TokenRefusal {
+    /// Each of them once; those of a claim with one of the claims.
+    pub const ALL: [Self; 18] = [
+        Self::TooLong,
+        Self::NotCompact,
+        Self::HeaderMalformed,
+        Self::CriticalHeader,
+        Self::KeyIdMissing,
+        Self::KeyIdUnfit,
+        Self::KeyUnknown,
+        Self::AlgorithmMismatch,
+        Self::SignatureInvalid,
+        Self::ClaimsMalformed,
+        Self::ClaimMissing("exp"),
+        Self::ClaimInvalid("exp"),
+        Self::IssuerMismatch,
+        Self::AudienceMismatch,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::IssuedInFuture,
+        Self::ActorKindUnknown,
+    ];
+
     /// One word for counters, from a small fixed set.
     pub const fn code(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::{Request, Uri};
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -38,6 +38,8 @@ const ATTEMPTS_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long what waits is still sent when the service ends.
 const LAST_WAIT: Duration = Duration::from_millis(500);
+/// What a batch is, and what its answer should be.
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 /// Where traces go, below the endpoint.
 const TRACES_PATH: &str = "/v1/traces";
 
@@ -237,7 +239,7 @@ impl Exporter {
             Request::post(&*self.collector.path)
                 .header(HOST, &*self.collector.host)
                 .header(USER_AGENT, "carebook")
-                .header(CONTENT_TYPE, "application/x-protobuf")
+                .header(CONTENT_TYPE, PROTOBUF)
                 .body(Full::new(request.clone()))
                 .map_err(|_| Failed::Final("it cannot be asked"))
         };
@@ -260,10 +262,16 @@ impl Exporter {
             429 | 502..=504 => return Err(Failed::Passing("it is not available")),
             _ => return Err(Failed::Final("it refused them")),
         }
+        let is_protobuf = answer.headers().get(CONTENT_TYPE) == Some(&PROTOBUF);
         let body = whole(answer.into_body()).await?;
         self.kept = Some(connection);
-        // Whatever else it says, it has taken them.
-        let told = ExportTraceServiceResponse::decode(body).unwrap_or_default();
+        let told = match ExportTraceServiceResponse::decode(body) {
+            Ok(told) => told,
+            // It calls itself what a collector answers, and is not.
+            Err(_) if is_protobuf => return Err(Failed::Final("its answer is malformed")),
+            // There are collectors that say so in another form, such as `{}`.
+            Err(_) => return Ok(0),
+        };
         let rejected = told
             .partial_success
             .map_or(0, |partial| partial.rejected_spans);

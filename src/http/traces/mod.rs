@@ -260,6 +260,8 @@ fn span_id() -> [u8; 8] {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::engine::clock::SystemClock;
 
@@ -325,6 +327,26 @@ mod tests {
         assert_ne!(one.context.trace_id, other.context.trace_id);
         tracer.end(one, done);
         assert!(spans.try_recv().unwrap().parent_span_id.is_empty());
+    }
+
+    #[test]
+    fn what_callers_have_of_a_second_comes_again_and_is_not_saved_up() {
+        let begun = Tick::now();
+        let mut allowance = Allowance {
+            left: CALLERS_PER_SECOND,
+            at: begun,
+        };
+        let mut taken = |millis| {
+            let now = begun + Duration::from_millis(millis);
+            (0..1_000).filter(|_| allowance.take(now)).count()
+        };
+        assert_eq!(taken(0), 100);
+        assert_eq!(taken(0), 0);
+        assert_eq!(taken(500), 50);
+        assert_eq!(taken(505), 0, "half of one");
+        assert_eq!(taken(510), 1);
+        assert_eq!(taken(3_600_510), 100);
+        assert_eq!(taken(0), 0, "no time goes back");
     }
 
     #[test]
