@@ -6,6 +6,7 @@
 mod access;
 mod bodies;
 mod cli;
+mod clients;
 mod concurrency;
 mod contract;
 mod cors;
@@ -36,6 +37,7 @@ mod openapi;
 mod operations;
 mod outbox;
 mod raw_http;
+mod schemathesis;
 mod service;
 mod settings;
 mod shapes;
