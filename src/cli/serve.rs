@@ -241,7 +241,7 @@ impl ServeArgs {
         };
         let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
-        let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
+        let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
         announce(&engine, told, &base, inside, demo.as_ref())?;
