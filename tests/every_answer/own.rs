@@ -96,89 +96,43 @@ fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
     let inside = Inside::start(&world, wanted);
     let token = world.token(&workflow("workflow-1"));
     on_lane(inside.engine(), async {
-        let other_path = |name: &str, from: &str, to: &str| {
-            let path = &named(&all, name).path;
-            assert!(path.contains(from), "{path}");
-            path.replace(from, to)
-        };
-        let elsewhere = "/deliveries/9999-0/";
-        let event = named(&all, "retry_webhook_delivery").path.clone();
-        let event = event.split('/').nth(4).unwrap().to_owned();
-        let message = named(&all, "retry_outbox_message").path.clone();
-        let message = message.split('/').nth(2).unwrap().to_owned();
-        for (name, revision, other) in [
-            (
-                "update_webhook_subscription",
-                Some(1),
-                (
-                    None,
-                    Some(json!({"expectedRevision": 1, "status": "enabled"})),
-                ),
-            ),
-            (
-                "rotate_webhook_secret",
-                Some(2),
-                (None, Some(json!({"expectedRevision": 9}))),
-            ),
-            (
-                "retry_webhook_delivery",
-                None,
-                (
-                    Some(other_path(
-                        "retry_webhook_delivery",
-                        &format!("/deliveries/{event}/"),
-                        elsewhere,
-                    )),
-                    Some(json!({})),
-                ),
-            ),
-            (
-                "retry_outbox_message",
-                None,
-                (
-                    Some(other_path(
-                        "retry_outbox_message",
-                        &format!("/{message}/"),
-                        "/9999/",
-                    )),
-                    Some(json!({})),
-                ),
-            ),
-            (
-                "skip_outbox_message",
-                None,
-                (None, Some(json!({"reason": "Another."}))),
-            ),
-            (
-                "delete_webhook_subscription",
-                Some(3),
-                (
-                    Some(other_path(
-                        "delete_webhook_subscription",
-                        "Revision=1",
-                        "Revision=9",
-                    )),
-                    None,
-                ),
-            ),
-        ] {
-            let asked = named(&all, name);
-            let mut body = asked.body.clone();
-            let mut path = asked.path.clone();
-            if let Some(revision) = revision {
-                path = path.replace("Revision=1", &format!("Revision={revision}"));
-                if let Some(body) = &mut body {
-                    body["expectedRevision"] = json!(revision);
-                }
-            }
-            let (method, key) = (asked.method.as_str(), name);
-            let done = send(&inside, method, &path, &token, key, body).await;
-            assert!((200..300).contains(&done.status), "{name}: {done:?}");
-            let (other_path, other_body) = other;
-            let path = other_path.unwrap_or(path);
-            let reused = send(&inside, method, &path, &token, key, other_body).await;
-            assert_answered(&reused, 409, "idempotency_key_reused");
-        }
+        // Sends the request, and another one under its key: to another path, or with another body.
+        let twice =
+            async |name: &str, body: Option<Value>, paths: [&str; 2], other: Option<Value>| {
+                let asked = named(&all, name);
+                let done = send(&inside, &asked.method, paths[0], &token, name, body).await;
+                assert!((200..300).contains(&done.status), "{name}: {done:?}");
+                let reused = send(&inside, &asked.method, paths[1], &token, name, other).await;
+                assert_answered(&reused, 409, "idempotency_key_reused");
+            };
+        let path = |name: &str| named(&all, name).path.as_str();
+        let update = path("update_webhook_subscription");
+        let pause = json!({"expectedRevision": 1, "status": "paused"});
+        let enable = json!({"expectedRevision": 1, "status": "enabled"});
+        let name = "update_webhook_subscription";
+        twice(name, Some(pause), [update; 2], Some(enable)).await;
+        let rotate = path("rotate_webhook_secret");
+        let revision = |number: u32| Some(json!({"expectedRevision": number}));
+        let name = "rotate_webhook_secret";
+        twice(name, revision(2), [rotate; 2], revision(9)).await;
+        let nothing = || Some(json!({}));
+        let name = "retry_webhook_delivery";
+        let (retry, other) = (path(name), format!("{update}/deliveries/9999-0/retries"));
+        twice(name, nothing(), [retry, &other], nothing()).await;
+        let name = "retry_outbox_message";
+        twice(
+            name,
+            nothing(),
+            [path(name), "/outbox/9999/retries"],
+            nothing(),
+        )
+        .await;
+        let name = "skip_outbox_message";
+        let reason = |text: &str| Some(json!({"reason": text}));
+        twice(name, reason("One."), [path(name); 2], reason("Another.")).await;
+        let of_revision = |number: u32| format!("{update}?expectedRevision={number}");
+        let (delete, other) = (of_revision(3), of_revision(9));
+        twice("delete_webhook_subscription", None, [&delete, &other], None).await;
         // What was skipped is no longer to be moved.
         let asked = named(&all, "skip_outbox_message");
         let settled = send(

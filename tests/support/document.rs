@@ -217,7 +217,6 @@ impl Judge {
         if says.is_null() {
             return vec![format!("{place}: no such status")];
         }
-        self.note(&place, body.as_ref());
         let mut faults = self.headers_at_fault(&place, says, answer);
         let has_body = sent.method != "HEAD" && !matches!(answer.status, 204 | 304);
         if has_body {
@@ -225,6 +224,10 @@ impl Judge {
         }
         if (200..300).contains(&answer.status) {
             faults.extend(self.request_at_fault(operation, sent));
+        }
+        // Without a body nobody knows which code it is.
+        if faults.is_empty() && sent.method != "HEAD" {
+            self.note(&place, body.as_ref());
         }
         faults
     }
