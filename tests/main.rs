@@ -37,6 +37,7 @@ mod openapi;
 mod operations;
 mod outbox;
 mod raw_http;
+mod runbook;
 mod service;
 mod settings;
 mod shapes;

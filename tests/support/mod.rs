@@ -9,6 +9,7 @@ pub mod document;
 pub mod gated;
 pub mod good;
 pub mod inside;
+pub mod pages;
 pub mod stage;
 pub mod watched;
 
