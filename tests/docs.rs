@@ -424,7 +424,7 @@ fn links_between_documents_lead_somewhere() {
 }
 
 /// The anchor of a heading.
-fn anchor_of(line: &str) -> Option<String> {
+pub fn anchor_of(line: &str) -> Option<String> {
     let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
     let mut anchor = String::new();
     for character in heading.to_lowercase().chars() {

@@ -243,6 +243,25 @@ fn what_is_bound_to_a_booking_is_found_by_what_its_fact_says_now() {
         ["a-2", "b-1"]
     );
     assert_eq!(in_branch(&mut client, "branch-1"), ["a-2"]);
+    // An item that has nothing left to show follows no fact, and is found again when it has.
+    let moved = |revision: i64, to: &str| {
+        adjustment("b-1", revision, to, "payable", "2026-01-01T00:00:00Z")
+    };
+    let other = |revision: i64, branch: &str| {
+        let mut fact = booking(revision, branch, "mother-1");
+        fact["id"] = "booking-2".into();
+        fact
+    };
+    put(&[moved(2, "booking-3")]);
+    put(&[other(1, "branch-3")]);
+    assert_eq!(in_branch(&mut client, "branch-3"), [""; 0]);
+    put(&[moved(3, "booking-2")]);
+    assert_eq!(in_branch(&mut client, "branch-3"), ["b-1"]);
+    put(&[moved(4, "booking-3")]);
+    put(&[other(2, "branch-4")]);
+    put(&[moved(5, "booking-2")]);
+    assert_eq!(in_branch(&mut client, "branch-3"), [""; 0]);
+    assert_eq!(in_branch(&mut client, "branch-4"), ["b-1"]);
     server.stop();
     let server = Server::start(&world);
     let mut client = server.client();

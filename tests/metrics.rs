@@ -61,12 +61,11 @@ fn certify(world: &World, seconds: i64) -> f64 {
     ends.as_secs() as f64
 }
 
-#[test]
-fn every_metric_is_described_as_the_running_server_has_it() {
-    let world = World::new();
+/// A server that has figures of everything; they are inside.
+pub(crate) fn with_every_metric(world: &World) -> Server {
     let status = world.path("backups.json");
-    let server = secured(
-        &world,
+    secured(
+        world,
         &[
             "--nats",
             "nats://127.0.0.1:9",
@@ -78,7 +77,13 @@ fn every_metric_is_described_as_the_running_server_has_it() {
             "--otlp-endpoint",
             "http://127.0.0.1:9",
         ],
-    );
+    )
+}
+
+#[test]
+fn every_metric_is_described_as_the_running_server_has_it() {
+    let world = World::new();
+    let server = with_every_metric(&world);
     let mut client = Client::connect(server.internal.as_ref().unwrap());
     let page = client.request("GET", "/metrics", &[], b"");
     let has: Vec<Described> = descriptions(page.text());

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Server, World, or_skip, program};
+use crate::metrics::with_every_metric;
+use crate::support::{Client, World, or_skip, program};
 
 fn packaging(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,16 +22,9 @@ fn text(file: &str) -> String {
 /// What the page of figures has: each name with the labels that its series have there.
 fn figures() -> BTreeMap<String, BTreeSet<String>> {
     let world = World::new();
-    let server = Server::start_with(
-        &world,
-        &[
-            "--receiver",
-            "*=http://127.0.0.1:9/",
-            "--nats",
-            "nats://127.0.0.1:9",
-        ],
-    );
-    let page = server.client().request("GET", "/metrics", &[], b"");
+    let server = with_every_metric(&world);
+    let mut client = Client::connect(server.internal.as_ref().unwrap());
+    let page = client.request("GET", "/metrics", &[], b"");
     let mut figures: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in page.text().lines() {
         if let Some(described) = line.strip_prefix("# TYPE ") {
@@ -194,7 +188,7 @@ fn each_alert_fires_when_it_should_and_not_otherwise() {
             .skip(1)
             .collect();
         let fires = |tried: &&&str| tried.trim_start().starts_with("exp_alerts:\n");
-        assert_eq!(tried.len(), 2, "{alert}");
+        assert!(tried.len() >= 2, "{alert}");
         assert_eq!(tried.iter().filter(fires).count(), 1, "{alert}");
     }
     let Some(promtool) = or_skip(program("promtool"), "promtool") else {

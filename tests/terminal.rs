@@ -100,6 +100,91 @@ fn what_may_take_long_shows_its_progress_at_a_terminal_and_nowhere_else() {
     }
 }
 
+/// Changes a byte in the middle of what the directory's log has.
+fn damage(data: &str) {
+    let log = crate::support::files(Path::new(data));
+    let log = log
+        .iter()
+        .find(|file| name(file).ends_with(".log"))
+        .unwrap();
+    let mut bytes = std::fs::read(log).unwrap();
+    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(log, bytes).unwrap();
+}
+
+/// Each of these is shown with its rate and the time that is left.
+#[track_caller]
+fn is_shown(messages: &[&str], shown: &str) {
+    for message in messages {
+        let rate = shown.split(message).nth(1);
+        let rate = rate.unwrap_or_else(|| panic!("no {message}: {shown:?}"));
+        let bar = rate.split("left").next().unwrap();
+        assert!(bar.contains("/s, "), "{message}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_recovery_shows_how_far_each_of_its_steps_is() {
+    let world = with_data();
+    let (data, file) = (world.data(), world.path("behind.jsonl"));
+    let data = name(&data);
+    damage(data);
+    let exporting = ["recover", "--data", data, "--export", name(&file)];
+    let Some(shown) = at_a_terminal(&exporting, &[]) else {
+        return;
+    };
+    is_shown(
+        &[
+            "looking for damage",
+            "exporting",
+            "weighing what is kept",
+            "weighing what is lost",
+        ],
+        &shown,
+    );
+    let (_, report, _) = run(&["recover", "--data", data, "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let best = report["ways"][0]["giveUpAfter"].to_string();
+    let giving_up = ["recover", "--data", data, "--give-up-after", &best];
+    let shown = at_a_terminal(&giving_up, &[]).unwrap();
+    is_shown(&["writing what is kept, and verifying it"], &shown);
+    assert_eq!(run(&["verify", "--data", data]).0, Some(0));
+}
+
+#[test]
+fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
+    let world = with_data();
+    let data = world.data();
+    let data = name(&data);
+    let (_, first, _) = run(&[
+        "inspect", "records", "--data", data, "--json", "--limit", "1",
+    ]);
+    let first: Value = serde_json::from_str(&first).unwrap();
+    let id = first["changes"][0]["id"][0].as_str();
+    let id = id.unwrap_or_else(|| panic!("{first}")).to_owned();
+    for round in ["of the log", "of a snapshot"] {
+        for (message, command) in [
+            ("counting", vec!["counts"]),
+            ("reading the log for keys", vec!["keys"]),
+            (
+                "reading the log",
+                vec!["resource", "settlement-statement", &id],
+            ),
+        ] {
+            let inspect = [&["inspect"], &command[..], &["--data", data]].concat();
+            let Some(shown) = at_a_terminal(&inspect, &[]) else {
+                return;
+            };
+            is_shown(&[message], &shown);
+            let (code, out, err) = run(&inspect);
+            assert_eq!(code, Some(0), "{round}: {err}");
+            assert!(!out.contains(message) && !err.contains(message), "{err}");
+        }
+        assert_eq!(run(&["compact", "--keep", "0s", "--data", data]).0, Some(0));
+    }
+}
+
 #[test]
 fn colours_are_for_a_terminal_that_wants_them() {
     let world = World::new();
@@ -268,15 +353,7 @@ fn errors_say_what_to_do_next() {
         assert_eq!(code, Some(1), "{command:?}");
         assert!(err.contains("is the server running"), "{command:?}: {err}");
     }
-    let log = crate::support::files(Path::new(data));
-    let log = log
-        .iter()
-        .find(|file| name(file).ends_with(".log"))
-        .unwrap();
-    let mut bytes = std::fs::read(log).unwrap();
-    let middle = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(log, bytes).unwrap();
+    damage(data);
     for command in ["verify", "recover"] {
         let (code, _, err) = run(&[command, "--data", data]);
         assert_eq!(code, Some(3), "{err}");

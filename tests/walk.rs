@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use carebook::catalogue::{OPERATIONS, Success};
 use serde_json::Value;
 
+use crate::support::pages::{Block, blocks, read_by};
 use crate::support::{Server, World, carebook};
 
 /// What stands before the number and title of a step in what the shell prints.
@@ -223,39 +224,23 @@ fn the_guide_s_commands_do_what_it_says() {
     let mut script: String = exports.map(|line| format!("{line}\n")).collect();
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide.md");
     let guide = std::fs::read_to_string(guide).unwrap();
-    let mut expected = Vec::new();
-    for block in guide.split("```sh\n").skip(1) {
-        let (commands, told) = block.split_once("```\n").unwrap();
-        script.push_str(commands);
+    let expected = blocks(&guide);
+    for block in &expected {
+        script.push_str(block.commands);
         script.push_str(&format!("printf '{MARK}\\n'\n"));
-        let (told, _) = told.trim_start().split_once("`: ").expect(told);
-        let told = told.split('`').skip(1).step_by(2).map(str::to_owned);
-        expected.push(told.collect::<Vec<_>>());
     }
-    assert!(expected.len() > 8, "{expected:?}");
+    assert!(expected.len() > 8, "{}", expected.len());
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
     let shell = shell.arg("-e").current_dir(folder.path());
-    let mut shell = shell
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    shell
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(script.as_bytes())
-        .unwrap();
-    let output = shell.wait_with_output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{printed}");
-    let blocks: Vec<_> = printed.split(MARK).collect();
-    assert_eq!(blocks.len() - 1, expected.len(), "{printed}");
-    for (block, told) in blocks.iter().zip(&expected) {
+    let (is_well, printed) = read_by(shell, &script);
+    assert!(is_well, "{printed}");
+    let printed: Vec<_> = printed.split(MARK).collect();
+    assert_eq!(printed.len() - 1, expected.len(), "{printed:?}");
+    for (block, Block { told, .. }) in printed.iter().zip(&expected) {
         let mut lines = block.lines().rev();
         let is_status = |line: &&str| line.len() == 3 && line.parse::<u16>().is_ok();
-        assert_eq!(lines.find(is_status), Some(told[0].as_str()), "{block}");
+        assert_eq!(lines.find(is_status), Some(told[0]), "{block}");
         for word in &told[1..] {
             assert!(block.contains(word), "{word}: {block}");
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use wal::SnapshotInfo;
 
 use super::exit::Failure;
-use super::open::{Opening, count_bar, log_name, open};
+use super::open::{Opening, count_bar, log_name, open, waiting_bar};
 use super::output::{Output, new_directory};
 use crate::engine::Limits;
 use crate::engine::checkpointer::CheckpointPolicy;
@@ -143,7 +143,10 @@ impl CompactArgs {
             taken += 1;
         }
         // An earlier run may have been interrupted just here.
-        let compacted = engine.compact_log().map_err(of_log)?;
+        let bar = waiting_bar("removing what the snapshots cover");
+        let compacted = engine.compact_log();
+        bar.finish_and_clear();
+        let compacted = compacted.map_err(of_log)?;
         let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
         engine.shut_down().map_err(of_log)?;
         let done = Done {

@@ -12,6 +12,7 @@ use super::exit::Failure;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::{changes_of, record_json};
+use super::open::progress_bar;
 use crate::base::digest::hex;
 use crate::journal::record::Record;
 
@@ -40,7 +41,7 @@ pub(super) fn export(
         .open(&part);
     let mut out = BufWriter::new(made.map_err(failed)?);
     let (mut ids, mut exported, mut broken) = (Ids::default(), 0, None);
-    let walked = salvage.records_after(position, &mut |found| {
+    let mut write = |found: wal::Record<'_>| {
         let line = exported_json(&mut ids, mask, found.position, found.payload);
         if let Err(error) = writeln!(out, "{line}") {
             let sentence = error.to_string();
@@ -49,7 +50,13 @@ pub(super) fn export(
         }
         exported += 1;
         Ok(())
+    };
+    let bar = progress_bar(0, "exporting");
+    let walked = salvage.records_after_shown(position, &mut write, &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
     });
+    bar.finish_and_clear();
     if let Some(error) = broken {
         return Err(failed(error));
     }

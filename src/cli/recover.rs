@@ -13,7 +13,7 @@ use super::export::export;
 use super::inspect::ids::Ids;
 use super::inspect::mask::Mask;
 use super::inspect::records::changes_of;
-use super::open::{Replaying, log_name, progress_bar, refusal, waiting_bar};
+use super::open::{Replaying, log_name, progress_bar, refusal};
 use super::output::{Output, existing, kind_name, operation_name};
 use super::tell::tell;
 use crate::base::codec::DecodeError;
@@ -255,9 +255,12 @@ impl RecoverArgs {
 
     fn give_up(&self, salvage: Salvage, position: u64) -> Result<(), Failure> {
         let highest = salvage.highest();
-        let waiting = waiting_bar("writing what is kept, and verifying it");
-        let done = salvage.give_up_after(position);
-        waiting.finish_and_clear();
+        let bar = progress_bar(0, "writing what is kept, and verifying it");
+        let done = salvage.give_up_after_shown(position, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
         let done = done.map_err(|error| {
             Failure::of_log(&error).with(format_args!(
                 "It can be run again: carebook recover --data {} reports the state of the directory",
@@ -315,7 +318,7 @@ struct Cost {
 
 impl Cost {
     fn of(salvage: &Salvage, way: WayOut) -> Result<Self, Failure> {
-        let mut replaying = Replaying::new("weighing");
+        let mut replaying = Replaying::new("weighing what is kept");
         salvage
             .show(way, &mut replaying)
             .map_err(|error| Failure::of_log(&error))?;
@@ -329,28 +332,33 @@ impl Cost {
             is_more: !salvage.end_is_known(),
             ..Self::default()
         };
-        salvage
-            .records_after(way.keep_to, &mut |bytes| {
-                cost.readable += 1;
-                let record = match Record::decode(bytes.payload) {
-                    Ok(record) => record,
-                    Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
-                    // A record that cannot be decoded is lost all the same.
-                    Err(_) => return Ok(()),
-                };
-                if let Some(key) = &record.key {
-                    cost.keys.insert((
-                        operation_name(record.operation).to_owned(),
-                        record.subject.to_string(),
-                        key.key.to_string(),
-                    ));
-                }
-                for name in names.of(&record) {
-                    *cost.resources.entry(name).or_default() += 1;
-                }
-                Ok(())
-            })
-            .map_err(|error| Failure::of_log(&error))?;
+        let mut weigh = |bytes: wal::Record<'_>| {
+            cost.readable += 1;
+            let record = match Record::decode(bytes.payload) {
+                Ok(record) => record,
+                Err(error @ DecodeError::OtherVersion(_)) => return Err(refusal(error)),
+                // A record that cannot be decoded is lost all the same.
+                Err(_) => return Ok(()),
+            };
+            if let Some(key) = &record.key {
+                cost.keys.insert((
+                    operation_name(record.operation).to_owned(),
+                    record.subject.to_string(),
+                    key.key.to_string(),
+                ));
+            }
+            for name in names.of(&record) {
+                *cost.resources.entry(name).or_default() += 1;
+            }
+            Ok(())
+        };
+        let bar = progress_bar(0, "weighing what is lost");
+        let walked = salvage.records_after_shown(way.keep_to, &mut weigh, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        walked.map_err(|error| Failure::of_log(&error))?;
         Ok(cost)
     }
 

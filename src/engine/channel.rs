@@ -22,6 +22,12 @@ use std::time::Duration;
 use super::schedule::{Failure, longest_pause, pause};
 use crate::base::time::Instant;
 
+/// Attempts that may fail one after the other before the next ones are spaced.
+const FAILURES_UNSPACED: u32 = 64;
+/// How far apart attempts begin from there on, until one is taken: a connection for each event is
+/// what a receiver that fails costs, and costs the others.
+const SPACE: Duration = Duration::from_millis(100);
+
 /// Bounds of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -34,7 +40,7 @@ pub struct Bounds {
     pub waiting_max: usize,
     /// What the items that wait may cost together, in bytes.
     pub waiting_bytes_max: usize,
-    /// How many times shorter than the schedule pauses are: 1 but in tests.
+    /// How many times shorter pauses are than they should be: 1 but in tests.
     pub hurry: u32,
 }
 
@@ -141,7 +147,10 @@ pub struct Channel<I, P> {
     ready: BTreeSet<I>,
     pausing: BTreeSet<(Duration, I)>,
     on_way: usize,
-    is_failing: bool,
+    /// Attempts that have failed since the newest one that was taken.
+    failures: u32,
+    /// Where attempts are spaced: when the next one may begin.
+    next_at: Duration,
     unrecorded: BTreeSet<I>,
     settled: Vec<I>,
 }
@@ -162,7 +171,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             ready: BTreeSet::new(),
             pausing: BTreeSet::new(),
             on_way: 0,
-            is_failing: false,
+            failures: 0,
+            next_at: Duration::ZERO,
             unrecorded: BTreeSet::new(),
             settled: Vec::new(),
         }
@@ -234,7 +244,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         );
         self.cost += cost;
         self.subjects.entry(subject).or_default().waiting.insert(id);
-        self.is_failing |= standing.attempts > 0;
+        self.failures = self.failures.max(standing.attempts.min(1));
         self.schedule(subject);
     }
 
@@ -290,11 +300,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             self.pausing.remove(&(due, id));
             self.ready.insert(id);
         }
-        let most = match self.is_failing {
-            true => self.bounds.on_way_failing_max,
-            false => self.bounds.on_way_max,
-        };
-        if self.on_way >= most {
+        if !self.has_place() || self.spaced_until().is_some_and(|until| now.steady < until) {
             return None;
         }
         let id = *self.ready.first()?;
@@ -302,15 +308,34 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         let subject = self.subjects.get_mut(&hash)?;
         subject.on_way = Some(id);
         self.on_way += 1;
+        self.next_at = now.steady + SPACE / self.bounds.hurry;
         self.schedule(hash);
         self.ready.remove(&id);
         Some(id)
     }
 
-    /// When the next pause ends, where all that may be sent is on its way.
+    /// Whether one more may be on its way.
+    fn has_place(&self) -> bool {
+        let most = match self.is_failing() {
+            true => self.bounds.on_way_failing_max,
+            false => self.bounds.on_way_max,
+        };
+        self.on_way < most
+    }
+
+    /// When the next attempt may begin, where attempts are spaced.
+    fn spaced_until(&self) -> Option<Duration> {
+        (self.failures >= FAILURES_UNSPACED).then_some(self.next_at)
+    }
+
+    /// When there may be something to be sent again, where all that may be sent now is on its way:
+    /// unless an attempt ends before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
-        self.pausing.first().map(|(due, _)| *due)
+        let pause_ends = self.pausing.first().map(|(due, _)| *due);
+        let is_held = !self.ready.is_empty() && self.has_place();
+        let may_begin = self.spaced_until().filter(|_| is_held);
+        pause_ends.into_iter().chain(may_begin).min()
     }
 
     /// What an attempt has come to. `chance` is from 0 to 255. `None` for an item that is not on its
@@ -330,10 +355,11 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         }
         subject.on_way = None;
         self.on_way -= 1;
-        self.is_failing = outcome.is_err();
         let Err(failure) = outcome else {
+            self.failures = 0;
             return self.remove(id).map(|(payload, _)| Settled::Taken(payload));
         };
+        self.failures = self.failures.saturating_add(1);
         waiting.attempts += 1;
         let pause = pause(waiting.attempts, chance, failure.retry_after);
         let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
@@ -458,7 +484,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     /// Whether the newest attempt has failed.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.is_failing
+        self.failures > 0
     }
 
     /// What the log does not know yet. From here on it is held to know it: when it could not be
@@ -626,6 +652,42 @@ mod tests {
         assert_eq!(sent(&mut channel, 0).len(), 4);
         channel.ended(32, Ok(()), at(0), 0);
         assert_eq!(sent(&mut channel, 0).len(), 29);
+    }
+
+    #[test]
+    fn attempts_at_a_receiver_that_keeps_failing_are_spaced_until_one_is_taken() {
+        let millis = |millis| Now {
+            steady: Duration::from_millis(millis),
+            ..at(0)
+        };
+        let mut channel = Channel::new(Bounds::default());
+        for id in 0..200 {
+            channel.offer(id, &id.to_string(), 1, (), at(0));
+        }
+        let fails = failed(None);
+        for id in 0..64 {
+            assert_eq!(channel.next(millis(0)), Some(id));
+            channel.ended(id, Err(&fails), millis(0), 0);
+        }
+        for (now, id) in [(100, 64), (200, 65)] {
+            assert_eq!(channel.next(millis(now - 1)), None);
+            assert_eq!(channel.wake_at(), Some(Duration::from_millis(now)));
+            assert_eq!(channel.next(millis(now)), Some(id));
+            assert_eq!(channel.next(millis(now)), None);
+        }
+        // Whom all places are taken by is not looked at again for nothing.
+        assert_eq!(channel.next(millis(300)), Some(66));
+        assert_eq!(channel.next(millis(400)), Some(67));
+        assert_eq!(channel.wake_at(), Some(Duration::from_secs(5)));
+        assert_eq!(channel.next(millis(500)), None);
+        channel.ended(64, Err(&fails), millis(500), 0);
+        assert_eq!(channel.next(millis(500)), Some(68));
+        channel.ended(65, Ok(()), millis(500), 0);
+        assert_eq!(
+            sent(&mut channel, 1).len(),
+            29,
+            "all that may be on its way"
+        );
     }
 
     #[test]

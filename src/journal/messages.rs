@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::record::{Record, RecordChange};
 use super::snapshot::StateEntry;
-use crate::base::codec::{self, DecodeError};
+use crate::base::codec::{self, Blob, DecodeError};
 use crate::base::digest::Digest;
+use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::branch::deliveries::{BranchDeliveries, BranchDeliveriesEvent};
 use crate::domain::branch::onboarding::SideEffectKind;
@@ -20,15 +21,34 @@ use crate::domain::registered::version;
 use crate::domain::resource::Resource as _;
 
 /// The kind of messages, and the version in which the present program stores them.
-pub(super) const KIND_AND_VERSION: (u16, u16) = (Message::KIND.tag, version::<Message>());
+pub(crate) const KIND_AND_VERSION: (u16, u16) = (Message::KIND.tag, version::<Message>());
 
 /// A change of a message that a record makes without having it among its changes.
-pub(super) struct Sent {
-    pub(super) key: Digest,
+pub struct Sent {
+    key: Digest,
     /// The position of the message's commit before; 0 for its birth.
-    pub(super) before: u64,
+    before: u64,
     /// The event's bytes.
-    pub(super) event: Vec<u8>,
+    event: Vec<u8>,
+}
+
+impl Sent {
+    /// The change, as a record would have it.
+    #[must_use]
+    pub fn change(&self) -> RecordChange<'_> {
+        let (kind, version) = KIND_AND_VERSION;
+        RecordChange {
+            kind,
+            version,
+            key: self.key,
+            before: self.before,
+            revision: Revision::NONE,
+            advances: true,
+            path: Vec::new(),
+            event: Blob(&self.event),
+            base: None,
+        }
+    }
 }
 
 /// The event of the birth of the message with this key, if the record has it.
@@ -40,7 +60,7 @@ pub(super) fn born_as(record: &Record<'_>, key: Digest, log_id: [u8; 16]) -> Opt
 
 /// What is known of messages that programs stored in which they were no resources.
 #[derive(Default)]
-pub(super) struct MessagesOfOld {
+pub struct MessagesOfOld {
     /// Those of kept records, each with its position.
     kept: BTreeMap<i64, (u64, Message)>,
     /// Where the messages were born that ask for a side effect and wait.
@@ -55,13 +75,7 @@ pub(super) fn completes_old(change: &RecordChange<'_>) -> bool {
 
 impl MessagesOfOld {
     /// A kept record has a message.
-    pub(super) fn kept(
-        &mut self,
-        position: u64,
-        at: Instant,
-        message: &OutboxMessage,
-        log_id: [u8; 16],
-    ) {
+    pub fn kept(&mut self, position: u64, at: Instant, message: &OutboxMessage, log_id: [u8; 16]) {
         let born = Message::apply(None, &birth(message, log_id), at);
         self.kept.insert(message.number, (position, born));
     }
@@ -70,7 +84,7 @@ impl MessagesOfOld {
     ///
     /// # Errors
     /// When it does not decode.
-    pub(super) fn entry(&mut self, entry: &StateEntry<'_>) -> Result<(), DecodeError> {
+    pub fn entry(&mut self, entry: &StateEntry<'_>) -> Result<(), DecodeError> {
         if self.kept.is_empty() || entry.kind != BranchDeliveries::KIND.tag {
             return Ok(());
         }
@@ -88,7 +102,7 @@ impl MessagesOfOld {
     }
 
     /// The messages of kept records, each with its position, key and state.
-    pub(super) fn take_kept(&mut self) -> Vec<(u64, (Digest, Vec<u8>))> {
+    pub fn take_kept(&mut self) -> Vec<(u64, (Digest, Vec<u8>))> {
         let kept = std::mem::take(&mut self.kept).into_values();
         kept.map(|(position, message)| {
             if message.unsettled.is_some() {
@@ -103,7 +117,7 @@ impl MessagesOfOld {
     ///
     /// # Errors
     /// When an event of it does not decode.
-    pub(super) fn record(
+    pub fn record(
         &mut self,
         position: u64,
         record: &Record<'_>,

@@ -6,7 +6,7 @@ pub mod bases;
 pub mod births;
 pub mod counters;
 pub mod events;
-mod messages;
+pub mod messages;
 pub mod past;
 pub mod personal;
 pub mod record;

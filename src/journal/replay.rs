@@ -12,16 +12,14 @@ use std::sync::Arc;
 
 use super::births::Lineage;
 use super::counters::Counters;
-use super::messages::{MessagesOfOld, Sent};
+use super::messages::{self, MessagesOfOld};
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
 use super::snapshot::{Layout, StateEntry, Summary};
 use super::tables::{Born, Tables};
 use super::workers::{self, Workers};
-use super::{messages, record::RecordChange};
 use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
-use crate::base::revision::Revision;
 use crate::catalogue;
 use crate::domain::registered::{AnyResource, Kinds, known};
 
@@ -327,20 +325,9 @@ impl Replay {
         if !record.outbox.is_empty() || record.changes.iter().any(messages::completes_old) {
             let log_id = self.lineage.log_at(position);
             let sent = self.old.record(position, &record, log_id).map_err(unread)?;
-            for Sent { key, before, event } in &sent {
-                let (kind, version) = messages::KIND_AND_VERSION;
-                let resource = known(self.kinds, kind, version).map_err(unread)?;
-                let change = RecordChange {
-                    kind,
-                    version,
-                    key: *key,
-                    before: *before,
-                    revision: Revision::NONE,
-                    advances: true,
-                    path: Vec::new(),
-                    event: Blob(event),
-                    base: None,
-                };
+            for sent in &sent {
+                let change = sent.change();
+                let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
                 let place = Born {
                     position,
                     number: u32::MAX,
@@ -401,6 +388,7 @@ mod tests {
 
     use super::super::snapshot::keep;
     use super::*;
+    use crate::base::revision::Revision;
     use serde_json::Value;
     use uuid::Uuid;
 

@@ -5,11 +5,13 @@
 //! searches; it shares no code with the service. What only the service can know (new identifiers,
 //! fingerprints, numbers of messages) it learns from the answers; everything else has to be equal.
 //!
-//! `MODEL_COMMANDS` says how many commands, `SEED` which ones.
+//! `MODEL_COMMANDS` says how many commands, `SEED` which ones, `DRY_RUNS` how many dry runs come
+//! behind them.
 
 mod branch;
 mod commands;
 mod decide;
+mod dry_runs;
 pub mod expected;
 mod family;
 mod lists;
@@ -157,17 +159,23 @@ impl Running {
         // All of what is committed, now and then: that takes as long as there is much of it.
         let digest = || before.durable.is_multiple_of(16).then(|| engine.digest());
         let digest_before = digest();
-        let path = format!("{}?dryRun=true", command.path);
-        let (answer, is_dry_run) = self.send_to(&path, command).await;
-        assert!(is_dry_run, "{path}");
+        let answer = self.send_as_dry_run(command).await;
         let after = engine.figures();
-        assert_eq!(after.durable, before.durable, "{path}");
+        assert_eq!(after.durable, before.durable, "{}", command.path);
         assert_eq!(
             (after.resources, after.keys),
             (before.resources, before.keys),
-            "{path}"
+            "{}",
+            command.path
         );
-        assert_eq!(digest(), digest_before, "{path}");
+        assert_eq!(digest(), digest_before, "{}", command.path);
+        answer
+    }
+
+    async fn send_as_dry_run(&self, command: &Command) -> Answer {
+        let path = format!("{}?dryRun=true", command.path);
+        let (answer, is_dry_run) = self.send_to(&path, command).await;
+        assert!(is_dry_run, "{path}");
         answer
     }
 
@@ -459,6 +467,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
         }
         before.push(answer);
     }
+    dry_runs::check(&running, &mut world, &model, seed).await;
     let listed = lists_of(&running, &model, seed, medium).await;
     let held = running.close();
 

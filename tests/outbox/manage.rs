@@ -1,5 +1,6 @@
 //! What an operator sees of messages and does about them, over HTTP and at the command line.
 
+use carebook::base::digest::hex;
 use serde_json::{Value, json};
 
 use super::receiver::Receiver;
@@ -331,4 +332,55 @@ fn the_command_line_shows_and_mends_what_a_server_or_a_stopped_one_has() {
     let restarted = server(&world, &receiver);
     receiver.wait_for(|got| got.iter().any(super::receiver::Got::is_taken));
     drop(restarted);
+}
+
+#[test]
+fn a_message_that_was_taken_is_inspected_with_its_birth_in_another_s_commit() {
+    let world = World::new();
+    let receiver = Receiver::start(|_| 204);
+    let server = server(&world, &receiver);
+    let mut client = server.client();
+    let created = create(&mut client, &world, 1);
+    assert_eq!(created.status, 201, "{created:?}");
+    let effects = created.json()["sideEffects"].clone();
+    let invitation = effects[2]["outboxMessageId"].to_string();
+    while listed(&mut client, &world, "?state=taken").len() < 3 {}
+    assert_eq!(server.stop(), Some(0));
+    let (data, copy) = (world.data(), world.path("restored"));
+    let [data, copy] = [&data, &copy].map(|path| path.to_str().unwrap());
+    let (code, _, err) = run(&["restore", "--from", data, "--data", copy]);
+    assert_eq!(code, Some(0), "{err}");
+    // A message's body is shown as bytes.
+    let invited = hex(b"manager-1@example.org");
+    let mut told = Vec::new();
+    for (round, data) in ["of the log", "of a restored log", "of a snapshot"]
+        .into_iter()
+        .zip([data, copy, copy])
+    {
+        let (code, out, err) = run(&["inspect", "counts", "--data", data, "--json"]);
+        assert_eq!(code, Some(0), "{round}: {err}");
+        let counted: Value = serde_json::from_str(&out).unwrap();
+        let states = &counted["resources"]["outbox-message"]["states"];
+        assert_eq!(states["count"], 3, "{round}");
+        let one = ["inspect", "resource", "outbox-message", &invitation];
+        let of = ["--data", data, "--json"];
+        let (code, masked, err) = run(&[&one[..], &of].concat());
+        assert_eq!(code, Some(0), "{round}: {err}");
+        assert!(
+            !masked.contains("manager-1@example.org"),
+            "{round}: {masked}"
+        );
+        let (code, open, err) = run(&[&one[..], &of, &["--reveal"]].concat());
+        assert_eq!(code, Some(0), "{round}: {err}");
+        told.push((open, states["bytes"].clone()));
+        if round == "of a restored log" {
+            let (code, _, err) = run(&["compact", "--keep", "0s", "--data", data]);
+            assert_eq!(code, Some(0), "{err}");
+        }
+    }
+    // The log in which it was born is told the same wherever it is.
+    assert_eq!(told[0].0.lines().count(), 2, "{}", told[0].0);
+    assert!(told[0].0.contains(&invited), "{}", told[0].0);
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].1, told[2].1);
 }

@@ -4,4 +4,4 @@ mod backup;
 mod backups;
 mod ends;
 mod recover;
-mod versions;
+pub(crate) mod versions;

@@ -29,6 +29,23 @@ impl Visitor for Nobody {
     }
 }
 
+/// The log of a stopped directory.
+fn log_of(data: &Path) -> Log {
+    let storage = FileStorage::existing(data).unwrap();
+    let opened = Log::open(Arc::new(storage), Options::default(), &mut Nobody);
+    opened.unwrap().0
+}
+
+/// A newer carebook writes to a stopped directory that has its first record still.
+pub(crate) fn a_newer_one_writes(data: &Path) {
+    let mut log = log_of(data);
+    let bytes = log.read(1).unwrap().unwrap();
+    let record = Record::decode(&bytes).unwrap();
+    let newer = again(&record, SCHEMA + 1, |kind| kind, 1);
+    log.append(&[newer]).unwrap();
+    log.seal().unwrap();
+}
+
 /// A stopped directory with one statement, and its log.
 fn stopped() -> (World, Log) {
     let world = World::new();
@@ -40,9 +57,8 @@ fn stopped() -> (World, Log) {
         .post("/settlement-deposit-requests", &token, &body);
     assert_eq!(opened.status, 201, "{opened:?}");
     assert_eq!(server.stop(), Some(0));
-    let storage = FileStorage::existing(&world.data()).unwrap();
-    let opened = Log::open(Arc::new(storage), Options::default(), &mut Nobody);
-    (world, opened.unwrap().0)
+    let log = log_of(&world.data());
+    (world, log)
 }
 
 /// A record of the same change, as a carebook of this layout, with such kinds, would write it.

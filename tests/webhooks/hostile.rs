@@ -1,5 +1,6 @@
 //! Receivers that mean no good, and addresses that nobody may be sent to.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
@@ -131,6 +132,37 @@ fn a_receiver_that_asks_to_be_left_alone_is() {
         .as_millis();
     let left = next - i64::try_from(now).unwrap();
     assert!((1_700_000..=1_800_000).contains(&left), "{left}");
+}
+
+#[test]
+fn a_receiver_that_keeps_failing_is_asked_less_often_and_told_of_all_once_it_takes() {
+    // Ten times as often as it should be: every 10 ms.
+    let house = House::with(&["--webhooks-allow", "127.0.0.1", "--webhooks-hurry", "10"]);
+    let came = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&came);
+    let receiver = Receiver::deciding(move |_, number| {
+        times.lock().unwrap().push(Instant::now());
+        match number {
+            0..150 => Reply::Status(500, ""),
+            _ => TAKEN,
+        }
+    });
+    let subscription = house.subscribe(&receiver.url(), &["carebook.reference-fact.*"]);
+    let facts: Vec<_> = (0..200)
+        .map(|number| fact(&format!("a{number}"), 1))
+        .collect();
+    let put = house.client().put_facts(&house.token, &facts);
+    assert_eq!(put.json()["applied"], 200, "{put:?}");
+    // 150 that are not taken, and then all.
+    receiver.wait_for(350);
+    house.wait(&subscription, |read| {
+        read["waiting"] == 0 && read["status"] == "enabled"
+    });
+    let came = came.lock().unwrap();
+    // After 64 failures, with four on their way all the while: 80 attempts take 800 ms at least, and
+    // at most half of that is lost where this test itself was held up.
+    let spaced = came[149] - came[69];
+    assert!(spaced > Duration::from_millis(400), "{spaced:?}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::archive::{ArchiveFolder, WithShelf};
 use crate::error::Error;
 use crate::format::{self, FIRST_FRAME, to_usize};
 use crate::frame::{FrameHeader, KIND_DATA};
-use crate::manifest::{Manifest, Segment};
+use crate::manifest::{Identity, Manifest, Segment};
 use crate::scan::{self, End, Expected, Step};
 use crate::snapshot::{self, Shown};
 use crate::storage::Storage;
@@ -105,6 +105,14 @@ impl LiveReader {
     /// The log's random name.
     pub fn log_id(&self) -> [u8; 16] {
         self.files.log
+    }
+
+    /// Which log it is, and which it continues.
+    ///
+    /// # Errors
+    /// As [`LiveReader::open`].
+    pub fn identity(&self) -> Result<Identity, Error> {
+        Ok(self.manifest()?.identity())
     }
 
     /// The files of the log as the manifest lists them now, oldest first.

@@ -6,6 +6,7 @@
 //! frames that follow each other are a *run*; a way out is a snapshot, or the
 //! log's beginning, with the runs that continue from it.
 
+mod found;
 mod progress;
 mod runs;
 
@@ -13,9 +14,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+pub use self::found::{Damage, GivenUp, WayOut};
 pub use self::progress::OnSurvey;
-use self::progress::{bytes_of, check};
-use self::runs::Run;
+use self::progress::{Building, bytes_of, check, verify_built};
+use self::runs::{Run, Step};
 use crate::ancestry;
 use crate::error::{BoxError, Error};
 use crate::format::{self, FIRST_FRAME, LogId};
@@ -23,43 +25,10 @@ use crate::lock;
 use crate::manifest::{Ancestor, Identity, Manifest, Snapshot};
 use crate::rebuild::{Builder, Numbers};
 use crate::recovery::{free_name, give_up};
-use crate::report::Report;
 use crate::snapshot::{self, Shown};
 use crate::storage::{File, Storage};
-use crate::verify::verify;
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 use crate::window::{Window, nonzero};
-
-/// Bytes that are not as they were written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file.
-    pub file: String,
-    /// Where in it, in bytes.
-    pub offset: u64,
-    /// The first position that cannot be read there, where it is known.
-    pub position: Option<u64>,
-    /// What was found there.
-    pub what: String,
-}
-
-/// A state that the log can be brought to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WayOut {
-    /// Every record up to this position is kept; those after it are given up.
-    pub keep_to: u64,
-    /// The snapshot that it rests on; `None` for the log's own beginning.
-    pub snapshot: Option<SnapshotInfo>,
-}
-
-/// What [`Salvage::give_up_after`] has done.
-#[derive(Clone, Debug)]
-pub struct GivenUp {
-    /// The log as it is now; it has another id than the one before.
-    pub report: Report,
-    /// Where the files are kept that it was before.
-    pub kept: Vec<String>,
-}
 
 /// What is still there of a log.
 pub struct Salvage {
@@ -210,6 +179,10 @@ impl Salvage {
         })
     }
 
+    fn runs_of(&self, path: &[usize]) -> Vec<&Run> {
+        path.iter().map(|run| &self.runs[*run]).collect()
+    }
+
     /// Shows a way out up to a position.
     fn show_path(
         &self,
@@ -219,26 +192,25 @@ impl Salvage {
         visitor: &mut dyn Visitor,
     ) -> Result<(), Error> {
         let mut next = 1;
+        let storage = self.storage.as_ref();
         if let Some(info) = way.snapshot {
             next = info.covers + 1;
-            let mut listed = self.snapshots.iter();
-            let listed = listed.find(|listed| SnapshotInfo::from(*listed) == info);
-            if let Some(listed) = listed {
-                let (storage, name) = (self.storage.as_ref(), format::snapshot_name(listed.number));
+            let listed = |listed: &&Snapshot| SnapshotInfo::from(*listed) == info;
+            if let Some(listed) = self.snapshots.iter().find(listed) {
+                let name = format::snapshot_name(listed.number);
                 snapshot::show(storage, &name, &self.log, listed, visitor)?
                     .whole(storage, &name)?;
             }
         }
-        for run in path {
-            self.runs[*run].read(self.storage.as_ref(), self.seed, &mut |record| {
-                if record.position < next || record.position > upto {
-                    return Ok(());
-                }
-                next = record.position + 1;
-                visitor.record(record)
-            })?;
-        }
-        Ok(())
+        let runs = self.runs_of(path);
+        runs::show((storage, self.seed), &runs, next, &mut |step| match step {
+            Step::Record(record) if record.position > upto => Ok(()),
+            Step::Record(record) => visitor.record(record),
+            Step::Progress(done, total) => {
+                visitor.progress(done, total);
+                Ok(())
+            }
+        })
     }
 
     /// Shows each record after a position that can still be read, in order: what
@@ -251,19 +223,30 @@ impl Salvage {
         position: u64,
         visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
     ) -> Result<(), Error> {
-        let mut runs: Vec<_> = self.runs.iter().collect();
+        self.records_after_shown(position, visit, &mut |_, _| {})
+    }
+
+    /// The same; calls `on_progress` with how many bytes of how many were read.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn records_after_shown(
+        &self,
+        position: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+        on_progress: &mut OnSurvey<'_>,
+    ) -> Result<(), Error> {
+        let behind = |run: &&Run| run.next > position + 1;
+        let mut runs: Vec<_> = self.runs.iter().filter(behind).collect();
         runs.sort_by_key(|run| run.first);
-        let mut next = position + 1;
-        for run in runs {
-            run.read(self.storage.as_ref(), self.seed, &mut |record| {
-                if record.position < next {
-                    return Ok(());
-                }
-                next = record.position + 1;
-                visit(record)
-            })?;
-        }
-        Ok(())
+        let place = (self.storage.as_ref(), self.seed);
+        runs::show(place, &runs, position + 1, &mut |step| match step {
+            Step::Record(record) => visit(record),
+            Step::Progress(done, total) => {
+                on_progress(done, total);
+                Ok(())
+            }
+        })
     }
 
     /// Brings the log to what it was at a position: builds it anew beside what is
@@ -273,6 +256,19 @@ impl Salvage {
     /// # Errors
     /// [`Error::Held`]; [`Error::Io`], also for a position that no way out reaches.
     pub fn give_up_after(self, position: u64) -> Result<GivenUp, Error> {
+        self.give_up_after_shown(position, &mut |_, _| {})
+    }
+
+    /// The same; calls `on_progress` with how many bytes of how many are done: what is kept is read
+    /// and written, then read again.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn give_up_after_shown(
+        self,
+        position: u64,
+        on_progress: &mut OnSurvey<'_>,
+    ) -> Result<GivenUp, Error> {
         let storage = Arc::clone(&self.storage);
         let lock = lock::take(storage.as_ref())?;
         let reaches = |(way, _): &&(WayOut, Vec<usize>)| {
@@ -298,7 +294,9 @@ impl Salvage {
         };
         let mut builder = Builder::new(Arc::clone(&storage), self.numbers, identity, position)?;
         builder.begin_at(way.snapshot.map_or(1, |snapshot| snapshot.covers + 1));
-        self.show_path(*way, path, position, &mut builder)?;
+        let bytes = runs::bytes_of(&self.runs_of(path));
+        let mut building = Building::of(&mut builder, &mut *on_progress);
+        self.show_path(*way, path, position, &mut building)?;
         let next = builder.next();
         if next != position + 1 {
             return Err(Error::Stopped {
@@ -323,7 +321,7 @@ impl Salvage {
             .sync_dir("")
             .map_err(Error::io("sync", storage.describe("")))?;
         drop(lock);
-        let report = verify(storage, &mut Discard)?;
+        let report = verify_built(storage, bytes, on_progress)?;
         Ok(GivenUp { report, kept })
     }
 

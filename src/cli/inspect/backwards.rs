@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wal::BoxError;
 
 use super::history::{SnapshotVisitor, show};
-use super::looking::{Looking, known, operation_name};
+use super::looking::{Looking, Reading, known, operation_name};
 use super::mask::Mask;
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
@@ -111,7 +111,8 @@ fn last(looking: &Looking, key: Digest) -> Result<(u64, u64), Failure> {
             .first_position()
             .map_err(|error| Failure::of_log(&error))?;
         let mut last = Last { key, position: 0 };
-        let shown = show(&reader, false, &mut last)?;
+        let reading = Reading::new("reading the snapshot");
+        let shown = show(&reader, false, &mut last, &reading.bar)?;
         let from = shown.map_or(first, |info| info.covers + 1);
         let mut reader = looking.reader(from)?;
         let read = reader.read_on(&mut |found| {

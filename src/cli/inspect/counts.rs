@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use wal::live::{LiveEnd, LiveReader, LiveRecord, SegmentFile};
 use wal::{BoxError, SnapshotInfo};
 
-use super::history::{SnapshotVisitor, States, show};
-use super::looking::{Looking, operation_name, tell_what_is_missing};
+use super::history::{SnapshotVisitor, States, Unlisted, show};
+use super::looking::{Looking, Reading, operation_name, tell_what_is_missing};
 use crate::base::digest::hex;
 use crate::base::time::Instant;
 use crate::catalogue::recorded_operations;
@@ -79,6 +79,7 @@ struct Kind {
 #[derive(Default)]
 struct Counting {
     states: States,
+    unlisted: Unlisted,
     operations: BTreeMap<&'static str, Operation>,
     kinds: BTreeMap<u16, Kind>,
     batches: Amount,
@@ -95,19 +96,26 @@ struct Counting {
 
 impl SnapshotVisitor for Counting {
     fn begin(&mut self) {
-        *self = Self::default();
+        let mut unlisted = std::mem::take(&mut self.unlisted);
+        unlisted.begin();
+        *self = Self {
+            unlisted,
+            ..Self::default()
+        };
     }
 
     fn summary(&mut self, summary: Summary) {
         self.before = summary.counters;
     }
 
-    fn kept(&mut self, _: u64, _: &Record<'_>) -> Result<(), BoxError> {
+    fn kept(&mut self, position: u64, record: &Record<'_>) -> Result<(), BoxError> {
         self.kept += 1;
+        self.unlisted.kept(position, record);
         Ok(())
     }
 
     fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        self.unlisted.entry(entry)?;
         self.states.put(entry)
     }
 }
@@ -135,6 +143,12 @@ impl Counting {
             kind.events.add(change.event.0.len());
             if found.position > self.covers && !self.states.has(found.position, change) {
                 self.states.apply(found.position, record.at, change)?;
+            }
+        }
+        for sent in self.unlisted.of_record(found.position, &record)? {
+            let change = sent.change();
+            if found.position > self.covers && !self.states.has(found.position, &change) {
+                self.states.apply(found.position, record.at, &change)?;
             }
         }
         let place = (found.batch.segment, found.batch.offset);
@@ -208,13 +222,23 @@ impl CountsArgs {
             let first = reader
                 .first_position()
                 .map_err(|error| Failure::of_log(&error))?;
-            let mut counting = Counting::default();
+            let mut counting = Counting {
+                unlisted: Unlisted::of(&reader)?,
+                ..Counting::default()
+            };
+            let mut reading = Reading::new("counting");
             if first > 1 {
-                let shown = show(&reader, false, &mut counting)?;
+                let shown = show(&reader, false, &mut counting, &reading.bar)?;
                 counting.covers = shown.map_or(0, |info| info.covers);
+                let states = &mut counting.states;
+                counting
+                    .unlisted
+                    .end_of_snapshot(|entry| states.put(entry))?;
             }
             let mut reader = self.looking.reader(first)?;
+            reading.begin(&reader, first)?;
             let read = reader.read_on(&mut |found| {
+                reading.passed(&found);
                 counting.look(&found)?;
                 Ok(ControlFlow::Continue(()))
             });

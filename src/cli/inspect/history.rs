@@ -3,15 +3,19 @@
 
 use std::collections::HashMap;
 
+use indicatif::ProgressBar;
 use wal::live::LiveReader;
 use wal::{BoxError, SnapshotInfo, Visitor};
 
 use super::looking::known;
+use crate::base::codec::{Blob, DecodeError};
 use crate::base::digest::Digest;
 use crate::base::time::Instant;
 use crate::cli::exit::Failure;
-use crate::cli::open::refusal;
+use crate::cli::open::{lineage, refusal};
 use crate::domain::registered::AnyResource;
+use crate::journal::births::Lineage;
+use crate::journal::messages::{KIND_AND_VERSION, MessagesOfOld, Sent};
 use crate::journal::record::{Record, RecordChange};
 use crate::journal::snapshot::{Layout, StateEntry, Summary};
 
@@ -22,6 +26,73 @@ pub(super) struct Standing {
     /// The position of that commit.
     pub(super) position: u64,
     pub(super) state: Vec<u8>,
+}
+
+/// What records make of messages to other systems without listing it among their changes: their birth, and
+/// what older programs did with them.
+#[derive(Default)]
+pub(super) struct Unlisted {
+    messages: MessagesOfOld,
+    lineage: Lineage,
+}
+
+impl Unlisted {
+    /// Of the log that is read.
+    pub(super) fn of(reader: &LiveReader) -> Result<Self, Failure> {
+        let identity = reader.identity().map_err(|error| Failure::of_log(&error))?;
+        Ok(Self {
+            lineage: lineage(&identity),
+            ..Self::default()
+        })
+    }
+
+    /// Forgets what was read of a snapshot.
+    pub(super) fn begin(&mut self) {
+        self.messages = MessagesOfOld::default();
+    }
+
+    /// A snapshot keeps the record.
+    pub(super) fn kept(&mut self, position: u64, record: &Record<'_>) {
+        let log_id = self.lineage.log_at(position);
+        for message in &record.outbox {
+            self.messages.kept(position, record.at, message, log_id);
+        }
+    }
+
+    /// A snapshot has the state.
+    pub(super) fn entry(&mut self, entry: &StateEntry<'_>) -> Result<(), DecodeError> {
+        self.messages.entry(entry)
+    }
+
+    /// The snapshot has ended: passes the messages that only kept records tell of.
+    pub(super) fn end_of_snapshot(
+        &mut self,
+        mut put: impl FnMut(&StateEntry<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Failure> {
+        let (kind, version) = KIND_AND_VERSION;
+        for (position, (key, state)) in self.messages.take_kept() {
+            let put = put(&StateEntry {
+                kind,
+                version,
+                key,
+                position,
+                born: None,
+                state: Blob(&state),
+            });
+            put.map_err(Failure::other)?;
+        }
+        Ok(())
+    }
+
+    /// What the record at `position` does; to be asked of each.
+    pub(super) fn of_record(
+        &mut self,
+        position: u64,
+        record: &Record<'_>,
+    ) -> Result<Vec<Sent>, DecodeError> {
+        let log_id = self.lineage.log_at(position);
+        self.messages.record(position, record, log_id)
+    }
 }
 
 /// The resources read so far.
@@ -106,13 +177,19 @@ pub(super) trait SnapshotVisitor {
     }
 }
 
-/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest.
+/// Passes a snapshot of the log to `look`: the newest one that can be read, or the oldest. `bar` shows
+/// how far it is.
 pub(super) fn show(
     reader: &LiveReader,
     oldest: bool,
     look: &mut dyn SnapshotVisitor,
+    bar: &ProgressBar,
 ) -> Result<Option<SnapshotInfo>, Failure> {
-    let mut showing = Showing { look, layout: None };
+    let mut showing = Showing {
+        look,
+        layout: None,
+        bar,
+    };
     reader
         .show_snapshot(oldest, &mut showing)
         .map_err(|error| Failure::of_log(&error))
@@ -121,6 +198,7 @@ pub(super) fn show(
 struct Showing<'a> {
     look: &'a mut dyn SnapshotVisitor,
     layout: Option<Layout>,
+    bar: &'a ProgressBar,
 }
 
 impl Visitor for Showing<'_> {
@@ -149,5 +227,10 @@ impl Visitor for Showing<'_> {
         let entry = StateEntry::decode(entry, layout)?;
         known(entry.kind, entry.version).map_err(refusal)?;
         self.look.state(&entry)
+    }
+
+    fn progress_of_snapshot(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 }

@@ -9,7 +9,7 @@ use wal::BoxError;
 use wal::live::LiveEnd;
 
 use super::history::{SnapshotVisitor, show};
-use super::looking::{Looking, operation_name, parse_operation, tell_what_is_missing};
+use super::looking::{Looking, Reading, operation_name, parse_operation, tell_what_is_missing};
 use super::mask::Mask;
 use crate::cli::exit::Failure;
 use crate::cli::output::Output;
@@ -67,7 +67,8 @@ impl KeysArgs {
         // Read twice: that a key is forgotten, or its response replaced, comes later in the log
         // than the key.
         let mut gone = Gone::default();
-        let from = self.each(first, &mut gone)?.0;
+        let reading = Reading::new("reading the log for keys that are gone");
+        let from = self.each(first, &mut gone, reading)?.0;
         let mut listing = Listing {
             arguments: &self,
             gone,
@@ -76,7 +77,7 @@ impl KeysArgs {
             table: (!self.looking.json).then(|| Growing::new(COLUMNS)),
             failure: None,
         };
-        let ended = self.each(first, &mut listing);
+        let ended = self.each(first, &mut listing, Reading::unseen());
         if let Some(failure) = listing.failure {
             return Err(failure);
         }
@@ -96,15 +97,22 @@ impl KeysArgs {
 
     /// Passes every record that may have a key: those that the newest snapshot keeps, if the log
     /// does not begin with its first record, and those of the log after it.
-    fn each(&self, first: u64, keys: &mut impl Keys) -> Result<(u64, LiveEnd), Failure> {
+    fn each(
+        &self,
+        first: u64,
+        keys: &mut impl Keys,
+        mut reading: Reading,
+    ) -> Result<(u64, LiveEnd), Failure> {
         let mut reader = self.looking.reader(1)?;
         let mut from = first;
         if first > 1 {
-            let shown = show(&reader, false, keys)?;
+            let shown = show(&reader, false, keys, &reading.bar)?;
             from = shown.map_or(first, |info| info.covers + 1);
             reader = self.looking.reader(from)?;
         }
+        reading.begin(&reader, from)?;
         let read = reader.read_on(&mut |found| {
+            reading.passed(&found);
             let record = Record::decode(found.payload)?;
             Ok(match keys.record(found.position, &record) {
                 true => ControlFlow::Continue(()),

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wal::live::{LiveEnd, LiveReader};
+use indicatif::ProgressBar;
+use wal::live::{LiveEnd, LiveReader, LiveRecord};
 
 use super::mask::Mask;
 use crate::base::codec::DecodeError;
 use crate::base::time::Instant;
 use crate::catalogue::{self, RESOURCES, recorded_operations};
 use crate::cli::exit::Failure;
+use crate::cli::open::progress_bar;
 use crate::cli::output::existing;
 use crate::cli::tell::tell;
 use crate::domain::registered::{self, AnyResource};
@@ -49,6 +51,59 @@ impl Looking {
             Some(archive) => LiveReader::open_with_archive(data, archive, from),
         };
         reader.map_err(|error| Failure::of_log(&error))
+    }
+}
+
+/// How far the reading of a log is: a bar on standard error, of a command that prints nothing meanwhile.
+pub(super) struct Reading {
+    pub(super) bar: ProgressBar,
+    /// The batch of the last record.
+    batch: Option<(u64, u64)>,
+}
+
+impl Reading {
+    /// Nothing is read yet.
+    pub(super) fn new(what: &'static str) -> Self {
+        Self {
+            bar: progress_bar(0, what),
+            batch: None,
+        }
+    }
+
+    /// Shows nothing.
+    pub(super) fn unseen() -> Self {
+        Self {
+            bar: ProgressBar::hidden(),
+            batch: None,
+        }
+    }
+
+    /// The log is read from this position on.
+    pub(super) fn begin(&self, reader: &LiveReader, from: u64) -> Result<(), Failure> {
+        let segments = reader.segments().map_err(|error| Failure::of_log(&error))?;
+        let wanted = segments.iter().filter(|segment| {
+            let sealed = segment.sealed;
+            sealed.is_none_or(|(_, last)| last >= from)
+        });
+        self.bar.reset();
+        self.bar
+            .set_length(wanted.map(|segment| segment.bytes).sum());
+        self.bar.set_position(0);
+        Ok(())
+    }
+
+    /// A record was read.
+    pub(super) fn passed(&mut self, found: &LiveRecord<'_>) {
+        let batch = (found.batch.segment, found.batch.offset);
+        if self.batch.replace(batch) != Some(batch) {
+            self.bar.inc(found.batch.bytes);
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

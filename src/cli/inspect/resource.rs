@@ -8,8 +8,8 @@ use wal::BoxError;
 use wal::live::LiveRecord;
 
 use super::backwards;
-use super::history::{SnapshotVisitor, Standing, States, show};
-use super::looking::{Looking, known, operation_name, parse_kind, tell_what_is_missing};
+use super::history::{SnapshotVisitor, Standing, States, Unlisted, show};
+use super::looking::{Looking, Reading, known, operation_name, parse_kind, tell_what_is_missing};
 use super::mask::{Difference, Mask};
 use crate::base::codec::DecodeError;
 use crate::base::digest::Digest;
@@ -21,6 +21,7 @@ use crate::cli::table::{Column, Growing, left, right};
 use crate::cli::tell::tell;
 use crate::domain::registered::AnyResource;
 use crate::domain::resource::Kind;
+use crate::journal::messages::Sent;
 use crate::journal::record::Record;
 use crate::journal::snapshot::StateEntry;
 
@@ -121,12 +122,20 @@ impl ResourceArgs {
                 .first_position()
                 .map_err(|error| Failure::of_log(&error))?;
             let mut reader = self.looking.reader(first)?;
-            let mut history = History::new(self.kind.key(&self.id));
+            let mut history = History::new(self.kind.key(&self.id), Unlisted::of(&reader)?);
+            let mut reading = Reading::new("reading the log");
             if first > 1 {
                 // The older one, so that as much as possible is shown record by record.
-                show(&reader, true, &mut history)?;
+                show(&reader, true, &mut history, &reading.bar)?;
+                let mut unlisted = std::mem::take(&mut history.unlisted);
+                unlisted.end_of_snapshot(|entry| history.base_at(entry))?;
+                history.unlisted = unlisted;
             }
-            let read = reader.read_on(&mut |found| history.look(&found));
+            reading.begin(&reader, first)?;
+            let read = reader.read_on(&mut |found| {
+                reading.passed(&found);
+                history.look(&found)
+            });
             let end = read.map_err(|error| Failure::of_log(&error))?;
             if end.missed.is_none() {
                 history.tell_base().map_err(Failure::other)?;
@@ -145,6 +154,7 @@ struct History {
     base: Option<Standing>,
     is_base_told: bool,
     states: States,
+    unlisted: Unlisted,
     revisions: Vec<Told>,
 }
 
@@ -175,9 +185,23 @@ impl SnapshotVisitor for History {
     fn begin(&mut self) {
         self.base = None;
         self.states = States::default();
+        self.unlisted.begin();
+    }
+
+    fn kept(&mut self, position: u64, record: &Record<'_>) -> Result<(), BoxError> {
+        self.unlisted.kept(position, record);
+        Ok(())
     }
 
     fn state(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
+        self.unlisted.entry(entry)?;
+        self.base_at(entry)
+    }
+}
+
+impl History {
+    /// A snapshot has the state.
+    fn base_at(&mut self, entry: &StateEntry<'_>) -> Result<(), BoxError> {
         if entry.key == self.key {
             self.states.put(entry)?;
             self.base = self.states.all.get(&self.key).cloned();
@@ -187,9 +211,10 @@ impl SnapshotVisitor for History {
 }
 
 impl History {
-    fn new(key: Digest) -> Self {
+    fn new(key: Digest, unlisted: Unlisted) -> Self {
         Self {
             key,
+            unlisted,
             base: None,
             is_base_told: false,
             states: States::default(),
@@ -200,7 +225,10 @@ impl History {
     fn look(&mut self, found: &LiveRecord<'_>) -> Result<ControlFlow<()>, BoxError> {
         let record = Record::decode(found.payload)?;
         let key = self.key;
-        for change in record.changes.iter().filter(|change| change.key == key) {
+        let unlisted = self.unlisted.of_record(found.position, &record)?;
+        let unlisted: Vec<_> = unlisted.iter().map(Sent::change).collect();
+        let changes = record.changes.iter().chain(&unlisted);
+        for change in changes.filter(|change| change.key == key) {
             let resource = known(change.kind, change.version)?;
             let by = By {
                 at: record.at,

@@ -193,10 +193,13 @@ impl Tables {
             return;
         };
         let is_known = moved.before.as_ref().map(|before| before.entry) == Some(place.entry);
-        // Its booking's fact may have changed since it was looked at.
-        let booking = place.booking.filter(|_| !is_known);
+        let is_left = moved.after.is_none();
+        // What the booking's fact says is entered when there is something to be shown, and is taken
+        // away when nothing is left: it is not followed in between.
+        let booking = place.booking.filter(|_| !is_known || is_left);
+        // That fact may have changed since it was looked at.
         let by_booking = booking.map(|booking| match &ready.lists.by_booking {
-            Some((seen, _)) if self.position(booking.fact) == *seen => None,
+            Some((seen, _)) if !is_left && self.position(booking.fact) == *seen => None,
             _ => Some(self.by_booking(kind, booking).1),
         });
         let mut list = self.lists.of(kind.kind().tag).write();
@@ -210,12 +213,12 @@ impl Tables {
         for joined in after.iter().filter(|set| is_new || !before.contains(set)) {
             list.add(*joined, number);
         }
-        if is_new && let Some(by_booking) = by_booking {
-            let seen = || ready.lists.by_booking.iter().flat_map(|(_, sets)| sets);
-            match by_booking {
-                Some(sets) => sets.iter().for_each(|set| list.add(*set, number)),
-                None => seen().for_each(|set| list.add(*set, number)),
-            }
+        let seen = || ready.lists.by_booking.iter().flat_map(|(_, sets)| sets);
+        match by_booking {
+            Some(Some(sets)) if is_left => sets.iter().for_each(|set| list.remove(*set, number)),
+            Some(Some(sets)) => sets.iter().for_each(|set| list.add(*set, number)),
+            Some(None) => seen().for_each(|set| list.add(*set, number)),
+            None => {}
         }
     }
 

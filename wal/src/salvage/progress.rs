@@ -1,8 +1,10 @@
-//! How far a survey is.
+//! How far a survey is, and what follows it.
 
 use std::sync::Arc;
 
 use crate::error::{BoxError, Error};
+use crate::rebuild::Builder;
+use crate::report::Report;
 use crate::storage::Storage;
 use crate::verify::verify;
 use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
@@ -10,8 +12,9 @@ use crate::visitor::{Discard, Record, SnapshotInfo, Visitor};
 /// Called with how many bytes of how many are done.
 pub type OnSurvey<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// The first half of a survey: everything is read as at a start.
+/// Everything is read as at a start: half of the work, before which so much is done.
 struct Checking<'a, 'b> {
+    before: u64,
     bytes: u64,
     on_progress: &'a mut OnSurvey<'b>,
 }
@@ -34,8 +37,63 @@ impl Visitor for Checking<'_, '_> {
     }
 
     fn progress(&mut self, done: u64, _: u64) {
-        (self.on_progress)(done.min(self.bytes), self.bytes * 2);
+        (self.on_progress)(self.before + done.min(self.bytes), self.bytes * 2);
     }
+}
+
+/// What is kept is written anew: the first half of giving up the rest.
+pub(super) struct Building<'a, 'b> {
+    builder: &'a mut Builder,
+    on_progress: &'a mut OnSurvey<'b>,
+}
+
+impl<'a, 'b> Building<'a, 'b> {
+    pub(super) fn of(builder: &'a mut Builder, on_progress: &'a mut OnSurvey<'b>) -> Self {
+        Self {
+            builder,
+            on_progress,
+        }
+    }
+}
+
+impl Visitor for Building<'_, '_> {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.builder.record(record)
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.builder.snapshot(info)
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.builder.kept(record)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.builder.entry(entry)
+    }
+
+    fn reset(&mut self) {
+        self.builder.reset();
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        (self.on_progress)(done, total * 2);
+    }
+}
+
+/// Reads what was built of so many bytes, as at a start: the other half.
+pub(super) fn verify_built(
+    storage: Arc<dyn Storage>,
+    bytes: u64,
+    on_progress: &mut OnSurvey<'_>,
+) -> Result<Report, Error> {
+    let mut checking = Checking {
+        before: bytes,
+        bytes,
+        on_progress,
+    };
+    verify(storage, &mut checking)
 }
 
 /// The bytes of these segments.
@@ -57,6 +115,7 @@ pub(super) fn check(
     on_progress: &mut OnSurvey<'_>,
 ) -> Result<(), Error> {
     let mut checking = Checking {
+        before: 0,
         bytes,
         on_progress: &mut *on_progress,
     };

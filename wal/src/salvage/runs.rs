@@ -140,12 +140,12 @@ impl Run {
         Ok(starts && header.follows(frame, before))
     }
 
-    /// Shows its records.
-    pub(super) fn read(
+    /// Shows its records, and how many bytes it has read, after each frame.
+    fn read(
         &self,
         storage: &dyn Storage,
         seed: u32,
-        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+        visit: &mut dyn FnMut(Seen<'_>) -> Result<(), BoxError>,
     ) -> Result<(), Error> {
         let failed = |source| Error::io("read", storage.describe(&self.name))(source);
         let file = storage.open_read(&self.name).map_err(failed)?;
@@ -162,14 +162,62 @@ impl Run {
                     .map_err(failed)?;
                 let records = header.records(frame).into_iter().flatten();
                 for (position, payload) in (header.first..).zip(records) {
-                    visit(Record { position, payload })
+                    visit(Seen::Record(Record { position, payload }))
                         .map_err(|source| Error::Visitor { position, source })?;
                 }
             }
             offset += header.bytes();
+            let position = header.first;
+            visit(Seen::Bytes(header.bytes()))
+                .map_err(|source| Error::Visitor { position, source })?;
         }
         Ok(())
     }
+}
+
+/// What a run shows.
+enum Seen<'a> {
+    Record(Record<'a>),
+    /// The bytes of one more frame were read.
+    Bytes(u64),
+}
+
+/// What several runs show.
+pub(super) enum Step<'a> {
+    /// A record.
+    Record(Record<'a>),
+    /// So many bytes of so many were read.
+    Progress(u64, u64),
+}
+
+/// Shows the records of runs, in the order of the runs and each position once, from a position on.
+pub(super) fn show(
+    (storage, seed): (&dyn Storage, u32),
+    runs: &[&Run],
+    from: u64,
+    visit: &mut dyn FnMut(Step<'_>) -> Result<(), BoxError>,
+) -> Result<(), Error> {
+    let total = bytes_of(runs);
+    let (mut done, mut next) = (0, from);
+    for run in runs {
+        run.read(storage, seed, &mut |seen| match seen {
+            Seen::Bytes(bytes) => {
+                done += bytes;
+                visit(Step::Progress(done, total))
+            }
+            Seen::Record(record) if record.position < next => Ok(()),
+            Seen::Record(record) => {
+                next = record.position + 1;
+                visit(Step::Record(record))
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// The bytes of runs in their files.
+pub(super) fn bytes_of(runs: &[&Run]) -> u64 {
+    runs.iter().map(|run| run.end - run.offset).sum()
 }
 
 /// The id that the oldest segment says, where no manifest does. Those of an

@@ -1,0 +1,295 @@
+//! docs/runbook.md: a shell runs the commands of each section, on a stage of the section's own, where what
+//! the section is about has happened to a real service; and the page leads from every symptom to a section.
+//!
+//! After each block stands its exit code, and words that it prints. A block that ends with 0 must have
+//! no command that fails. What happens between two blocks stands in the page's source as a comment,
+//! `<!-- meanwhile: … -->`: a function of `stage.sh`, which sets the stage. For systemd there is a stand-in.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use carebook::engine::readiness::Unready;
+
+use crate::docs::anchor_of;
+use crate::support::pages::{blocks, read_by};
+
+/// What stands before the exit code of a block in what the shell prints.
+const MARK: &str = "== ended with ";
+
+fn place(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(place(name)).unwrap()
+}
+
+/// The page's sections: title and content.
+fn sections(page: &str) -> Vec<(&str, &str)> {
+    let sections = page.split("\n## ").skip(1);
+    sections
+        .map(|section| section.split_once('\n').unwrap())
+        .collect()
+}
+
+/// Where a section is played; its service ends when it is dropped.
+struct Stage {
+    folder: tempfile::TempDir,
+    /// An address of the loopback that nobody else has.
+    host: String,
+}
+
+impl Stage {
+    fn new() -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(64);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let host = format!("127.{}.{high}.{low}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let stage = Self {
+            folder: tempfile::tempdir().unwrap(),
+            host,
+        };
+        std::fs::create_dir(stage.path("bin")).unwrap();
+        let link = |from: &Path, name: &str| {
+            std::os::unix::fs::symlink(from, stage.path("bin").join(name)).unwrap();
+        };
+        link(Path::new(env!("CARGO_BIN_EXE_carebook")), "carebook");
+        for name in ["systemctl", "journalctl"] {
+            link(&place("tests/runbook").join(name), name);
+        }
+        std::fs::create_dir(stage.path("certificates")).unwrap();
+        for number in [1, 2] {
+            let made = rcgen::generate_simple_self_signed([stage.host.clone()]).unwrap();
+            let file = |kind| stage.path(&format!("certificates/{number}.{kind}"));
+            std::fs::write(file("pem"), made.cert.pem()).unwrap();
+            std::fs::write(file("key"), made.signing_key.serialize_pem()).unwrap();
+        }
+        stage
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Once somebody waits for it, a newer carebook writes to the data directory.
+    fn expect_a_newer_one(&self) {
+        let pipes = ["newer.wanted", "newer.done"].map(|name| self.path(name));
+        for pipe in &pipes {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, mode, 0).unwrap();
+        }
+        let data = self.path("data");
+        std::thread::spawn(move || {
+            let [wanted, done] = pipes;
+            std::fs::read(wanted).unwrap();
+            crate::upkeep::versions::a_newer_one_writes(&data);
+            std::fs::write(done, "").unwrap();
+        });
+    }
+
+    /// All that a shell prints which reads this script on the stage.
+    fn play(&self, script: &str) -> String {
+        let tests = place("tests/runbook/stage.sh");
+        let script = format!("exec 2>&1\n. '{}'\n{script}", tests.display());
+        let mut shell = Command::new("sh");
+        shell
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("LC_ALL", "C")
+            .env("STAGE", self.folder.path())
+            .env("HOST", &self.host);
+        read_by(&mut shell, &script).1
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let ended = self.path("code");
+        let pid = std::fs::read_to_string(self.path("pid"));
+        if let (Ok(pid), false) = (pid, ended.exists()) {
+            let _ = Command::new("kill").args(["-KILL", pid.trim()]).status();
+            let started = Instant::now();
+            while !ended.exists() && started.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// Plays the section of this title.
+#[track_caller]
+fn does_what_it_says(title: &str) {
+    let page = text("docs/runbook.md");
+    let sections = sections(&page);
+    let section = sections.iter().find(|(known, _)| *known == title);
+    let (_, content) = section.unwrap_or_else(|| panic!("no section {title}"));
+    let expected = blocks(content);
+    let stage = Stage::new();
+    let mut script = format!("set +e\nprintf '{MARK}0\\n'\n");
+    for block in &expected {
+        for happens in block.before.split("<!-- meanwhile: ").skip(1) {
+            let (name, _) = happens.split_once(" -->").unwrap();
+            if name == "a-newer-one-has-written" {
+                stage.expect_a_newer_one();
+            }
+            let function = name.replace('-', "_");
+            script.push_str(&format!("set -e\n{function}\n"));
+        }
+        // Where all should go well, nothing may fail on the way.
+        let all_or_nothing = if block.told[0] == "0" { "-e" } else { "+e" };
+        script.push_str(&format!("set {all_or_nothing}\n{}", block.commands));
+        script.push_str(&format!("printf '{MARK}%s\\n' $?\nset +e\n"));
+    }
+    let printed = stage.play(&script);
+    let mut parts = printed.split(MARK);
+    let set = parts.next().unwrap();
+    assert!(
+        parts.next().is_some_and(|part| part.starts_with('0')),
+        "the stage: {set}"
+    );
+    let mut rest = &printed[set.len() + MARK.len() + 2..];
+    for block in expected {
+        let commands = block.commands;
+        let Some((told, after)) = rest.split_once(MARK) else {
+            panic!("{title}: it ended in\n{commands}{rest}");
+        };
+        let (code, after) = after.split_once('\n').unwrap();
+        rest = after;
+        assert_eq!(code, block.told[0], "{title}:\n{commands}{told}");
+        for word in &block.told[1..] {
+            assert!(
+                told.contains(word),
+                "{title}: no {word} in\n{commands}{told}"
+            );
+        }
+    }
+}
+
+/// A test for each section that has commands.
+macro_rules! sections_with_commands {
+    ($($name:ident: $title:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                does_what_it_says($title);
+            }
+        )*
+
+        #[test]
+        fn every_section_with_commands_is_played() {
+            let page = text("docs/runbook.md");
+            let sections = sections(&page).into_iter();
+            let with_commands = sections.filter(|(_, content)| content.contains("```sh\n"));
+            let titles: Vec<_> = with_commands.map(|(title, _)| title).collect();
+            assert_eq!(titles, [$($title),*]);
+            // None stands before them.
+            assert!(!page.split("\n## ").next().unwrap().contains("```sh\n"));
+        }
+    };
+}
+
+sections_with_commands! {
+    a_service_that_does_not_run_is_looked_at: "It does not run";
+    a_full_disk_is_left: "The disk is full";
+    a_damaged_log_is_given_up_in_part: "The log is damaged";
+    a_backup_is_made_and_verified: "Backups";
+    a_backup_is_restored_and_put_in_place: "Restore a backup";
+    a_lost_machine_is_replaced: "The machine is lost";
+    rejected_tokens_are_looked_at: "Tokens are rejected";
+    keys_of_tokens_are_changed: "New keys for tokens";
+    the_certificate_is_changed: "A new TLS certificate";
+    secrets_of_webhooks_are_changed: "New secrets of webhooks";
+    secrets_of_receivers_are_changed: "New secrets of receivers";
+    the_program_is_changed_and_changed_back: "Upgrade and downgrade";
+    what_is_slow_is_found: "It is slow, or fails requests";
+    a_snapshot_is_asked_for: "Snapshots fail";
+    what_waits_is_mended: "Deliveries wait or are dead";
+    lost_lines_are_counted: "Logs and traces are lost";
+    what_is_there_is_measured: "Capacity";
+}
+
+/// The rows of the tables at the page's beginning: the words of the first cell, the anchor in the last.
+fn symptoms() -> Vec<(Vec<String>, String)> {
+    let page = text("docs/runbook.md");
+    let tables = page.split("\n## ").next().unwrap();
+    let rows = tables
+        .lines()
+        .filter(|line| line.starts_with('|') && line.contains("](#"));
+    rows.map(|row| {
+        let (_, anchor) = row.split_once("](#").unwrap();
+        let (anchor, _) = anchor.split_once(')').unwrap();
+        let first = row
+            .trim_start_matches('|')
+            .split('|')
+            .next()
+            .unwrap()
+            .trim();
+        let mut words: Vec<_> = first
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect();
+        if let Some((code, _)) = first.split_once(':') {
+            words.push(code.to_owned());
+        }
+        (words, anchor.to_owned())
+    })
+    .collect()
+}
+
+#[test]
+fn every_alert_names_the_section_that_the_table_leads_to() {
+    let page = text("docs/runbook.md");
+    let anchors: Vec<_> = page.lines().filter_map(anchor_of).collect();
+    let rules = text("packaging/prometheus/carebook.rules.yml");
+    let mut alerts = BTreeSet::new();
+    for alert in rules.split("- alert: ").skip(1) {
+        let (name, rest) = alert.split_once('\n').unwrap();
+        let (_, section) = rest.split_once("runbook: 'docs/runbook.md#").expect(name);
+        let (section, _) = section.split_once('\'').unwrap();
+        assert!(
+            anchors.iter().any(|known| known == section),
+            "{name}: {section}"
+        );
+        let rows = symptoms().into_iter();
+        let rows: Vec<_> = rows
+            .filter(|(words, _)| words.iter().any(|word| word == name))
+            .collect();
+        assert_eq!(rows.len(), 1, "{name}");
+        assert_eq!(rows[0].1, section, "{name}");
+        alerts.insert(name.to_owned());
+    }
+    assert!(alerts.len() > 30, "{alerts:?}");
+    let named = symptoms().into_iter().flat_map(|(words, _)| words);
+    let named: BTreeSet<_> = named.filter(|word| word.starts_with("Carebook")).collect();
+    assert_eq!(named, alerts);
+}
+
+#[test]
+fn every_reason_not_to_be_ready_and_every_exit_code_leads_to_a_section() {
+    let words: BTreeSet<_> = symptoms()
+        .into_iter()
+        .flat_map(|(words, _)| words)
+        .collect();
+    for (reason, _) in Unready::default().reasons() {
+        assert!(words.contains(reason), "{reason}");
+    }
+    let readme = text("README.md");
+    let codes = readme.split("| exit code | meaning |").nth(1).unwrap();
+    let codes = codes
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let codes: Vec<_> = codes
+        .map(|line| line.split('|').nth(1).unwrap().trim())
+        .collect();
+    assert!(codes.len() > 5, "{codes:?}");
+    for code in codes.into_iter().filter(|code| *code != "0") {
+        assert!(words.contains(code), "{code}");
+    }
+}
