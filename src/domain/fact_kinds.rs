@@ -69,7 +69,9 @@ pub fn fact_schema(kind: &dyn AnyFactKind, side: Side) -> Value {
         "type": "object",
         "properties": {
             "kind": {"type": "string", "const": kind.kind().name},
-            "id": {"type": "string", "minLength": 1, "maxLength": 512},
+            "id": {
+                "type": "string", "description": kind.id(), "minLength": 1, "maxLength": 512,
+            },
             "revision": {"type": "integer", "format": "int64", "minimum": 1},
             "facts": kind.shape().schema(side),
         },
