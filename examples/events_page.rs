@@ -114,7 +114,8 @@ carebook serve … --nats nats://nats.internal:4222 --nats-credentials carebook.
 
 Every event is published to JetStream: to the subject `carebook.events.{type without "carebook."}`, with the
 object above as the message, the header `Nats-Msg-Id: {log id}-{event id}`, and `content-type:
-application/cloudevents+json`.
+application/cloudevents+json`. Where traces go to a collector (`--otlp-endpoint`), `traceparent` is the place of this
+publication in a trace of its own.
 
 - The operator makes the stream; it has to take the subjects `carebook.events.>`. A first start begins with the
   earliest event that is kept, each further one where the last one was.

@@ -15,6 +15,7 @@ mod docs_page;
 mod dry_runs;
 mod durability;
 mod events;
+mod every_answer;
 mod facts_load;
 mod floors;
 mod fuzzed;

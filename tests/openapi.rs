@@ -1,7 +1,7 @@
 //! The API document: where it is served, that its examples are carried out, and that a client's
 //! answers are judged by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carebook::catalogue::OPERATIONS;
 use carebook::http::openapi;
@@ -40,7 +40,7 @@ fn who_has_the_document_or_a_part_of_the_page_is_not_sent_it_again() {
         "/docs/swagger-ui-bundle.js",
         "/docs/swagger-ui.css",
     ];
-    let mut tags = std::collections::BTreeSet::new();
+    let mut tags = BTreeSet::new();
     for path in paths {
         let first = client.request("GET", path, &[], b"");
         assert_eq!(first.status, 200);
@@ -202,19 +202,31 @@ fn an_answer_that_the_document_does_not_have_fails_the_test_that_receives_it() {
 }
 
 /// With `SEEN_ANSWERS=FILE` a run of all tests writes down what it was answered; with
-/// `SEEN_ANSWERS_IN=FILE` this tells what of the document no test has seen.
+/// `SEEN_ANSWERS_IN=FILE` this tells what of the document no test has seen, and what was seen that
+/// is not in it.
 #[test]
-fn what_no_test_has_seen_is_told_where_that_is_asked_for() {
+fn each_answer_of_the_document_was_seen_by_a_test_where_it_is_said_what_was() {
     let all = all_answers();
     assert!(all.len() > 300, "{}", all.len());
     let Ok(file) = std::env::var("SEEN_ANSWERS_IN") else {
         return;
     };
-    let seen = std::fs::read_to_string(file).unwrap();
-    let seen: std::collections::BTreeSet<_> = seen.lines().map(ToOwned::to_owned).collect();
-    for line in all.difference(&seen) {
-        println!("not seen: {line}");
-    }
+    let seen = std::fs::read_to_string(&file).unwrap();
+    let seen: BTreeSet<_> = seen.lines().map(ToOwned::to_owned).collect();
+    let told = |lines: Vec<&String>, what: &str| {
+        let lines: String = lines
+            .iter()
+            .map(|line| format!("{what}: {line}\n"))
+            .collect();
+        eprint!("{lines}");
+        lines.is_empty()
+    };
+    let unseen = told(all.difference(&seen).collect(), "no test has seen");
+    let unsaid = told(
+        seen.difference(&all).collect(),
+        "the document does not have",
+    );
+    assert!(unseen && unsaid, "see above, and {file}");
 }
 
 #[test]

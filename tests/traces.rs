@@ -19,7 +19,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -46,7 +46,7 @@ fn said(attributes: &[KeyValue], key: &str) -> Option<Said> {
     found.value.clone()?.value
 }
 
-fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
+pub fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     match said(attributes, key)? {
         Said::StringValue(text) => Some(text),
         other => panic!("{key} is {other:?}"),
@@ -67,7 +67,7 @@ fn wait(collector: &Receiver, count: usize) -> Vec<Span> {
     }
 }
 
-fn endpoint(port: u16) -> String {
+pub fn endpoint(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
@@ -114,7 +114,7 @@ fn dropped(server: &Server) -> [f64; 3] {
 
 /// The attempts of this name, once there are so many.
 #[track_caller]
-fn attempts(collector: &Receiver, name: &str, count: usize) -> Vec<Span> {
+pub fn attempts(collector: &Receiver, name: &str, count: usize) -> Vec<Span> {
     let of_name = || {
         let all = spans(collector).into_iter();
         all.filter(|span| span.name == name).collect::<Vec<_>>()
@@ -173,8 +173,8 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
     assert_eq!(done.status, 201);
     let unknown = client.get("/settlement-statements/secret", &hq);
     assert_eq!(unknown.status, 404);
-    let spans = wait(&collector, 2);
-    let [first, second] = &spans[..] else {
+    let spans = wait(&collector, 3);
+    let [command, first, second] = &spans[..] else {
         panic!("{spans:?}")
     };
     assert_eq!(hex(&first.trace_id), TRACE);
@@ -205,6 +205,26 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
     );
     let position = i64::try_from(done.position().unwrap()).unwrap();
     assert_eq!(number("carebook.position"), Some(Said::IntValue(position)));
+    // What the engine did of it is a part of it.
+    assert_eq!(hex(&command.trace_id), TRACE);
+    assert_eq!(command.parent_span_id, first.span_id);
+    assert_ne!(command.span_id, first.span_id);
+    assert_eq!((&*command.name, command.kind), ("command", 1));
+    assert_eq!((&*command.trace_state, command.flags), ("vendor=opaque", 1));
+    assert_eq!(command.status, None);
+    assert!(first.start_time_unix_nano <= command.start_time_unix_nano);
+    assert!(command.start_time_unix_nano < command.end_time_unix_nano);
+    assert!(command.end_time_unix_nano <= first.end_time_unix_nano);
+    let keys: Vec<_> = command.attributes.iter().map(|one| &*one.key).collect();
+    assert_eq!(keys, ["carebook.operation", "carebook.position"]);
+    assert_eq!(
+        text(&command.attributes, "carebook.operation").as_deref(),
+        Some("request_deposit")
+    );
+    assert_eq!(
+        said(&command.attributes, "carebook.position"),
+        Some(Said::IntValue(position))
+    );
     assert_ne!(hex(&second.trace_id), TRACE);
     assert!(second.parent_span_id.is_empty() && second.trace_id != [0; 16]);
     assert_eq!(second.name, "GET /settlement-statements/{statementId}");
@@ -213,7 +233,7 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
         Some("not_found")
     );
     assert!(!format!("{spans:?}").contains("secret"));
-    until("they are taken", || exported(&server) >= 2.0);
+    until("they are taken", || exported(&server) >= 3.0);
     // What waits is sent before the end.
     let headers = [("X-Request-Id", "the-last")];
     client.request("GET", "/healthz", &headers, b"");
@@ -221,6 +241,57 @@ fn a_request_is_a_span_in_its_caller_s_trace_that_tells_nothing_of_its_path_or_c
     let last = "the-last".to_owned();
     let is_last = |span: &Span| text(&span.attributes, "carebook.request_id") == Some(last.clone());
     assert!(self::spans(&collector).iter().any(is_last));
+}
+
+#[test]
+fn what_the_engine_did_is_a_span_of_what_is_traced_and_came_as_far_as_that() {
+    let world = World::new();
+    let collector = Receiver::start();
+    let server = choosing(&world, &endpoint(collector.port), &[]);
+    let mut client = server.client();
+    // The first one of all is one of a million.
+    client.request("GET", "/healthz", &[], b"");
+    let path = "/settlement-deposit-requests";
+    let hq = format!("Bearer {}", world.headquarters());
+    let mother = format!("Bearer {}", world.plain(ActorKind::Mother, "mother-1"));
+    let mut ask = |code: &str, bearer: &str, is_traced: bool| {
+        let body = world.deposit_request(code, code).to_string();
+        let mut headers = vec![
+            ("Authorization", bearer),
+            ("Content-Type", "application/json"),
+        ];
+        headers.extend(is_traced.then_some(("traceparent", PARENT)));
+        client.request("POST", path, &headers, body.as_bytes())
+    };
+    assert_eq!(ask("S-1", &hq, false).status, 201);
+    // This one is refused before it is a command, and this one by the engine.
+    assert_eq!(ask("", &hq, true).status, 400);
+    assert_eq!(ask("S-2", &mother, true).status, 403);
+    assert_eq!(ask("S-3", &hq, true).status, 201);
+    let spans = wait(&collector, 6);
+    let told: Vec<_> = spans
+        .iter()
+        .map(|span| {
+            let code = text(&span.attributes, "carebook.code");
+            (&*span.name, code.unwrap_or_default())
+        })
+        .collect();
+    let post = format!("POST {path}");
+    let told: Vec<_> = told.iter().map(|(name, code)| (*name, &**code)).collect();
+    assert_eq!(
+        told,
+        [
+            ("GET /healthz", ""),
+            (&*post, "request_invalid"),
+            ("command", "permission_denied"),
+            (&*post, "permission_denied"),
+            ("command", ""),
+            (&*post, ""),
+        ]
+    );
+    for pair in spans[2..].chunks(2) {
+        assert_eq!(pair[0].parent_span_id, pair[1].span_id);
+    }
 }
 
 #[test]

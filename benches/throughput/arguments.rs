@@ -26,6 +26,7 @@ Examples (after `cargo bench --bench throughput --`):
   overload --seconds 10
   idle --idle-connections 10000
   lists --statements 1000000
+  observed --runs 9 --commands 50000
   memory --statements 1000000
   snapshot --seconds 30
   recovery --records 1000000
@@ -91,6 +92,13 @@ pub(crate) enum Scenario {
         /// Commands of each window in which rates are compared.
         #[arg(long, default_value_t = 100_000)]
         window: usize,
+    },
+    /// What traces and an access log cost: requests for a deposit at a server with a collector, at
+    /// one with an access log, and at one with neither, in turn.
+    Observed {
+        /// One request in so many is traced.
+        #[arg(long, default_value_t = 100)]
+        one_in: u64,
     },
     /// Resident memory for a resource and for a key, beside the size in which they are encoded.
     Memory {
@@ -206,6 +214,7 @@ impl Common {
             within: self.directory.clone(),
             data: None,
             arguments: self.server_argument.clone(),
+            is_unheard: false,
         }
     }
 

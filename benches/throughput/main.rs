@@ -34,6 +34,7 @@ mod limit;
 mod lists;
 mod memory;
 mod mix;
+mod observed;
 mod overload;
 mod peers;
 mod proc;
@@ -174,6 +175,7 @@ fn carry_out(scenario: &Scenario, common: &Common) -> Result<(&'static str, Valu
             };
             ("webhooks", webhooks::measure(common, sizes)?)
         }
+        Scenario::Observed { one_in } => ("observed", observed::measure(common, *one_in)?),
         Scenario::Memory { statements } => ("memory", memory::measure(common, *statements)?),
         Scenario::Snapshot { statements } => ("snapshot", snapshot::measure(common, *statements)?),
         Scenario::Recovery {

@@ -61,9 +61,19 @@ pub(crate) struct Start {
     pub(crate) data: Option<PathBuf>,
     /// Further arguments of `carebook serve`.
     pub(crate) arguments: Vec<String>,
+    /// Whether nobody reads what it says on standard error.
+    pub(crate) is_unheard: bool,
 }
 
 impl Start {
+    /// With a standard error that nobody reads.
+    pub(crate) fn unheard(self) -> Self {
+        Self {
+            is_unheard: true,
+            ..self
+        }
+    }
+
     /// With these arguments.
     pub(crate) fn with(&self, arguments: &[&str]) -> Self {
         let mut start = self.clone();
@@ -97,6 +107,9 @@ impl Start {
             .args(["--listen", "127.0.0.1:0"])
             .args(&self.arguments)
             .env("RUST_LOG", "warn");
+        if self.is_unheard {
+            command.stderr(Stdio::null());
+        }
         Server::spawn(command, Kind::Carebook, key, Some(directory))
     }
 

@@ -89,20 +89,6 @@ impl Demo {
         self.key.jwks()
     }
 
-    /// Applies the sample facts, and carries out what stands beside them; those that exist already
-    /// are unchanged.
-    ///
-    /// # Errors
-    /// When the engine does not accept them.
-    pub fn load_samples(&self, engine: &Arc<Engine>) -> Result<(), BoxError> {
-        let loading = load_lines(engine, samples::NDJSON.as_bytes());
-        on_lane(engine, loading)??;
-        for standing in &STANDING {
-            on_lane(engine, carry_out(engine, standing))??;
-        }
-        Ok(())
-    }
-
     /// What to try, with tokens.
     ///
     /// # Errors
@@ -155,6 +141,20 @@ impl Demo {
         }
         Ok(self.key.sign(&claims)?)
     }
+}
+
+/// Applies the sample facts, and carries out what stands beside them; those that exist already
+/// are unchanged.
+///
+/// # Errors
+/// When the engine does not accept them.
+pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
+    let loading = load_lines(engine, samples::NDJSON.as_bytes());
+    on_lane(engine, loading)??;
+    for standing in &STANDING {
+        on_lane(engine, carry_out(engine, standing))??;
+    }
+    Ok(())
 }
 
 /// Carries out a command of a fresh demonstration; once it stands, this is a replay.

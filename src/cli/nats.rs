@@ -17,6 +17,7 @@ use async_nats::jetstream::context::Context;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::{Client, ConnectOptions, Event as Heard, ServerAddr, jetstream};
 use clap::Args;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use tokio::sync::watch;
@@ -24,15 +25,20 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
 use super::exit::Failure;
+use super::traces::Traces;
 use crate::base::panics::unless_its_future_panics;
+use crate::base::trace_context::TraceContext;
 use crate::engine::Engine;
 use crate::engine::publisher::{EventSink, Publisher, Publishing, pause};
+use crate::http::traces::{Done, Tracer, text};
 use crate::journal::events::{Event, TYPE_PREFIX};
 
 /// What stands before each event's type, without its own prefix, in the subject.
 const SUBJECT_PREFIX: &str = "carebook.events.";
 /// The media type of an event (`CloudEvents`' binding for NATS, structured mode).
 const CONTENT_TYPE: (&str, &str) = ("content-type", "application/cloudevents+json");
+/// The header with the attempt's place in its trace (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
 /// How long an acknowledgement is waited for.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the first connection is waited for before an event is tried.
@@ -168,21 +174,22 @@ pub struct Target {
 }
 
 impl Target {
-    /// Begins to publish, on a thread with a runtime of its own. Whether the server is there is not
-    /// waited for.
+    /// Begins to publish, traced so, on a thread with a runtime of its own. Whether the server is
+    /// there is not waited for.
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn publish(self, engine: &Arc<Engine>) -> Result<Running, Failure> {
+    pub fn publish(self, engine: &Arc<Engine>, traces: &Traces) -> Result<Running, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = runtime.map_err(Failure::from_error)?;
         let (sender, ended) = channel();
         let engine = Arc::clone(engine);
+        let tracer = traces.tracer.clone();
         let thread = std::thread::Builder::new().name("nats".to_owned());
         let spawned = thread.spawn(move || {
-            runtime.block_on(self.run(&engine));
+            runtime.block_on(self.run(&engine, tracer));
             runtime.shutdown_background();
             drop::<Sender<()>>(sender);
         });
@@ -190,11 +197,11 @@ impl Target {
         Ok(Running { ended })
     }
 
-    async fn run(self, engine: &Arc<Engine>) {
+    async fn run(self, engine: &Arc<Engine>, tracer: Option<Arc<Tracer>>) {
         let Self { url, options } = self;
         let link = Arc::new(Link::default());
         let sink = match connect(&url, options, &link).await {
-            Ok(sink) => Arc::new(sink),
+            Ok(sink) => Arc::new(Stream { tracer, ..sink }),
             Err(error) => {
                 tracing::error!(%url, %error, "nothing is published");
                 return;
@@ -283,6 +290,7 @@ struct Stream {
     client: Client,
     context: Context,
     link: Arc<Link>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 async fn connect(
@@ -311,6 +319,7 @@ async fn connect(
         client,
         context,
         link: Arc::clone(link),
+        tracer: None,
     })
 }
 
@@ -321,16 +330,43 @@ fn subject(event_type: &str) -> String {
 }
 
 impl Stream {
-    async fn hand_over(&self, id: String, event: &Event) -> Result<(), String> {
+    /// Each attempt is a trace of its own, whose place the message tells.
+    async fn traced(&self, id: String, event: &Event) -> Result<(), String> {
+        let Some(tracer) = &self.tracer else {
+            return self.hand_over(&id, event, None).await;
+        };
+        let doing = tracer.begin(None);
+        let published = self.hand_over(&id, event, Some(&doing.context)).await;
+        tracer.end(doing, || Done {
+            name: "event publication".to_owned(),
+            kind: SpanKind::Producer,
+            is_error: published.is_err(),
+            attributes: vec![
+                text("messaging.system", "nats"),
+                text("messaging.message.id", &id),
+            ],
+        });
+        published
+    }
+
+    async fn hand_over(
+        &self,
+        id: &str,
+        event: &Event,
+        place: Option<&TraceContext>,
+    ) -> Result<(), String> {
         // What is sent without a connection would be kept by the library, and be sent each time
         // that it was tried.
         if self.client.connection_state() != State::Connected {
             return Err(format!("not connected: {}", self.link.fault.lock()));
         }
-        let message = PublishMessage::build()
+        let mut message = PublishMessage::build()
             .payload(event.json.clone())
-            .header(NATS_MESSAGE_ID, id.as_str())
+            .header(NATS_MESSAGE_ID, id)
             .header(CONTENT_TYPE.0, CONTENT_TYPE.1);
+        if let Some(place) = place {
+            message = message.header(TRACEPARENT, place.parent().as_str());
+        }
         let subject = subject(&event.event_type());
         let sent = async {
             let acknowledged = self.context.send_publish(subject, message).await?;
@@ -346,7 +382,7 @@ impl Stream {
 
 impl EventSink for Stream {
     fn publish<'a>(&'a self, id: String, event: &'a Event) -> Publishing<'a> {
-        Box::pin(self.hand_over(id, event))
+        Box::pin(self.traced(id, event))
     }
 
     fn is_back(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::sync::watch;
 
 use super::backup_status;
-use super::demo::Demo;
+use super::demo::{Demo, load_samples};
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
@@ -213,8 +213,8 @@ impl ServeArgs {
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
         let engine = self.engine(&data, nats.is_some())?;
-        if let Some(demo) = &demo {
-            demo.load_samples(&engine).map_err(Failure::other)?;
+        if demo.is_some() {
+            load_samples(&engine).map_err(Failure::other)?;
         }
         engine.deliver_to(receivers, self.receivers.bounds());
         let listener = self.bind()?;
@@ -241,7 +241,7 @@ impl ServeArgs {
         };
         let told = told_to_stop.subscribe();
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
-        let published = nats.map(|nats| nats.publish(&engine)).transpose()?;
+        let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
         announce(&engine, told, &base, inside, demo.as_ref())?;

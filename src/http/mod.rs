@@ -5,6 +5,7 @@ mod answer_body;
 mod authenticate;
 pub mod authority;
 mod body;
+mod commands;
 mod conditional;
 pub mod connections;
 pub mod cors;

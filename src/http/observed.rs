@@ -1,6 +1,6 @@
 //! A request as it is told of afterwards: in the log, in the access log, in a trace.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as Tick};
 
 use hyper::Method;
 use hyper::body::Body as _;
@@ -24,6 +24,48 @@ pub(super) struct Told<'r> {
     pub(super) series: Series,
     /// The template of its path; `None` where there is no route.
     pub(super) route: Option<&'r str>,
+    /// When its command was handed to the engine, and when the engine had answered; where that is
+    /// recorded.
+    pub(super) command: Times,
+}
+
+/// From when to when something was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Times {
+    /// Nobody asks.
+    #[default]
+    Unasked,
+    /// It is asked for.
+    Asked,
+    /// It has begun.
+    Begun(Tick),
+    /// It has ended.
+    Ended(Tick, Tick),
+}
+
+impl Times {
+    /// They are asked for where that is so.
+    pub(super) fn asked(observed: Option<&Observed>) -> Self {
+        let doing = observed.and_then(|observed| observed.doing.as_ref());
+        match doing.is_some_and(|doing| doing.context.is_sampled) {
+            true => Self::Asked,
+            false => Self::Unasked,
+        }
+    }
+
+    /// It begins.
+    pub(super) fn begin(&mut self) {
+        if *self == Self::Asked {
+            *self = Self::Begun(Tick::now());
+        }
+    }
+
+    /// It ends.
+    pub(super) fn end(&mut self) {
+        if let Self::Begun(began) = *self {
+            *self = Self::Ended(began, Tick::now());
+        }
+    }
 }
 
 /// What is told of a request besides what was found out on its way; there only where somebody is
@@ -103,6 +145,9 @@ pub(super) fn tell(upkeep: &Upkeep, observed: Option<Observed>, ended: &Ended<'_
         return;
     };
     if let (Some(tracer), Some(doing)) = (&upkeep.tracer, observed.doing.take()) {
+        if let Times::Ended(began, answered) = ended.told.command {
+            tracer.part(&doing, (began, answered), || ended.command_done());
+        }
         tracer.end(doing, || ended.done());
     }
     let Some(log) = &upkeep.access_log else {
@@ -165,6 +210,24 @@ impl Ended<'_> {
             },
             kind: SpanKind::Server,
             is_error: status.is_server_error(),
+            attributes,
+        }
+    }
+
+    /// The span of what the engine did of it: from the command's place in the queue until what it
+    /// came to is durable.
+    fn command_done(&self) -> Done {
+        let mut attributes = vec![text("carebook.operation", self.operation)];
+        if let Some(code) = self.answer.body().code() {
+            attributes.push(text("carebook.code", code));
+        }
+        if let Some(position) = self.position().and_then(|position| position.parse().ok()) {
+            attributes.push(number("carebook.position", position));
+        }
+        Done {
+            name: "command".to_owned(),
+            kind: SpanKind::Internal,
+            is_error: self.answer.status().is_server_error(),
             attributes,
         }
     }

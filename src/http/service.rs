@@ -23,18 +23,18 @@ use super::forgeries::{Forgeries, Peer};
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
-use super::observed::{Ended, Told, observe, tell};
+use super::observed::{Ended, Times, Told, observe, tell};
 use super::request::{DryRun, Unread, bodies_budget, no_dry_run, read_command};
 use super::response::{self, Answer, Problems};
 use super::route::{Asked, Offer, RouteMatch, Routes, Special};
 use super::token::TokenVerifier;
 use super::upkeep::Upkeep;
-use super::webhooks::managing::{Managed, WebhookFront, manage};
+use super::webhooks::managing::WebhookFront;
 use crate::base::actor::Actor;
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::{BodySource, Purpose, Row, Success};
 use crate::engine::admission::{Admission, Permit};
-use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::engine::{CommandResult, Engine};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The most characters of a caller's own request id that are kept.
@@ -199,6 +199,7 @@ impl Service {
         let mut told = Told {
             series: self.metrics.elsewhere(),
             route: None,
+            command: Times::asked(observed.as_ref()),
         };
         // Over HTTP/1 such a head does not come as far as this.
         let is_http2 = head.version == Version::HTTP_2;
@@ -342,15 +343,15 @@ impl Service {
         told.series = own;
         match asked {
             Asked::Operation(row) => {
-                let dry_run = DryRun::of(uri.query());
                 let said = Said {
                     parameters: &parameters,
                     query: uri.query(),
                     headers,
-                    dry_run,
+                    dry_run: DryRun::of(uri.query()),
                 };
-                let answer = self.operation(caller, row, said, body).await;
-                match dry_run {
+                let times = &mut told.command;
+                let answer = self.operation(caller, row, said, body, times).await;
+                match said.dry_run {
                     DryRun::Yes if row.purpose == Purpose::Service => response::of_dry_run(answer),
                     _ => answer,
                 }
@@ -401,6 +402,7 @@ impl Service {
         row: &'static Row,
         said: Said<'_>,
         body: B,
+        times: &mut Times,
     ) -> Answer
     where
         B: Body<Data = Bytes> + Unpin,
@@ -450,30 +452,11 @@ impl Service {
             Err(Unread::Rejected(rejection)) => return problems.rejected(&rejection),
             Err(Unread::Overloaded) => return shed(problems).await,
         };
-        if row.purpose == Purpose::Webhooks {
-            let Some(webhooks) = &self.webhooks else {
-                return problems.unavailable();
-            };
-            let managed = Managed {
-                engine: &self.engine,
-                webhooks,
-                row,
-                actor,
-                parameters,
-            };
-            return manage(managed, read, permit).await;
-        }
-        let call = CommandRequest {
-            row: Some(row),
-            actor,
-            command: read.command,
-            header_key: read.header_key,
-        };
-        let result = match dry_run {
-            DryRun::Yes => self.engine.dry_run(call, permit).await,
-            DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
-        };
-        problems.reply(result, row.success)
+        times.begin();
+        let answer = self.carried_out(row, actor, parameters, read, permit, dry_run);
+        let answer = answer.await;
+        times.end();
+        answer
     }
 }
 

@@ -3,6 +3,7 @@
 mod secured;
 mod stands;
 mod survives;
+mod traced;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -160,6 +161,20 @@ impl Nats {
             let message = stream.get_raw_message(last).await?;
             let event: Value = serde_json::from_slice(&message.payload)?;
             Ok(event["id"].clone())
+        })
+    }
+
+    /// The messages of the stream: `Nats-Msg-Id` and `traceparent`.
+    fn places(&self) -> Vec<(String, Option<String>)> {
+        self.with(async |context| {
+            let stream = context.get_stream(STREAM).await?;
+            let mut places = Vec::new();
+            for sequence in 1..=stream.cached_info().state.last_sequence {
+                let message = stream.get_raw_message(sequence).await?;
+                let header = |name: &str| message.headers.get(name).map(ToString::to_string);
+                places.push((header("Nats-Msg-Id").unwrap(), header("traceparent")));
+            }
+            Ok(places)
         })
     }
 

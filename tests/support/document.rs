@@ -33,6 +33,15 @@ struct Operation {
     says: Value,
 }
 
+impl Operation {
+    /// Whether the document has this code among those of the status.
+    fn has_code(&self, status: u16, code: Option<&str>) -> bool {
+        let schema = &self.says["responses"][status.to_string()]["content"]["application/json"];
+        let codes = schema["schema"]["properties"]["code"]["enum"].as_array();
+        codes.is_some_and(|codes| codes.iter().any(|known| known.as_str() == code))
+    }
+}
+
 /// Compiled once, and kept.
 type Compiled = Arc<Validator>;
 
@@ -191,7 +200,9 @@ impl Judge {
                 vec!["OPTIONS".to_owned()]
             };
         }
-        let Some(operation) = self.operation(sent.method, path).filter(|_| !everywhere) else {
+        // A path whose parameter is no text is one that the operation's own answers tell of.
+        let is_told = |of: &&Operation| !everywhere || of.has_code(answer.status, code);
+        let Some(operation) = self.operation(sent.method, path).filter(is_told) else {
             let is_missing =
                 matches!(answer.status, 404 | 405) && (everywhere || sent.method == "HEAD");
             return if is_missing {
@@ -206,7 +217,6 @@ impl Judge {
         if says.is_null() {
             return vec![format!("{place}: no such status")];
         }
-        self.note(&place, body.as_ref());
         let mut faults = self.headers_at_fault(&place, says, answer);
         let has_body = sent.method != "HEAD" && !matches!(answer.status, 204 | 304);
         if has_body {
@@ -214,6 +224,10 @@ impl Judge {
         }
         if (200..300).contains(&answer.status) {
             faults.extend(self.request_at_fault(operation, sent));
+        }
+        // Without a body nobody knows which code it is.
+        if faults.is_empty() && sent.method != "HEAD" {
+            self.note(&place, body.as_ref());
         }
         faults
     }

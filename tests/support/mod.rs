@@ -8,6 +8,7 @@ pub mod command;
 pub mod document;
 pub mod gated;
 pub mod good;
+pub mod inside;
 pub mod pages;
 pub mod stage;
 pub mod watched;

@@ -86,8 +86,15 @@ impl Look {
         if let (Some(from), [key]) = (from, &*self.keys)
             && from >= past.first()
         {
-            past.commit(from, *key)?.ok_or(Stop::NoSuchPlace)?;
-            past.begin_at(*key, from, from + 1);
+            match past.commit(from, *key) {
+                Ok(commit) => {
+                    commit.ok_or(Stop::NoSuchPlace)?;
+                    past.begin_at(*key, from, from + 1);
+                }
+                // It is given up at this moment: as if that had been before.
+                Err(Lost::Gone) => {}
+                Err(lost) => return Err(lost.into()),
+            }
         }
         let Candidates {
             shown,

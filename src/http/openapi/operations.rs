@@ -269,7 +269,6 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
         missing.push("route_not_found");
     }
     answers.problem(404, &missing);
-    answers.problem(410, &["revision_gone"]);
     answers.usual(true);
     json!({
         "operationId": name,

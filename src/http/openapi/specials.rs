@@ -42,12 +42,10 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
                 &["status"],
             );
             answers.success(200, "The process runs.", Some(schema), &[]);
-            answers.problem(500, &["internal_error"]);
             false
         }
         Special::Ready => {
             answers.success(200, "Commands are accepted.", Some(readiness()), &[]);
-            answers.problem(500, &["internal_error"]);
             answers.problem(503, &["service_unavailable"]);
             false
         }
@@ -63,7 +61,6 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             let headers = ["ETag", "Cache-Control"];
             answers.success(200, "This document.", document, &headers);
             answers.success(304, "It is what the reader has.", None, &headers);
-            answers.problem(500, &["internal_error"]);
             false
         }
         Special::Docs(file) => {
@@ -78,7 +75,6 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
                 &headers,
             );
             answers.success(304, "It is what the reader has.", None, &headers);
-            answers.problem(500, &["internal_error"]);
             false
         }
     };
@@ -138,11 +134,7 @@ fn managed_list(special: Special, answers: &mut Answers, schemas: &mut Schemas) 
             let states =
                 json!({"type": "string", "enum": ["waiting", "dead"], "default": "waiting"});
             parameters.push(query("state", "Which ones.", states));
-            let missing = [
-                "webhook_subscription_not_found",
-                "not_found",
-                "route_not_found",
-            ];
+            let missing = ["not_found", "route_not_found"];
             list(answers, page, &["permission_denied"], Some(&missing));
         }
         _ => list(answers, page, &["permission_denied"], None),

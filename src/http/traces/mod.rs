@@ -223,18 +223,40 @@ impl Tracer {
         if !doing.context.is_sampled {
             return;
         }
-        let took = u64::try_from(doing.began.elapsed().as_nanos()).unwrap_or(0);
-        let done = done();
+        let ids = (doing.context.span_id, doing.parent);
+        self.record(&doing, ids, (doing.began, Tick::now()), done());
+    }
+
+    /// A part of it, done within this time: recorded where it will be itself, under it.
+    pub fn part(&self, doing: &Doing, times: (Tick, Tick), done: impl FnOnce() -> Done) {
+        if doing.context.is_sampled {
+            let ids = (span_id(), Some(doing.context.span_id));
+            self.record(doing, ids, times, done());
+        }
+    }
+
+    fn record(
+        &self,
+        doing: &Doing,
+        (span_id, parent): ([u8; 8], Option<[u8; 8]>),
+        times: (Tick, Tick),
+        done: Done,
+    ) {
+        let at = |time: Tick| {
+            let since = time.saturating_duration_since(doing.began).as_nanos();
+            let since = u64::try_from(since).unwrap_or(0);
+            doing.started_nanos.saturating_add(since)
+        };
         let span = Span {
             trace_id: doing.context.trace_id.to_vec(),
-            span_id: doing.context.span_id.to_vec(),
-            trace_state: doing.context.state.into(),
-            parent_span_id: doing.parent.map(Vec::from).unwrap_or_default(),
+            span_id: span_id.to_vec(),
+            trace_state: doing.context.state.clone().into(),
+            parent_span_id: parent.map(Vec::from).unwrap_or_default(),
             flags: 1,
             name: done.name,
             kind: done.kind.into(),
-            start_time_unix_nano: doing.started_nanos,
-            end_time_unix_nano: doing.started_nanos.saturating_add(took),
+            start_time_unix_nano: at(times.0),
+            end_time_unix_nano: at(times.1),
             attributes: done.attributes,
             status: done.is_error.then(|| Status {
                 message: String::new(),

@@ -1,0 +1,52 @@
+//! Commands that were read: carried out by the engine, and answered.
+
+use std::sync::Arc;
+
+use super::request::{DryRun, ReadCommand};
+use super::response::{Answer, Problems};
+use super::service::Service;
+use super::webhooks::managing::{Managed, manage};
+use crate::base::actor::Actor;
+use crate::catalogue::{Purpose, Row};
+use crate::engine::CommandRequest;
+use crate::engine::admission::Permit;
+
+impl Service {
+    /// The answer to a command of the operation, which has its permit; `parameters` are those of
+    /// its path.
+    pub(super) async fn carried_out(
+        &self,
+        row: &'static Row,
+        actor: Arc<Actor>,
+        parameters: &[(&str, &str)],
+        read: ReadCommand,
+        permit: Permit,
+        dry_run: DryRun,
+    ) -> Answer {
+        let problems = Problems::of(row);
+        if row.purpose == Purpose::Webhooks {
+            let Some(webhooks) = &self.webhooks else {
+                return problems.unavailable();
+            };
+            let managed = Managed {
+                engine: &self.engine,
+                webhooks,
+                row,
+                actor,
+                parameters,
+            };
+            return manage(managed, read, permit).await;
+        }
+        let call = CommandRequest {
+            row: Some(row),
+            actor,
+            command: read.command,
+            header_key: read.header_key,
+        };
+        let result = match dry_run {
+            DryRun::Yes => self.engine.dry_run(call, permit).await,
+            DryRun::No | DryRun::Unreadable => self.engine.execute(call, permit).await,
+        };
+        problems.reply(result, row.success)
+    }
+}

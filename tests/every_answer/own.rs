@@ -1,0 +1,441 @@
+//! What single operations answer, and seldom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use carebook::base::actor::ActorKind;
+use carebook::base::digest::Digest;
+use carebook::base::json::{Json, Reader};
+use carebook::catalogue::OPERATIONS;
+use carebook::cli::demo::load_samples;
+use carebook::cli::runtime::on_lane;
+use carebook::domain::example;
+use carebook::domain::operation::{AnyCommand, AnyDecision, AnyState, Context, Parts};
+use carebook::domain::rejection::Rejection;
+use carebook::domain::settlement::state::{Statement, StatementStatus};
+use carebook::engine::CommandRequest;
+use carebook::engine::checkpointer::CheckpointPolicy;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::{Asked, JSON, all, furnished, lifecycle, sender, workflow};
+use crate::support::command::{Around, Wrapped};
+use crate::support::good::{Good, code, row};
+use crate::support::inside::{Inside, Wanted};
+use crate::support::stage::Stage;
+use crate::support::{Answer, World, claims};
+
+/// The request of this name.
+fn named<'a>(all: &'a [Asked], name: &str) -> &'a Asked {
+    all.iter().find(|asked| asked.name == name).unwrap()
+}
+
+/// Sends JSON, or nothing, to a service in this process.
+async fn send(
+    inside: &Inside,
+    method: &str,
+    path: &str,
+    token: &str,
+    key: &str,
+    body: Option<Value>,
+) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let mut headers = vec![("Authorization", bearer.as_str())];
+    headers.extend(body.as_ref().map(|_| ("Content-Type", JSON)));
+    headers.push(("Idempotency-Key", key));
+    let body = body.map_or_else(String::new, |body| body.to_string());
+    let body = Full::new(Bytes::from(body));
+    inside.send(method, path, &headers, body).await
+}
+
+#[track_caller]
+fn assert_answered(answer: &Answer, status: u16, code: &str) {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.json()["code"], code);
+}
+
+#[test]
+fn by_what_webhooks_and_messages_are_managed_takes_a_permission_and_something_that_is_there() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    let token = world.token(&workflow("workflow-1"));
+    let stranger = world.plain(ActorKind::SystemWorkflow, "workflow-2");
+    let all = all();
+    on_lane(inside.engine(), async {
+        let managed = all.iter().filter(|asked| {
+            let row = asked.row;
+            row.is_some_and(|row| row.tag > 100)
+        });
+        for asked in managed {
+            let refused = asked.send(&inside, &stranger).await;
+            asked.is_answered(&refused, 403, "permission_denied");
+            let code = match asked.name.as_str() {
+                "create_webhook_subscription" => continue,
+                name if name.ends_with("outbox_message") => "message_not_found",
+                _ => "webhook_subscription_not_found",
+            };
+            let missing = asked.send(&inside, &token).await;
+            asked.is_answered(&missing, 404, code);
+        }
+        let listed = named(&all, "list_webhook_deliveries");
+        let missing = listed.send(&inside, &token).await;
+        listed.is_answered(&missing, 404, "not_found");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
+    let world = World::new();
+    let (disk, all) = furnished(&world);
+    let wanted = Wanted {
+        disk,
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    let token = world.token(&workflow("workflow-1"));
+    on_lane(inside.engine(), async {
+        // Sends the request, and another one under its key: to another path, or with another body.
+        let twice =
+            async |name: &str, body: Option<Value>, paths: [&str; 2], other: Option<Value>| {
+                let asked = named(&all, name);
+                let done = send(&inside, &asked.method, paths[0], &token, name, body).await;
+                assert!((200..300).contains(&done.status), "{name}: {done:?}");
+                let reused = send(&inside, &asked.method, paths[1], &token, name, other).await;
+                assert_answered(&reused, 409, "idempotency_key_reused");
+            };
+        let path = |name: &str| named(&all, name).path.as_str();
+        let update = path("update_webhook_subscription");
+        let pause = json!({"expectedRevision": 1, "status": "paused"});
+        let enable = json!({"expectedRevision": 1, "status": "enabled"});
+        let name = "update_webhook_subscription";
+        twice(name, Some(pause), [update; 2], Some(enable)).await;
+        let rotate = path("rotate_webhook_secret");
+        let revision = |number: u32| Some(json!({"expectedRevision": number}));
+        let name = "rotate_webhook_secret";
+        twice(name, revision(2), [rotate; 2], revision(9)).await;
+        let nothing = || Some(json!({}));
+        let name = "retry_webhook_delivery";
+        let (retry, other) = (path(name), format!("{update}/deliveries/9999-0/retries"));
+        twice(name, nothing(), [retry, &other], nothing()).await;
+        let name = "retry_outbox_message";
+        twice(
+            name,
+            nothing(),
+            [path(name), "/outbox/9999/retries"],
+            nothing(),
+        )
+        .await;
+        let name = "skip_outbox_message";
+        let reason = |text: &str| Some(json!({"reason": text}));
+        twice(name, reason("One."), [path(name); 2], reason("Another.")).await;
+        let of_revision = |number: u32| format!("{update}?expectedRevision={number}");
+        let (delete, other) = (of_revision(3), of_revision(9));
+        twice("delete_webhook_subscription", None, [&delete, &other], None).await;
+        // What was skipped is no longer to be moved.
+        let asked = named(&all, "skip_outbox_message");
+        let settled = send(
+            &inside,
+            "POST",
+            &asked.path,
+            &token,
+            "other",
+            asked.body.clone(),
+        );
+        assert_answered(&settled.await, 409, "message_settled");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begins_anew() {
+    let world = World::new();
+    let (disk, all) = furnished(&world);
+    let wanted = Wanted {
+        disk,
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    let token = world.token(&workflow("workflow-1"));
+    let retry = named(&all, "retry_webhook_delivery");
+    let subscription = &named(&all, "read_webhook_subscription").path;
+    on_lane(inside.engine(), async {
+        let deliveries = tokio::spawn(inside.deliveries.lock().take().unwrap());
+        inside.receivers.go();
+        let fact = json!({"facts": [lifecycle("somebody", "active", 2)]});
+        let put = send(&inside, "POST", "/reference-facts", &token, "-", Some(fact)).await;
+        assert_eq!(put.status, 200, "{put:?}");
+        loop {
+            let read = send(&inside, "GET", subscription, &token, "-", None).await;
+            if read.json()["status"] == "gone" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        retry.is_answered(
+            &retry.send(&inside, &token).await,
+            409,
+            "webhook_subscription_gone",
+        );
+        // Nobody is there who begins.
+        deliveries.abort();
+        assert!(deliveries.await.unwrap_err().is_cancelled());
+        let enable = json!({"expectedRevision": 1, "status": "enabled"});
+        let enabled = send(
+            &inside,
+            "PATCH",
+            subscription,
+            &token,
+            "enable",
+            Some(enable),
+        );
+        assert_eq!(enabled.await.status, 200);
+        let starting = retry.send(&inside, &token).await;
+        retry.is_answered(&starting, 409, "webhook_subscription_starting");
+    })
+    .unwrap();
+}
+
+#[test]
+fn there_are_five_thousand_webhook_subscriptions_and_not_one_more() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    let token = world.token(&workflow("workflow-1"));
+    let all = all();
+    let create = named(&all, "create_webhook_subscription");
+    on_lane(inside.engine(), async {
+        let ask = async |number: usize| {
+            let (path, body) = (&create.path, create.body.clone());
+            send(&inside, "POST", path, &token, &format!("{number}"), body).await
+        };
+        for number in 0..5_000 {
+            assert_eq!(ask(number).await.status, 201);
+        }
+        let full = ask(5_000).await;
+        create.is_answered(&full, 409, "webhook_subscriptions_full");
+    })
+    .unwrap();
+}
+
+#[test]
+fn where_the_first_answer_is_forgotten_another_one_is_not_made_up() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    inside.engine().checkpoint_by(CheckpointPolicy {
+        retention: Some(Duration::from_secs(86_400)),
+        ..CheckpointPolicy::default()
+    });
+    let all = all();
+    let asked = [
+        "request_deposit",
+        "open_data_room_request",
+        "snapshot_settlement_account",
+    ];
+    let asked = asked.map(|name| named(&all, name));
+    let ask = |asked: &Asked| {
+        let actor = asked.row.unwrap().operation.example().actor;
+        let actor = example::actor(actor, &str::to_owned);
+        let token = world.key.sign(&claims(&actor, 6 * 86_400)).unwrap();
+        on_lane(inside.engine(), async { asked.send(&inside, &token).await }).unwrap()
+    };
+    let snapshot = || {
+        let taken = inside.engine().snapshot_now(&mut |_, _| {});
+        assert!(taken.unwrap().is_some());
+    };
+    for asked in asked {
+        assert_eq!(ask(asked).status, 201);
+        assert_eq!(ask(asked).header("idempotent-replayed"), Some("true"));
+    }
+    snapshot();
+    inside.clock.run(Duration::from_secs(2 * 86_400));
+    snapshot();
+    for asked in asked {
+        asked.is_answered(&ask(asked), 409, "first_answer_forgotten");
+    }
+}
+
+/// A command before which its statement falls into arrears: a state that no operation brings about yet.
+struct InArrears(Box<dyn AnyCommand>);
+
+impl Around for InArrears {
+    fn inner(&self) -> &dyn AnyCommand {
+        self.0.as_ref()
+    }
+
+    fn decide(
+        &self,
+        target: Option<Digest>,
+        slot: &mut AnyState,
+        context: &Context<'_>,
+    ) -> Result<AnyDecision, Rejection> {
+        // The state is read by that.
+        let _ = self.0.decide(target, slot, context);
+        let state = slot.as_mut().unwrap();
+        let statement: &mut Statement = state.downcast_mut().unwrap();
+        statement.status = StatementStatus::Arrears;
+        self.0.decide(target, slot, context)
+    }
+}
+
+#[test]
+fn a_line_of_a_statement_in_arrears_is_not_acknowledged_again() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    let all = all();
+    let asked = named(&all, "acknowledge_deposit");
+    let token = sender(&world, asked);
+    on_lane(inside.engine(), async {
+        let first = asked.send(&inside, &token).await;
+        assert_eq!(first.status, 200, "{first:?}");
+        let mut body = asked.body.clone().unwrap();
+        body["expectedRevision"] = json!(2);
+        body["idempotencyKey"] = json!("before");
+        // The statement is left in arrears in the memory of its actor, which has the next command
+        // waiting already.
+        let row = OPERATIONS.iter().find(|row| row.name == asked.name);
+        let row = row.unwrap();
+        let text = body.to_string();
+        let json = Json::parse(text.as_bytes()).unwrap();
+        let parts = Parts {
+            path: &[],
+            body: &json,
+        };
+        let mut at = Reader::new(inside.engine().now());
+        let command = row.operation.read(row.name, &parts, &mut at).unwrap();
+        let call = CommandRequest {
+            row: Some(row),
+            actor: Arc::new(example::actor(
+                row.operation.example().actor,
+                &str::to_owned,
+            )),
+            command: Box::new(Wrapped(InArrears(command))),
+            header_key: None,
+        };
+        let permit = inside.engine().admit().unwrap();
+        let before = inside.engine().execute(call, permit);
+        body["idempotencyKey"] = json!("again");
+        let again = send(&inside, "POST", &asked.path, &token, "-", Some(body));
+        let (_, again) = tokio::join!(before, again);
+        asked.is_answered(&again, 409, "line_already_acknowledged");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_request_for_data_has_two_hundred_artifacts_and_not_one_more() {
+    let stage = Stage::new();
+    let good = Good::of(row(6).unwrap(), &stage);
+    let (mut client, token) = (stage.client(), good.token(&stage));
+    for number in 0..=200 {
+        let mut body = good.body.clone();
+        body["artifact"]["artifactId"] = json!(format!("{} {number}", stage.id("artifact-1")));
+        body["idempotencyKey"] = json!(format!("key {number}"));
+        body["expectedRevision"] = json!(number + 1);
+        let answer = good.send(&mut client, &token, &body);
+        match number {
+            200 => assert_answered(&answer, 409, "artifacts_full"),
+            _ => assert_eq!(answer.status, 200, "{answer:?}"),
+        }
+    }
+}
+
+#[test]
+fn two_hundred_assignments_are_decided_together_and_not_one_more() {
+    let stage = Stage::new();
+    let good = Good::of(row(10).unwrap(), &stage);
+    let (mut client, token) = (stage.client(), good.token(&stage));
+    for number in 0..=200 {
+        let mut body = good.body.clone();
+        for member in ["assignmentDecisionId", "targetAssignmentKey"] {
+            body[member] = json!(format!("{} {number}", body[member].as_str().unwrap()));
+        }
+        body["idempotencyKey"] = json!(format!("key {number}"));
+        body["expectedRosterRevision"] = json!(number);
+        let answer = good.send(&mut client, &token, &body);
+        match number {
+            200 => assert_answered(&answer, 409, "roster_decision_full"),
+            _ => assert_eq!(answer.status, 201, "{answer:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_profile_has_a_thousand_receipts_of_consent_and_not_one_more() {
+    let stage = Stage::new();
+    let good = Good::of(row(7).unwrap(), &stage);
+    let (mut client, token) = (stage.client(), good.token(&stage));
+    let policy = format!("many-{}", stage.number);
+    let label = |number: u32| format!("2025-{number:04}");
+    let facts = (0..=1_000).map(|number| {
+        let facts =
+            json!({"publishedAt": "2025-01-01T00:00:00Z", "required": false, "current": true});
+        let id = format!("{policy}@{}", label(number));
+        json!({"kind": "consent-version", "id": id, "revision": 1, "facts": facts}).to_string()
+    });
+    let facts: Vec<_> = facts.collect();
+    let put = client.put_lines(&stage.workflow(), &facts.join("\n"));
+    assert_eq!(put.json()["applied"], 1_001, "{put:?}");
+    let mut body = good.body.clone();
+    let accepted =
+        (0..=1_000).map(|number| json!({"policyKey": policy, "versionLabel": label(number)}));
+    body["consentAcceptances"] = accepted.collect();
+    let full = good.send(&mut client, &token, &body);
+    assert_answered(&full, 409, "consent_receipts_full");
+    body["consentAcceptances"].as_array_mut().unwrap().pop();
+    let most = good.send(&mut client, &token, &body);
+    assert_eq!(most.status, 201, "{most:?}");
+}
+
+#[test]
+fn a_draft_is_confirmed_by_its_present_review_and_before_it_expires() {
+    let stage = Stage::new();
+    let good = Good::of(row(18).unwrap(), &stage);
+    let (mut client, token) = (stage.client(), good.token(&stage));
+    let mut refused = |body: &Value, status: u16, of: &str| {
+        let answer = good.send(&mut client, &token, body);
+        assert_eq!((answer.status, code(&answer)), (status, of.to_owned()));
+    };
+    let mut body = good.body.clone();
+    body["reservationDraftStepAuthorityProjectionId"] = json!("unknown");
+    refused(&body, 404, "final_review_projection_not_found");
+    let mut body = good.body.clone();
+    for (revision, member, value, of) in [
+        (
+            2,
+            "expiresAt",
+            json!("2020-01-01T00:00:00Z"),
+            "draft_expired",
+        ),
+        (
+            3,
+            "currentReviewProjectionId",
+            Value::Null,
+            "final_review_projection_missing",
+        ),
+        (
+            4,
+            "currentReviewProjectionId",
+            json!("later"),
+            "final_review_projection_superseded",
+        ),
+    ] {
+        let mut draft = stage.sample("reservation-draft", "draft-1");
+        draft[member] = value;
+        stage.fact("reservation-draft", "draft-1", revision, draft);
+        body["expectedDraftRevision"] = json!(revision);
+        refused(&body, 409, of);
+    }
+}
+
+#[test]
+fn what_is_not_owed_is_not_pre_registered() {
+    let stage = Stage::new();
+    let good = Good::of(row(20).unwrap(), &stage);
+    let mut body = good.body.clone();
+    body["paymentId"] = json!("unknown");
+    let answer = good.send(&mut stage.client(), &good.token(&stage), &body);
+    assert_answered(&answer, 404, "payment_obligation_not_found");
+}

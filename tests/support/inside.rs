@@ -1,0 +1,228 @@
+//! A whole service in this process, on a simulated disk and a clock that is set: what a server cannot
+//! be made to do from outside. Its answers are judged by the API document, as those of every server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use carebook::base::time::Instant;
+use carebook::cli::open::Replaying;
+use carebook::engine::channel::Bounds;
+use carebook::engine::clock::Clock;
+use carebook::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use carebook::engine::schedule::Failure;
+use carebook::engine::{Engine, Limits};
+use carebook::http::service::Service;
+use carebook::http::token::{KeyRequests, TokenVerifier};
+use carebook::http::webhooks::managing::WebhookFront;
+use carebook::http::webhooks::secret::MasterKey;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame};
+use wal::storage::sim::SimDisk;
+use wal::{Log, Options};
+
+use super::document::{Sent, judge};
+use super::{AUDIENCE, Answer, ISSUER, World};
+
+/// The system's clock, which can be told to run ahead, and to panic.
+#[derive(Default)]
+pub struct OddClock {
+    panics: AtomicBool,
+    ahead: AtomicI64,
+}
+
+impl OddClock {
+    /// Whoever looks at it panics from here on, or no longer.
+    pub fn panic(&self, panics: bool) {
+        self.panics.store(panics, Ordering::SeqCst);
+    }
+
+    /// So much time passes.
+    pub fn run(&self, time: Duration) {
+        let millis = i64::try_from(time.as_millis()).unwrap();
+        self.ahead.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn since_1970(&self) -> Duration {
+        let ahead = u64::try_from(self.ahead.load(Ordering::SeqCst)).unwrap();
+        let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        system.unwrap() + Duration::from_millis(ahead)
+    }
+}
+
+impl Clock for OddClock {
+    fn now(&self) -> Instant {
+        assert!(
+            !self.panics.load(Ordering::SeqCst),
+            "in a clock, as it was told to"
+        );
+        Instant::from_millis(i64::try_from(self.since_1970().as_millis()).unwrap())
+    }
+
+    fn steady(&self) -> Duration {
+        self.since_1970()
+    }
+}
+
+/// What brings webhooks nowhere: each is refused, or its receiver is gone.
+#[derive(Default)]
+pub struct Nowhere {
+    is_gone: AtomicBool,
+}
+
+impl Nowhere {
+    /// From here on receivers say that they are gone.
+    pub fn go(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Sender for Nowhere {
+    fn send(self: Arc<Self>, _: Outgoing) -> Sending {
+        let delivered = match self.is_gone.load(Ordering::SeqCst) {
+            true => Delivered::Gone,
+            false => Delivered::Failed(Failure {
+                status: Some(500),
+                error: "it was told to".into(),
+                retry_after: None,
+            }),
+        };
+        Box::pin(async { delivered })
+    }
+}
+
+/// How a service in this process is to be.
+pub struct Wanted {
+    pub disk: SimDisk,
+    pub commands_max: usize,
+    pub keys: Option<Arc<KeyRequests>>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            disk: SimDisk::new(),
+            commands_max: Limits::default().commands_max,
+            keys: None,
+        }
+    }
+}
+
+/// A service in this process; what it does is to be done on a lane of its engine's.
+pub struct Inside {
+    pub clock: Arc<OddClock>,
+    pub disk: SimDisk,
+    pub service: Service,
+    pub receivers: Arc<Nowhere>,
+    /// Delivers webhooks for as long as it is polled.
+    pub deliveries: parking_lot::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+impl Inside {
+    /// A service whose tokens the world's key signs.
+    pub fn start(world: &World, wanted: Wanted) -> Self {
+        let Wanted {
+            disk,
+            commands_max,
+            keys,
+        } = wanted;
+        let mut replaying = Replaying::new("recovering");
+        let (log, _) = Log::open(disk.storage(), Options::default(), &mut replaying).unwrap();
+        let limits = Limits {
+            commands_max,
+            ..Limits::default()
+        };
+        let clock = Arc::new(OddClock::default());
+        let time = Arc::clone(&clock) as _;
+        let on_fatal = Box::new(|_: &str| ());
+        let engine = Engine::start(log, replaying.finish(), 1, limits, time, on_fatal);
+        let engine = Arc::new(engine.unwrap());
+        let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE);
+        let verifier = verifier.unwrap();
+        let verifier = Arc::new(match keys {
+            Some(keys) => verifier.asking(keys),
+            None => verifier,
+        });
+        let receivers = Arc::new(Nowhere::default());
+        let sender = Arc::clone(&receivers) as _;
+        // A delivery that is refused is dead soon.
+        let bounds = Bounds {
+            hurry: 1_000_000,
+            ..Bounds::default()
+        };
+        let (dispatcher, deliveries) = engine.deliver_webhooks(sender, bounds, 1_000);
+        let front = WebhookFront {
+            key: Arc::new(MasterKey::new(&[7; 32])),
+            dispatcher,
+        };
+        Self {
+            clock,
+            disk,
+            service: Service::new(engine, verifier).with_webhooks(front),
+            receivers,
+            deliveries: parking_lot::Mutex::new(Some(Box::pin(deliveries))),
+        }
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        self.service.engine()
+    }
+
+    /// Sends a request; its answer, which the API document has. A body of which nothing is known
+    /// beforehand is not judged.
+    pub async fn send<B>(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut request = hyper::Request::builder().method(method).uri(path);
+        // One of its own takes the clock.
+        request = request.header("x-request-id", "inside");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let caller = self.service.caller([127, 0, 0, 1].into(), false);
+        let answer = self.service.handle(&caller, request.body(body).unwrap());
+        let (head, body) = answer.await.into_parts();
+        let told = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+            (name.to_string(), value.to_str().unwrap().to_owned())
+        };
+        let answer = Answer {
+            status: head.status.as_u16(),
+            headers: head.headers.iter().map(told).collect(),
+            body: body.collect().await.unwrap().to_bytes().to_vec(),
+        };
+        let sent = Sent {
+            method,
+            path,
+            headers,
+            body: &[],
+        };
+        judge(sent, answer.received());
+        answer
+    }
+}
+
+/// A body that breaks off when it is asked for.
+pub struct Broken;
+
+impl Body for Broken {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Poll::Ready(Some(Err(std::io::ErrorKind::BrokenPipe.into())))
+    }
+}
