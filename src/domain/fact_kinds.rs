@@ -100,7 +100,9 @@ fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
         "type": "object",
         "properties": {
             "kind": {"type": "string", "const": kind.kind().name},
-            "id": {"type": "string", "minLength": 1, "maxLength": 512},
+            "id": {
+                "type": "string", "description": kind.id(), "minLength": 1, "maxLength": 512,
+            },
             "revision": {"type": "integer", "format": "int64", "minimum": 1},
             "facts": facts,
         },

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{Asked, JSON, all, furnished, lifecycle, sender, workflow};
 use crate::support::command::{Around, Wrapped};
-use crate::support::good::{Good, row};
+use crate::support::good::{Good, code, row};
 use crate::support::inside::{Inside, Wanted};
 use crate::support::stage::Stage;
 use crate::support::{Answer, World, claims};
@@ -387,4 +387,55 @@ fn a_profile_has_a_thousand_receipts_of_consent_and_not_one_more() {
     body["consentAcceptances"].as_array_mut().unwrap().pop();
     let most = good.send(&mut client, &token, &body);
     assert_eq!(most.status, 201, "{most:?}");
+}
+
+#[test]
+fn a_draft_is_confirmed_by_its_present_review_and_before_it_expires() {
+    let stage = Stage::new();
+    let good = Good::of(row(18).unwrap(), &stage);
+    let (mut client, token) = (stage.client(), good.token(&stage));
+    let mut refused = |body: &Value, status: u16, of: &str| {
+        let answer = good.send(&mut client, &token, body);
+        assert_eq!((answer.status, code(&answer)), (status, of.to_owned()));
+    };
+    let mut body = good.body.clone();
+    body["reservationDraftStepAuthorityProjectionId"] = json!("unknown");
+    refused(&body, 404, "final_review_projection_not_found");
+    let mut body = good.body.clone();
+    for (revision, member, value, of) in [
+        (
+            2,
+            "expiresAt",
+            json!("2020-01-01T00:00:00Z"),
+            "draft_expired",
+        ),
+        (
+            3,
+            "currentReviewProjectionId",
+            Value::Null,
+            "final_review_projection_missing",
+        ),
+        (
+            4,
+            "currentReviewProjectionId",
+            json!("later"),
+            "final_review_projection_superseded",
+        ),
+    ] {
+        let mut draft = stage.sample("reservation-draft", "draft-1");
+        draft[member] = value;
+        stage.fact("reservation-draft", "draft-1", revision, draft);
+        body["expectedDraftRevision"] = json!(revision);
+        refused(&body, 409, of);
+    }
+}
+
+#[test]
+fn what_is_not_owed_is_not_pre_registered() {
+    let stage = Stage::new();
+    let good = Good::of(row(20).unwrap(), &stage);
+    let mut body = good.body.clone();
+    body["paymentId"] = json!("unknown");
+    let answer = good.send(&mut stage.client(), &good.token(&stage), &body);
+    assert_answered(&answer, 404, "payment_obligation_not_found");
 }

@@ -18,6 +18,8 @@ use crate::support::pages::{blocks, read_by};
 
 /// What stands before the exit code of a block in what the shell prints.
 const MARK: &str = "== ended with ";
+/// How many seconds a section may take.
+const PATIENCE: &str = "120";
 
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -94,8 +96,10 @@ impl Stage {
     fn play(&self, script: &str) -> String {
         let tests = place("tests/runbook/stage.sh");
         let script = format!("exec 2>&1\n. '{}'\n{script}", tests.display());
-        let mut shell = Command::new("sh");
+        // What is waited for may never come.
+        let mut shell = Command::new("timeout");
         shell
+            .args([PATIENCE, "sh"])
             .current_dir(self.folder.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
