@@ -306,7 +306,7 @@ fn what_the_guide_says_of_keys_and_replays_is_what_the_catalogue_says() {
         .filter(|row| row.success == Success::CreatedOnce);
     let once: Vec<_> = once.map(|row| row.tag.to_string()).collect();
     let (last, others) = once.split_last().unwrap();
-    let once = format!("but 200 for operations {} and {last}.", others.join(", "));
+    let once = format!("but 200 for operations {} and {last}", others.join(", "));
     assert!(page.contains(&once), "{once}");
     let without = OPERATIONS.iter().filter(|row| !row.bearer);
     let without: Vec<_> = without.map(|row| row.name).collect();
