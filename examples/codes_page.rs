@@ -16,12 +16,13 @@ use serde_json::Value;
 const INTRODUCTION: &str = "\
 # The codes of problems
 
-Printed by `cargo run --example codes_page` from the catalogue; a test compares. After a change:
-`REWRITE_DOCS=1 cargo test docs::`.
+<!-- Printed by `cargo run --example codes_page` from the catalogue; a test compares. After a change:
+`REWRITE_DOCS=1 cargo test docs::`. -->
 
 A problem's `code` is a promise; its `message` is for people, and may change. `retryable` is true for 429 and
 503 alone: the very same request may be sent again after `Retry-After` seconds, and under the same
-idempotency key it is carried out once. Most others stay as they are until somebody changes something.
+idempotency key it is carried out once. (False at 408 and 500 does not forbid that either: a command with a key
+may always be sent again.) Most others stay as they are until somebody changes something.
 A problem means that nothing was done, with two exceptions: `outcome_unknown`, and a batch of facts that ends
 early (then `message` says what was applied; sending all of it again is safe).
 ";

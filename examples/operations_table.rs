@@ -19,8 +19,8 @@ const COMMON: [u16; 7] = [401, 408, 413, 415, 429, 500, 503];
 const INTRODUCTION: &str = "\
 # Operations, reads, kinds, metrics
 
-Printed by `cargo run --example operations_table` from the catalogue, `src/catalogue.rs`; a test
-compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`.
+<!-- Printed by `cargo run --example operations_table` from the catalogue, `src/catalogue.rs`; a test
+compares. After a change of the catalogue: `REWRITE_DOCS=1 cargo test docs::`. -->
 
 ## Operations
 
@@ -92,6 +92,10 @@ table is a fault, and so is a duplicate. *Optional*: absent and null mean the sa
 `a.b` is the field `b` of `a`, `a[].b` that of each item. Texts are counted in characters. Where an
 example uses the response of another operation, `$field` stands for that field of it.
 ";
+
+const NO_FIELD: &str = "\
+Its problems name no field. Check the body against the table, and that there is an `Idempotency-Key`; the operator
+finds the faults in the log, at `RUST_LOG=carebook=debug`, under the `X-Request-Id` of the answer.";
 
 const FACTS_INTRODUCTION: &str = "
 ## Facts
@@ -209,6 +213,10 @@ fn requests(page: &mut String) {
     for row in OPERATIONS {
         let example = row.operation.example();
         let _ = writeln!(page, "\n### {}. `{}`\n", row.tag, row.name);
+        let _ = writeln!(page, "{}\n", row.operation.says());
+        if row.problem == ProblemShape::Profile {
+            let _ = writeln!(page, "{NO_FIELD}\n");
+        }
         let _ = writeln!(page, "| field | value | what |\n|---|---|---|");
         members(page, "", &row.operation.shape());
         let _ = writeln!(page, "\n```json\n{}\n```", example.body);
@@ -220,6 +228,7 @@ fn facts(page: &mut String) {
     page.push_str(FACTS_INTRODUCTION);
     for kind in FACTS {
         let _ = writeln!(page, "\n### `{}`\n", kind.kind().name);
+        let _ = writeln!(page, "Its `id`: {}.\n", kind.id());
         let _ = writeln!(page, "| field | value | what |\n|---|---|---|");
         members(page, "", &kind.shape());
     }

@@ -25,7 +25,9 @@ the manager of its branch, finance operators to whom a `relationship` fact gives
 had the operation's permission, and the invited e-mail address. Beside a kind stand the claims of its token without
 which it was refused: permissions, and where its token has to say who it is. [tokens.md](tokens.md) tells what
 each claim means, and a refusal is 403 `permission_denied`, or 404 for what one may not see. An actor whose fact
-is inactive or withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`).
+is inactive or withdrawn may do nothing (403 `actor_inactive`, `actor_withdrawn`). Nor may anybody whom a booking, a
+draft or a profile that is not known would have to name: that is 403, too, and a message about authority. A family
+member's delegation has to cover the amount in 1 and 20.
 
 ## Operations
 

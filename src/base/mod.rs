@@ -9,6 +9,7 @@ pub mod digest;
 #[cfg(test)]
 pub(crate) mod forms;
 pub mod json;
+pub mod module_doc;
 pub mod panics;
 pub mod revision;
 pub mod text;

@@ -81,6 +81,8 @@ pub trait AnyOperation: Send + Sync {
     fn settled(&self, _first: &[u8], _view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         None
     }
+    /// See [`Operation::SAYS`].
+    fn says(&self) -> &'static str;
     /// See [`Operation::REJECTIONS`].
     fn rejections(&self) -> &'static [Declared];
     /// What the body of a request may be.
@@ -138,6 +140,10 @@ impl<O: Operation> AnyOperation for Erased<O> {
 
     fn settled(&self, first: &[u8], view: &ReadView<'_>) -> Option<(Vec<u8>, Disposition)> {
         O::settled(first, view)
+    }
+
+    fn says(&self) -> &'static str {
+        O::SAYS
     }
 
     fn rejections(&self) -> &'static [Declared] {

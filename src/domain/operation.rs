@@ -151,6 +151,10 @@ pub trait Operation: Send + Sync + 'static {
     /// What the body of its answer is.
     type Answer: JsonSchema;
 
+    /// What it does, on what and under which conditions: the documentation of its file
+    /// ([`module_doc!`](crate::module_doc)), which is published.
+    const SAYS: &'static str;
+
     /// Its own rejections, in the order in which they are tested.
     const REJECTIONS: &'static [Declared];
 

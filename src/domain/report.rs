@@ -84,6 +84,10 @@ impl AnyOperation for NoRequest {
         body
     }
 
+    fn says(&self) -> &'static str {
+        ""
+    }
+
     fn rejections(&self) -> &'static [Declared] {
         &[]
     }

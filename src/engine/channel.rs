@@ -19,42 +19,10 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+pub use super::pace::Bounds;
+use super::pace::Pace;
 use super::schedule::{Failure, longest_pause, pause};
 use crate::base::time::Instant;
-
-/// Attempts that may fail one after the other before the next ones are spaced.
-const FAILURES_UNSPACED: u32 = 64;
-/// How far apart attempts begin from there on, until one is taken: a connection for each event is
-/// what a receiver that fails costs, and costs the others.
-const SPACE: Duration = Duration::from_millis(100);
-
-/// Bounds of a channel.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Attempts that may be on their way at once.
-    pub on_way_max: usize,
-    /// The same while the newest attempt has failed: a receiver that does not answer must not take
-    /// what others need.
-    pub on_way_failing_max: usize,
-    /// Items that may wait; beyond that no more are taken in.
-    pub waiting_max: usize,
-    /// What the items that wait may cost together, in bytes.
-    pub waiting_bytes_max: usize,
-    /// How many times shorter pauses are than they should be: 1 but in tests.
-    pub hurry: u32,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            on_way_max: 32,
-            on_way_failing_max: 4,
-            waiting_max: 10_000,
-            waiting_bytes_max: 4 << 20,
-            hurry: 1,
-        }
-    }
-}
 
 /// The present, by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +114,7 @@ pub struct Channel<I, P> {
     subjects: HashMap<u64, Subject<I>>,
     ready: BTreeSet<I>,
     pausing: BTreeSet<(Duration, I)>,
-    on_way: usize,
-    /// Attempts that have failed since the newest one that was taken.
-    failures: u32,
-    /// Where attempts are spaced: when the next one may begin.
-    next_at: Duration,
+    pace: Pace,
     unrecorded: BTreeSet<I>,
     settled: Vec<I>,
 }
@@ -170,9 +134,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             subjects: HashMap::new(),
             ready: BTreeSet::new(),
             pausing: BTreeSet::new(),
-            on_way: 0,
-            failures: 0,
-            next_at: Duration::ZERO,
+            pace: Pace::default(),
             unrecorded: BTreeSet::new(),
             settled: Vec::new(),
         }
@@ -244,7 +206,9 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
         );
         self.cost += cost;
         self.subjects.entry(subject).or_default().waiting.insert(id);
-        self.failures = self.failures.max(standing.attempts.min(1));
+        if standing.attempts > 0 {
+            self.pace.is_failing_already();
+        }
         self.schedule(subject);
     }
 
@@ -300,32 +264,17 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             self.pausing.remove(&(due, id));
             self.ready.insert(id);
         }
-        if !self.has_place() || self.spaced_until().is_some_and(|until| now.steady < until) {
+        if !self.pace.may_begin(&self.bounds, now.steady) {
             return None;
         }
         let id = *self.ready.first()?;
         let hash = self.waiting.get(&id)?.subject;
         let subject = self.subjects.get_mut(&hash)?;
         subject.on_way = Some(id);
-        self.on_way += 1;
-        self.next_at = now.steady + SPACE / self.bounds.hurry;
+        self.pace.begins(&self.bounds, now.steady);
         self.schedule(hash);
         self.ready.remove(&id);
         Some(id)
-    }
-
-    /// Whether one more may be on its way.
-    fn has_place(&self) -> bool {
-        let most = match self.is_failing() {
-            true => self.bounds.on_way_failing_max,
-            false => self.bounds.on_way_max,
-        };
-        self.on_way < most
-    }
-
-    /// When the next attempt may begin, where attempts are spaced.
-    fn spaced_until(&self) -> Option<Duration> {
-        (self.failures >= FAILURES_UNSPACED).then_some(self.next_at)
     }
 
     /// When there may be something to be sent again, where all that may be sent now is on its way:
@@ -333,8 +282,8 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let pause_ends = self.pausing.first().map(|(due, _)| *due);
-        let is_held = !self.ready.is_empty() && self.has_place();
-        let may_begin = self.spaced_until().filter(|_| is_held);
+        let held = || self.pace.held_until(&self.bounds);
+        let may_begin = (!self.ready.is_empty()).then(held).flatten();
         pause_ends.into_iter().chain(may_begin).min()
     }
 
@@ -354,12 +303,12 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             return None;
         }
         subject.on_way = None;
-        self.on_way -= 1;
+        self.pace.ends();
         let Err(failure) = outcome else {
-            self.failures = 0;
+            self.pace.is_taken();
             return self.remove(id).map(|(payload, _)| Settled::Taken(payload));
         };
-        self.failures = self.failures.saturating_add(1);
+        self.pace.has_failed();
         waiting.attempts += 1;
         let pause = pause(waiting.attempts, chance, failure.retry_after);
         let Some(pause) = pause.map(|pause| pause / self.bounds.hurry) else {
@@ -384,7 +333,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             && subject.on_way == Some(id)
         {
             subject.on_way = None;
-            self.on_way -= 1;
+            self.pace.ends();
             self.schedule(hash);
         }
     }
@@ -401,7 +350,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
             subject.waiting.remove(&id);
             if subject.on_way == Some(id) {
                 subject.on_way = None;
-                self.on_way -= 1;
+                self.pace.ends();
             }
         }
         self.schedule(waiting.subject);
@@ -484,7 +433,7 @@ impl<I: Copy + Ord + Debug, P> Channel<I, P> {
     /// Whether the newest attempt has failed.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.failures > 0
+        self.pace.is_failing()
     }
 
     /// What the log does not know yet. From here on it is held to know it: when it could not be
@@ -588,7 +537,7 @@ mod tests {
             channel.subjects.is_empty(),
             "nothing stays of what is taken"
         );
-        assert_eq!((channel.cost, channel.on_way), (0, 0));
+        assert_eq!((channel.cost, channel.pace.on_way()), (0, 0));
     }
 
     #[test]

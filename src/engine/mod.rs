@@ -40,6 +40,7 @@ mod log_upkeep;
 mod looks;
 mod messages;
 pub mod outbox;
+mod pace;
 pub mod past;
 mod past_asked;
 mod pipeline;

@@ -279,7 +279,7 @@ impl Worker {
                 false => None,
             };
             let entry = place.map_or(task.key, |place| place.entry);
-            self.tables.note_birth(entry, born);
+            self.tables.note_birth(task.resource, entry, born);
         }
         self.tables.amend(
             task.position,
@@ -323,7 +323,7 @@ impl Worker {
                 if let Some(born) = task.born
                     && let Some(entry) = comes_to_be_listed(task.resource, key, before, next)
                 {
-                    tables.note_birth(entry, born);
+                    tables.note_birth(task.resource, entry, born);
                 }
                 Ok(Some(next.as_slice()))
             },

@@ -117,6 +117,10 @@ impl AnyOperation for NoReplays {
         panic!("in a replay, as it was told to")
     }
 
+    fn says(&self) -> &'static str {
+        self.0.says()
+    }
+
     fn rejections(&self) -> &'static [Declared] {
         self.0.rejections()
     }

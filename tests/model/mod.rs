@@ -46,6 +46,7 @@ use wal::OpenLog;
 use wal::memory::MemoryLog;
 
 use crate::support::{AUDIENCE, ISSUER, claims};
+use dry_runs::Rehearses as _;
 use expected::Answer;
 use state::Model;
 use world::{ACTORS, Command, World};
@@ -159,7 +160,7 @@ impl Running {
         // All of what is committed, now and then: that takes as long as there is much of it.
         let digest = || before.durable.is_multiple_of(16).then(|| engine.digest());
         let digest_before = digest();
-        let answer = self.send_as_dry_run(command).await;
+        let answer = self.rehearse(command).await;
         let after = engine.figures();
         assert_eq!(after.durable, before.durable, "{}", command.path);
         assert_eq!(
@@ -169,13 +170,6 @@ impl Running {
             command.path
         );
         assert_eq!(digest(), digest_before, "{}", command.path);
-        answer
-    }
-
-    async fn send_as_dry_run(&self, command: &Command) -> Answer {
-        let path = format!("{}?dryRun=true", command.path);
-        let (answer, is_dry_run) = self.send_to(&path, command).await;
-        assert!(is_dry_run, "{path}");
         answer
     }
 
@@ -228,6 +222,19 @@ impl Running {
         }
         assert_eq!(found.len(), held.len(), "SEED={seed}");
         assert!(!held.is_empty());
+    }
+}
+
+impl dry_runs::Rehearses for Running {
+    fn engine(&self) -> &Engine {
+        self.service.engine()
+    }
+
+    async fn rehearse(&self, command: &Command) -> Answer {
+        let path = format!("{}?dryRun=true", command.path);
+        let (answer, is_dry_run) = self.send_to(&path, command).await;
+        assert!(is_dry_run, "{path}");
+        answer
     }
 }
 

@@ -23,7 +23,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replayed, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 /// What the message to the authorization system is about.
 const TOPIC: &str = "authorization.branch_membership.activated";
@@ -75,6 +75,7 @@ impl Operation for AcceptInvitation {
     type Resource = Branch;
     type Answer = ActivationBody;
 
+    const SAYS: &'static str = module_doc!("accept_invitation.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

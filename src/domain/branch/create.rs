@@ -35,7 +35,7 @@ use crate::domain::operation::{
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView};
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -101,6 +101,7 @@ impl Operation for CreateBranch {
     type Resource = Organization;
     type Answer = BranchBody<'static>;
 
+    const SAYS: &'static str = module_doc!("create.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

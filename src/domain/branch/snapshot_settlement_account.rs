@@ -21,7 +21,7 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::settlement_account::{SettlementAccountFact, VerificationState};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -74,6 +74,7 @@ impl Operation for SnapshotSettlementAccount {
     type Resource = AccountSnapshot;
     type Answer = SnapshotBody<'static>;
 
+    const SAYS: &'static str = module_doc!("snapshot_settlement_account.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -19,7 +19,7 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::branch_office_profile::BranchOfficeProfileFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -72,6 +72,7 @@ impl Operation for UpdateProfile {
     type Resource = BranchOfficeProfile;
     type Answer = ProfileRevisionBody<'static>;
 
+    const SAYS: &'static str = module_doc!("update_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

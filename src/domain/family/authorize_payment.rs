@@ -17,7 +17,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -58,6 +58,7 @@ impl Operation for AuthorizePayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
+    const SAYS: &'static str = module_doc!("authorize_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -23,7 +23,7 @@ use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, module_doc, path_and_body, rejections};
 
 json_object! {
     /// The body of the request.
@@ -87,6 +87,7 @@ impl Operation for GrantCareHistoryAccess {
     type Resource = CareHistoryAuthority;
     type Answer = CareHistoryGrantBody<'static>;
 
+    const SAYS: &'static str = module_doc!("grant_care_history_access.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -27,7 +27,7 @@ use crate::domain::reference::family_account::FamilyAccount;
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 /// What the message to the authorization system is about.
 const TOPIC: &str = "authorization.payment_delegation.granted";
@@ -94,6 +94,7 @@ impl Operation for GrantPayment {
     type Resource = PaymentAuthority;
     type Answer = PaymentDelegationBody<'static>;
 
+    const SAYS: &'static str = module_doc!("grant_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

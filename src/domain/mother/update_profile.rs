@@ -23,7 +23,7 @@ use crate::domain::operation::{Commit, Context, Decision, Operation, mark_replay
 use crate::domain::reference::consent_version::{ConsentVersionFact, required_at, version_id};
 use crate::domain::reference::mother_profile::{AccountLifecycle, owner};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// A consent version that is accepted.
@@ -108,6 +108,7 @@ impl Operation for UpdateProfile {
     type Resource = MotherProfile;
     type Answer = ProfileBody<'static>;
 
+    const SAYS: &'static str = module_doc!("update_profile.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

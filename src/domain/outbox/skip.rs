@@ -16,7 +16,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, path_and_body};
+use crate::{json_object, module_doc, path_and_body};
 
 path_and_body! {
     /// What a request asks for.
@@ -43,6 +43,7 @@ impl Operation for SkipMessage {
     type Resource = Message;
     type Answer = MessageBody<'static>;
 
+    const SAYS: &'static str = module_doc!("skip.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -30,7 +30,7 @@ use crate::domain::payment_words::OperationAction;
 use crate::domain::reference::gateway_payment::GatewayPayment;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 /// The permission that it takes, beside the kind.
 const PAYMENT_ADMINISTER: &str = "payment:administer";
@@ -171,6 +171,10 @@ impl AnyOperation for AdministerGateway {
         mark_replayed_from_itself(body)
     }
 
+    fn says(&self) -> &'static str {
+        OperatePayment::SAYS
+    }
+
     fn rejections(&self) -> &'static [Declared] {
         Reason::TABLE
     }
@@ -227,6 +231,7 @@ impl Operation for OperatePayment {
     type Resource = PaymentSubject;
     type Answer = AdminAuditBody<'static>;
 
+    const SAYS: &'static str = module_doc!("administer_gateway.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {
@@ -303,6 +308,7 @@ impl Operation for SearchPayments {
     type Resource = SearchSubject;
     type Answer = AdminAuditBody<'static>;
 
+    const SAYS: &'static str = OperatePayment::SAYS;
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     // Both are one operation, which has one example.

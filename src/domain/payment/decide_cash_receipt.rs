@@ -23,7 +23,7 @@ use crate::domain::payment_words::{
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::reference::{Fact, FactKind};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, module_doc, path_and_body, rejections};
 
 path_and_body! {
     /// What a request asks for.
@@ -155,6 +155,7 @@ impl Operation for DecideCashReceipt {
     type Resource = Fact<PaymentProductPlan>;
     type Answer = Eligibility;
 
+    const SAYS: &'static str = module_doc!("decide_cash_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -34,7 +34,7 @@ use crate::domain::reference::payment_obligation::{ObligationState, PaymentOblig
 use crate::domain::reference::payment_product_plan::PaymentProductPlan;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// What the customer asks of a cash receipt.
@@ -103,6 +103,7 @@ impl Operation for PreRegister {
     type Resource = Obligation;
     type Answer = PreRegistrationBody<'static>;
 
+    const SAYS: &'static str = module_doc!("pre_register.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

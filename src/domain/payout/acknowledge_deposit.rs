@@ -21,7 +21,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, rejections, wire_enum};
+use crate::{json_object, module_doc, rejections, wire_enum};
 
 json_object! {
     /// The body of the request.
@@ -111,6 +111,7 @@ impl Operation for AcknowledgePayoutDeposit {
     type Resource = PayoutReceipt;
     type Answer = Acknowledgement<'static>;
 
+    const SAYS: &'static str = module_doc!("acknowledge_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -20,7 +20,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::reference::reservation_booking::ReservationBooking;
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -89,6 +89,7 @@ impl Operation for RepairReceipt {
     type Resource = PayoutReceipt;
     type Answer = PayoutReceiptBody<'static>;
 
+    const SAYS: &'static str = module_doc!("repair_receipt.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -29,4 +29,5 @@ impl FactKind for ActorFact {
         tag: 1,
         name: "actor",
     };
+    const ID: &'static str = "the actor's subject, `sub`";
 }

@@ -29,4 +29,5 @@ impl FactKind for BranchOfficeProfileFact {
         tag: 16,
         name: "branch-office-profile",
     };
+    const ID: &'static str = "the profile, `branchOfficeProfileId`";
 }

@@ -40,4 +40,5 @@ impl FactKind for CandidateSnapshotFact {
         tag: 11,
         name: "candidate-snapshot",
     };
+    const ID: &'static str = "the snapshot, `selectedCandidateSnapshotId`";
 }

@@ -37,6 +37,7 @@ impl FactKind for ConsentVersionFact {
         tag: 5,
         name: "consent-version",
     };
+    const ID: &'static str = "`{policyKey}@{versionLabel}`";
 
     fn id_has_form(id: &str) -> bool {
         id.split_once('@').is_some_and(|(policy, version)| {

@@ -19,4 +19,5 @@ impl FactKind for ExtensionEligibilityFact {
         tag: 8,
         name: "extension-eligibility",
     };
+    const ID: &'static str = "the owner's subject, `sub`";
 }

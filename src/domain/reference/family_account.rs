@@ -20,6 +20,7 @@ impl FactKind for FamilyAccount {
         tag: 2,
         name: "family-account",
     };
+    const ID: &'static str = "the account, `familyAccountId`";
 }
 
 impl FamilyAccount {

@@ -69,4 +69,5 @@ impl FactKind for FinalReviewProjectionFact {
         tag: 7,
         name: "final-review-projection",
     };
+    const ID: &'static str = "the projection, `reservationDraftStepAuthorityProjectionId`";
 }

@@ -55,6 +55,7 @@ impl FactKind for GatewayPayment {
         tag: 19,
         name: "gateway-payment",
     };
+    const ID: &'static str = "the payment, `paymentId`";
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         // A key given twice is one list.

@@ -312,7 +312,7 @@ pub struct Summary {
     pub conflict: u64,
     /// How many break their kind's schema.
     pub invalid: u64,
-    /// The first [`PROBLEMS_MAX`] that were neither applied nor unchanged, by index.
+    /// The first 1,000 that were neither applied nor unchanged, by index.
     #[serde(serialize_with = "in_order")]
     #[schemars(with = "Vec<Problem>")]
     problems: BTreeMap<u64, Problem>,

@@ -58,6 +58,8 @@ pub trait FactKind:
 {
     /// The kind; its name is the one on the wire.
     const KIND: Kind;
+    /// What its identifiers are, in a few words.
+    const ID: &'static str;
 
     /// See [`Resource::OLDER`].
     const OLDER: &'static [Older<Fact<Self>, FactEvent<Self>>] = &[];

@@ -123,6 +123,7 @@ impl FactKind for MotherProfileFact {
         tag: 4,
         name: "mother-profile",
     };
+    const ID: &'static str = "the profile, `motherProfileId`";
 
     fn id_has_form(id: &str) -> bool {
         has_form::<ReceiptId>(id)

@@ -60,6 +60,7 @@ impl FactKind for PaymentChangeAdjustmentFact {
         tag: 15,
         name: "payment-change-adjustment",
     };
+    const ID: &'static str = "the adjustment, `paymentChangeAdjustmentId`";
 }
 
 /// The list of a booking's adjustments, which have ranks there: by the time of their request, and of

@@ -51,6 +51,7 @@ impl FactKind for PaymentObligation {
         tag: 10,
         name: "payment-obligation",
     };
+    const ID: &'static str = "the payment, `paymentId`";
 }
 
 /// A deposit by card that is still open.

@@ -56,6 +56,7 @@ impl FactKind for PaymentProductPlan {
         tag: 9,
         name: "payment-product-plan",
     };
+    const ID: &'static str = "the plan, `planCode`";
 }
 
 /// A plan whose receipts the provider issues for the platform.

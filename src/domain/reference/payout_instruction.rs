@@ -28,4 +28,5 @@ impl FactKind for PayoutInstructionFact {
         tag: 12,
         name: "payout-instruction",
     };
+    const ID: &'static str = "the instruction, `caregiverPayoutInstructionId`";
 }

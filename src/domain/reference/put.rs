@@ -50,6 +50,8 @@ impl FactResult {
 pub trait AnyFactKind: Send + Sync {
     /// The kind.
     fn kind(&self) -> Kind;
+    /// See [`FactKind::ID`].
+    fn id(&self) -> &'static str;
     /// See [`FactKind::id_has_form`].
     fn id_has_form(&self, id: &str) -> bool;
     /// What the member `facts` may be.
@@ -79,6 +81,10 @@ impl<H> FactsOf<H> {
 impl<H: FactHolder> AnyFactKind for FactsOf<H> {
     fn kind(&self) -> Kind {
         <H::Facts as FactKind>::KIND
+    }
+
+    fn id(&self) -> &'static str {
+        <H::Facts as FactKind>::ID
     }
 
     fn shape(&self) -> Shape {

@@ -55,6 +55,7 @@ impl FactKind for RegionalBenefitPolicyFact {
         tag: 14,
         name: "regional-benefit-policy",
     };
+    const ID: &'static str = "the policy, as its keeper names it";
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         vec![policies_of(&self.service_type, &self.level1)]

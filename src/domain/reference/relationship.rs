@@ -53,6 +53,7 @@ impl FactKind for Relationship {
         tag: 18,
         name: "relationship",
     };
+    const ID: &'static str = "the relationship, as its keeper names it";
 
     fn secondary_keys(&self, _: &str) -> Vec<IndexKey> {
         match self.state {

@@ -37,6 +37,7 @@ impl FactKind for ReservationBooking {
         tag: 3,
         name: "reservation-booking",
     };
+    const ID: &'static str = "the booking, `reservationBookingId`";
 
     fn leads(&self) -> Vec<(Filter, &str)> {
         vec![

@@ -54,4 +54,5 @@ impl FactKind for ReservationDraftFact {
         tag: 6,
         name: "reservation-draft",
     };
+    const ID: &'static str = "the draft, `draftId`";
 }

@@ -40,4 +40,5 @@ impl FactKind for ReservationFinancialFact {
         tag: 13,
         name: "reservation-financial-facts",
     };
+    const ID: &'static str = "the booking, `reservationBookingId`";
 }

@@ -46,4 +46,5 @@ impl FactKind for SettlementAccountFact {
         tag: 17,
         name: "settlement-account",
     };
+    const ID: &'static str = "the account, `settlementAccountId`";
 }

@@ -26,7 +26,7 @@ use crate::domain::reference::candidate_snapshot::{Candidate, CandidateSnapshotF
 use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -106,6 +106,7 @@ impl Operation for AssignCaregiver {
     type Resource = CareTeamRoster;
     type Answer = AssignmentResultBody<'static>;
 
+    const SAYS: &'static str = module_doc!("assign_caregiver.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -24,7 +24,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, module_doc, path_and_body, rejections};
 
 /// What the message to the settlement's workflow is about.
 const TOPIC: &str = "settlement.continuation.requested";
@@ -94,6 +94,7 @@ impl Operation for CaptureAdjustmentPayment {
     type Resource = PaymentChangeAdjustment;
     type Answer = PaymentChangeAdjustmentBody<'static>;
 
+    const SAYS: &'static str = module_doc!("capture_adjustment_payment.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

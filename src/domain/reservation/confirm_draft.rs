@@ -38,7 +38,7 @@ use crate::domain::reference::reservation_booking::{BookingState, ReservationBoo
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, ReadView, Resource};
-use crate::{json_object, path_and_body, rejections, wire_enum};
+use crate::{json_object, module_doc, path_and_body, rejections, wire_enum};
 
 /// The code of a key that was used with other facts.
 const KEY_REUSED: &str = "idempotency_key_reused";
@@ -312,6 +312,7 @@ impl Operation for ConfirmDraft {
     type Resource = ReservationDraft;
     type Answer = CreationBody<'static>;
 
+    const SAYS: &'static str = module_doc!("confirm_draft.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

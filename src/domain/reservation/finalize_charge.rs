@@ -32,7 +32,7 @@ use crate::domain::reference::regional_benefit_policy::{BenefitCase, policy_for}
 use crate::domain::reference::reservation_financial_facts::ReservationFinancialFact;
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{ReadView, Resource};
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, module_doc, path_and_body, rejections};
 
 /// The flag that turns the regional benefit off when it is false.
 const REGIONAL_BENEFIT: &str = "regionalBenefit";
@@ -275,6 +275,7 @@ impl Operation for FinalizeCharge {
     type Resource = FinancialLifecycle;
     type Answer = FinancialLifecycleBody<'static>;
 
+    const SAYS: &'static str = module_doc!("finalize_charge.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -26,7 +26,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 /// How far ahead of this service's clock a branch's clock may be.
 const CLOCK_SKEW_SECONDS_MAX: i64 = 300;
@@ -198,6 +198,7 @@ impl Operation for AcknowledgeDeposit {
     type Resource = Statement;
     type Answer = StatementBody<'static>;
 
+    const SAYS: &'static str = module_doc!("acknowledge_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -18,7 +18,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, path_and_body, rejections};
+use crate::{json_object, module_doc, path_and_body, rejections};
 
 json_object! {
     /// The body of the request.
@@ -77,6 +77,7 @@ impl Operation for MarkArtifactReady {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
+    const SAYS: &'static str = module_doc!("mark_artifact_ready.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

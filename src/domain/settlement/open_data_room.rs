@@ -19,7 +19,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{IndexKey, Resource};
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -60,6 +60,7 @@ impl Operation for OpenDataRoom {
     type Resource = DataRoomRequest;
     type Answer = DataRoomBody<'static>;
 
+    const SAYS: &'static str = module_doc!("open_data_room.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -21,7 +21,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::{Index, IndexKey, Resource};
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// The body of the request.
@@ -87,6 +87,7 @@ impl Operation for RequestDeposit {
     type Resource = Statement;
     type Answer = StatementBody<'static>;
 
+    const SAYS: &'static str = module_doc!("request_deposit.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -20,7 +20,7 @@ use crate::domain::ladder::Ladder;
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::{json_object, rejections};
+use crate::{json_object, module_doc, rejections};
 
 json_object! {
     /// What is asked for.
@@ -63,6 +63,7 @@ impl Operation for CreateSubscription {
     type Resource = WebhookSubscription;
     type Answer = SubscriptionWithSecret;
 
+    const SAYS: &'static str = module_doc!("create.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -13,7 +13,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, path_and_body};
+use crate::{json_object, module_doc, path_and_body};
 
 json_object! {
     /// The query of the request.
@@ -48,6 +48,7 @@ impl Operation for DeleteSubscription {
     type Resource = WebhookSubscription;
     type Answer = ();
 
+    const SAYS: &'static str = module_doc!("delete.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

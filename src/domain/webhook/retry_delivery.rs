@@ -20,7 +20,7 @@ use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, Parts, Request, to_json};
 use crate::domain::rejection::{Declared, Rejection};
 use crate::domain::resource::Resource;
-use crate::rejections;
+use crate::{module_doc, rejections};
 
 /// What is asked for: the subscription and the event, in the path.
 #[derive(Clone, Debug, Serialize)]
@@ -88,6 +88,7 @@ impl Operation for RetryDelivery {
     type Resource = WebhookDeliveries;
     type Answer = RetryBody<'static>;
 
+    const SAYS: &'static str = module_doc!("retry_delivery.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -21,7 +21,7 @@ use crate::domain::example::Example;
 use crate::domain::ladder::{Case, Ladder};
 use crate::domain::operation::{Commit, Context, Decision, Operation, to_json};
 use crate::domain::rejection::{Declared, Rejection};
-use crate::{json_object, path_and_body};
+use crate::{json_object, module_doc, path_and_body};
 
 json_object! {
     /// The body of the request: what is absent stays as it is.
@@ -56,6 +56,7 @@ impl Operation for UpdateSubscription {
     type Resource = WebhookSubscription;
     type Answer = SubscriptionBody<'static>;
 
+    const SAYS: &'static str = module_doc!("update.rs");
     const REJECTIONS: &'static [Declared] = Reason::TABLE;
 
     const EXAMPLE: Example = Example {

@@ -89,6 +89,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
     let mut operation = json!({
         "operationId": row.name,
         "summary": title(row.name),
+        "description": row.operation.says(),
         "tags": [tag(row)],
         "parameters": parameters,
         "responses": answers.finish(),

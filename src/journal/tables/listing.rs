@@ -318,7 +318,10 @@ impl Tables {
     }
 
     /// Notes when this item came to be listed, while tables are built; the earliest counts.
-    pub(in crate::journal) fn note_birth(&self, entry: Digest, born: Born) {
+    pub(in crate::journal) fn note_birth(&self, kind: &dyn AnyResource, entry: Digest, born: Born) {
+        if kind.is_together() {
+            self.together.lock().insert(entry, kind.kind().tag);
+        }
         let mut births = self.births.lock();
         let known = births.entry(entry).or_insert(born);
         *known = born.min(*known);
@@ -327,7 +330,21 @@ impl Tables {
     /// Builds the lists of what recovery has found, with the births that were noted.
     pub(in crate::journal) fn build_lists(&self, found: Vec<FoundListed>) {
         let births = std::mem::take(&mut *self.births.lock());
-        self.list_all(found, &births, u64::MAX);
+        // Of what is one item nothing may be left: it keeps its place, as it has it while the
+        // service runs, for when there is something again.
+        let mut left = std::mem::take(&mut *self.together.lock());
+        for found in &found {
+            left.remove(&found.place.entry);
+        }
+        let left = left.into_iter().filter_map(|(entry, kind)| {
+            Some(Listed {
+                kind,
+                born: *births.get(&entry)?,
+                entry,
+                sets: Vec::new(),
+            })
+        });
+        self.list_all(found, &births, u64::MAX, left.collect());
     }
 
     /// Whether of some resource it is not known when it came to be listed: its state comes from a
@@ -364,7 +381,7 @@ impl Tables {
                 births.insert(place.entry, born);
             }
         }
-        self.list_all(found, &births, first.saturating_sub(1));
+        self.list_all(found, &births, first.saturating_sub(1), Vec::new());
     }
 
     fn list_all(
@@ -372,6 +389,7 @@ impl Tables {
         mut found: Vec<FoundListed>,
         births: &HashMap<Digest, Born>,
         guessed_upto: u64,
+        mut all: Vec<Listed>,
     ) {
         let is_guessed = found
             .iter()
@@ -380,7 +398,7 @@ impl Tables {
             found.sort_unstable_by_key(|found| (found.position, found.key));
         }
         self.has_guessed_births.store(is_guessed, Ordering::Release);
-        let mut all: Vec<Listed> = Vec::with_capacity(found.len());
+        all.reserve_exact(found.len());
         let mut together: HashMap<Digest, usize> = HashMap::new();
         for (number, found) in (GUESSED..).zip(found) {
             let FoundListed {
@@ -422,7 +440,7 @@ impl Tables {
     }
 
     /// What lists hold: by kinds, each item in order of creation with its values. An item of which
-    /// nothing is left to show keeps its place until the next start, and is not among them.
+    /// nothing is left to show keeps its place, and is not among them.
     #[must_use]
     pub fn listed_now(&self) -> Vec<(u16, Candidate, Vec<ValueHash>)> {
         let mut all = self.lists.all();

@@ -96,6 +96,8 @@ pub struct Tables {
     lists: Lists,
     /// When resources came to be listed, while tables are built.
     births: Mutex<HashMap<Digest, Born>>,
+    /// The items among them that are several resources, with their kinds.
+    together: Mutex<HashMap<Digest, u16>>,
     has_guessed_births: AtomicBool,
 }
 
