@@ -68,7 +68,7 @@ the publishing of events is.
 |---|---|
 | `after` | an event's `id`, or `0-0`; without it, the earliest that is kept |
 | `limit` | 1 to 1,000, by default 100 |
-| `type` | a type, or the beginning of types with `*` as the last character; may be repeated, up to 50 |
+| `type` | a type, or the beginning of types with `*` as the last character; at most 200 characters, not blank; may be repeated, up to 50 |
 | `subject` | exactly this subject |
 
 `next` is the last event that was looked at, whether it matched or not: a reader keeps it, and sends it as

@@ -16,7 +16,8 @@ mod settings_file;
 
 use std::path::{Path, PathBuf};
 
-use carebook::catalogue::{OPERATIONS, READS};
+use carebook::catalogue::{OPERATIONS, ProblemShape, READS, Success};
+use carebook::http::{openapi, provider, token};
 use carebook::journal::events::event_types;
 
 use crate::support::carebook;
@@ -230,6 +231,126 @@ fn every_reason_for_which_a_token_is_refused_stands_in_the_page_of_tokens() {
             1,
             "{code}"
         );
+    }
+}
+
+/// The page on one line, for sentences that go over several.
+fn in_one_line(file: &str) -> String {
+    text(file).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_figures_of_the_page_of_tokens_are_those_that_the_service_keeps() {
+    let page = in_one_line("docs/tokens.md");
+    let kib = |bytes: usize| format!("{} KiB", bytes / 1024);
+    let leeway = token::LEEWAY_MS / 1_000;
+    let (often, seldom) = (provider::INTERVAL_MIN, provider::INTERVAL_MAX);
+    assert_eq!(often.as_secs(), 60, "a minute");
+    for said in [
+        format!("the token's end; {leeway} seconds of leeway"),
+        format!("| `expired` | `exp` has passed, by more than {leeway} seconds |"),
+        format!("| `not_yet_valid` | `nbf` is ahead, by more than {leeway} seconds |"),
+        format!("| `issued_in_future` | `iat` is ahead, by more than {leeway} seconds |"),
+        format!(
+            "Strings have 1 to {} characters",
+            token::IDENTIFIER_CHARS_MAX
+        ),
+        format!("a token has at most {}", kib(token::TOKEN_BYTES_MAX)),
+        format!(
+            "| `too_long` | it has more than {} |",
+            kib(token::TOKEN_BYTES_MAX)
+        ),
+        format!("empty or longer than {} bytes |", token::KEY_ID_BYTES_MAX),
+        format!(
+            "keys are read again after {} minutes;",
+            seldom.as_secs() / 60
+        ),
+        "of the key set says so, but not within a minute".to_owned(),
+        format!(
+            "once in {} seconds at most;",
+            token::ASKED_INTERVAL.as_secs()
+        ),
+        format!(
+            "waits for them, {} seconds at most.",
+            token::KEYS_WAIT_MAX.as_secs()
+        ),
+        format!("(24 hours, at least {} minutes)", 2 * seldom.as_secs() / 60),
+        format!(
+            "it is asked again for {} seconds;",
+            provider::FIRST_KEYS_PATIENCE.as_secs()
+        ),
+        format!(
+            "in more than {} seconds, of more than {} or {} keys ({} for the discovery document)",
+            provider::ANSWER_TIMEOUT.as_secs(),
+            kib(token::KEY_SET_BYTES_MAX),
+            token::KEY_SET_KEYS_MAX,
+            kib(provider::DISCOVERY_BYTES_MAX)
+        ),
+    ] {
+        assert!(page.contains(&said), "{said}");
+    }
+    let help = carebook().args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let of_age = help.split("--jwks-max-age").nth(1).unwrap();
+    assert!(
+        of_age.split("\n  ").any(|line| line.contains("24h")),
+        "{of_age}"
+    );
+}
+
+#[test]
+fn what_the_guide_says_of_keys_and_replays_is_what_the_catalogue_says() {
+    let page = in_one_line("docs/guide.md");
+    let once = OPERATIONS
+        .iter()
+        .filter(|row| row.success == Success::CreatedOnce);
+    let once: Vec<_> = once.map(|row| row.tag.to_string()).collect();
+    let (last, others) = once.split_last().unwrap();
+    let once = format!("but 200 for operations {} and {last}.", others.join(", "));
+    assert!(page.contains(&once), "{once}");
+    let without = OPERATIONS.iter().filter(|row| !row.bearer);
+    let without: Vec<_> = without.map(|row| row.name).collect();
+    assert_eq!(without, ["finalize_charge"]);
+    assert!(page.contains("`finalize_charge` has no token: its natural key is one for all."));
+    let document = openapi::document();
+    let form = &document["components"]["parameters"]["Idempotency-Key"]["schema"];
+    let form = format!(
+        "in the header {} to {} characters",
+        form["minLength"], form["maxLength"]
+    );
+    assert!(page.contains(&form), "{form}");
+    let mut in_bodies = 0;
+    for schema in document["components"]["schemas"]
+        .as_object()
+        .unwrap()
+        .values()
+    {
+        let key = &schema["properties"]["idempotencyKey"];
+        if key["type"] == "string" && key["maxLength"].is_number() {
+            let form = format!(
+                "in a body {} to {} characters",
+                key["minLength"], key["maxLength"]
+            );
+            assert!(page.contains(&form), "{form}");
+            in_bodies += 1;
+        }
+    }
+    assert!(in_bodies > 5, "{in_bodies}");
+}
+
+#[test]
+fn the_requests_that_tell_no_faults_are_those_that_the_glossary_names() {
+    let page = in_one_line("docs/codes.md");
+    assert!(page.contains(
+        "Requests below `/mother/profile` and `accept_manager_invitation` tell no faults to their caller."
+    ));
+    let operations = OPERATIONS
+        .iter()
+        .map(|row| (row.name, row.path, row.problem));
+    let reads = READS.iter().map(|row| (row.name, row.path, row.problem));
+    for (name, path, problem) in operations.chain(reads) {
+        let tells_none = path.starts_with("/mother/profile") || name == "accept_manager_invitation";
+        assert_eq!(problem != ProblemShape::Full, tells_none, "{name}");
     }
 }
 

@@ -6,6 +6,7 @@
 mod access;
 mod bodies;
 mod cli;
+mod clients;
 mod concurrency;
 mod contract;
 mod cors;
@@ -38,6 +39,7 @@ mod operations;
 mod outbox;
 mod raw_http;
 mod runbook;
+mod schemathesis;
 mod service;
 mod settings;
 mod shapes;

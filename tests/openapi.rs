@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carebook::base::actor::{Actor, ActorKind};
 use carebook::catalogue::OPERATIONS;
 use carebook::http::openapi;
 use serde_json::{Value, json};
 
 use crate::support::document::{Sent, all_answers, judge};
-use crate::support::{Answer, Client, Server, World, run};
+use crate::support::{Answer, Client, Server, World, actor, run};
 use crate::walk::demonstration;
 
 #[test]
@@ -128,6 +129,140 @@ fn each_example_is_carried_out_as_it_stands_on_one_fresh_demonstration_in_their_
     // A message waits by now, of which this tells: it is judged by the document, too.
     let ready = client.request("GET", "/readyz", &[], b"").json();
     assert!(ready["outbox"].is_object(), "{ready}");
+}
+
+/// Values of a query that this schema allows, and some that it does not.
+fn values_of(schema: &Value) -> (Vec<String>, Vec<String>) {
+    let texts = |words: &[&str]| {
+        words
+            .iter()
+            .map(|&word| word.to_owned())
+            .collect::<Vec<_>>()
+    };
+    if let Some(words) = schema["enum"].as_array() {
+        let words = words.iter().map(|word| word.as_str().unwrap().to_owned());
+        return (words.collect(), texts(&["other", ""]));
+    }
+    match (schema["type"].as_str().unwrap(), schema["format"].as_str()) {
+        ("integer", _) => {
+            let least = schema["minimum"].as_i64().unwrap();
+            let most = schema["maximum"].as_i64();
+            let good = [Some(least), most].into_iter().flatten();
+            let bad = [
+                least.checked_sub(1),
+                most.and_then(|most| most.checked_add(1)),
+            ];
+            let bad = bad.into_iter().flatten().map(|number| number.to_string());
+            let bad = bad.chain(texts(&["x", "1.5", ""]));
+            (
+                good.map(|number| number.to_string()).collect(),
+                bad.collect(),
+            )
+        }
+        ("array", _) => values_of(&schema["items"]),
+        ("string", Some("date-time")) => {
+            (texts(&["2026-01-01T00:00:00Z"]), texts(&["2026-01-01", ""]))
+        }
+        ("string", _) => {
+            let pattern = schema["pattern"].as_str().unwrap_or_default();
+            let mut bad = Vec::new();
+            if schema["minLength"] == 1 {
+                bad.push(String::new());
+            }
+            if let Some(longest) = schema["maxLength"].as_u64() {
+                bad.push("a".repeat(usize::try_from(longest).unwrap() + 1));
+            }
+            if pattern.starts_with("^[A-Za-z0-9_-]+") {
+                // A cursor: none of these was given.
+                return (Vec::new(), texts(&["*", "abc", ""]));
+            }
+            if schema["description"]
+                .as_str()
+                .is_some_and(|says| says.contains("{position}"))
+            {
+                return (texts(&["0-0"]), texts(&["x", "1", ""]));
+            }
+            (texts(&["a"]), bad)
+        }
+        (other, _) => panic!("{other}: {schema}"),
+    }
+}
+
+#[test]
+fn a_query_is_taken_within_the_bounds_that_the_document_has_and_refused_beyond() {
+    let world = World::new();
+    let server = Server::start(&world);
+    let mut client = server.client();
+    let permissions = [
+        "branch:create",
+        "events:read",
+        "webhooks:manage",
+        "outbox:manage",
+        "facts:read",
+        "facts:write",
+        "payment:administer",
+    ];
+    let token = world.token(&Actor {
+        permissions: permissions.map(Into::into).into(),
+        ..actor(ActorKind::HeadquartersAdministrator, "headquarters-1")
+    });
+    let body = |code: &str| world.deposit_request(code, code);
+    for code in ["S-1", "S-2"] {
+        let made = client.post(
+            "/settlement-deposit-requests",
+            &world.headquarters(),
+            &body(code),
+        );
+        assert_eq!(made.status, 201);
+    }
+    let document = client.request("GET", "/openapi.json", &[], b"").json();
+    let mut tried = 0;
+    for (name, (method, path, operation)) in operations(&document) {
+        let path = path.split('/').map(|part| match part.starts_with('{') {
+            true => "1-0",
+            false => part,
+        });
+        let path = path.collect::<Vec<_>>().join("/");
+        let own = operation["requestBody"]["content"]["application/json"]["example"].to_string();
+        for parameter in operation["parameters"].as_array().unwrap() {
+            let parameter = resolved(&document, parameter);
+            let (query, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
+            if parameter["in"] != "query" || query == "dryRun" {
+                continue;
+            }
+            let mut answer = |value: &str| {
+                let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+                let bearer = format!("Bearer {token}");
+                let headers = [
+                    ("Authorization", bearer.as_str()),
+                    ("Content-Type", "application/json"),
+                    ("Idempotency-Key", "key-1"),
+                ];
+                let path = format!("{path}?{query}={value}");
+                client.request(&method, &path, &headers, own.as_bytes())
+            };
+            let (good, bad) = values_of(schema);
+            for value in good {
+                let answer = answer(&value);
+                assert_ne!(answer.status, 400, "{name} {query}={value}: {answer:?}");
+            }
+            for value in bad {
+                let answer = answer(&value);
+                assert_eq!(answer.status, 400, "{name} {query}={value}: {answer:?}");
+            }
+            if let Some(usual) = schema.get("default") {
+                let usual = usual
+                    .as_str()
+                    .map_or_else(|| usual.to_string(), str::to_owned);
+                let (said, unsaid) = (answer(&usual), client.get(&path, &token));
+                let bodies = (&said.body, &unsaid.body);
+                assert_eq!(said.status, unsaid.status, "{name} {query}={usual}");
+                assert_eq!(bodies.0, bodies.1, "{name} {query}={usual}");
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 50, "{tried}");
 }
 
 /// Whether the judge is content with an answer.

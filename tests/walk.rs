@@ -32,6 +32,19 @@ pub(crate) fn demonstration(world: &World) -> (Server, String) {
     panic!("the walk has no end: {printed}");
 }
 
+/// What a demonstration says to put into the environment: its address and its tokens.
+pub(crate) fn exports(printed: &str) -> Vec<(String, String)> {
+    let lines = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("export "));
+    lines
+        .map(|line| {
+            let (name, value) = line.split_once('=').unwrap();
+            (name.to_owned(), value.trim_matches('\'').to_owned())
+        })
+        .collect()
+}
+
 /// A step as it was taken.
 pub(crate) struct Taken {
     pub(crate) title: String,

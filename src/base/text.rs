@@ -166,7 +166,7 @@ texts! {
     /// name and no fragment.
     ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment", pattern: r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!$-;=?-\[\]_a-z~]*)?$" }
     /// Which types of events are meant: one, or with a `*` at the end all that begin so.
-    EventTypePattern { max: 200, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^[^*]+\*?$" }
+    EventTypePattern { max: TYPE_PATTERN_CHARS_MAX, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^[^*]+\*?$" }
 }
 
 impl ReceiverUrl {
@@ -187,7 +187,24 @@ impl ReceiverUrl {
     }
 }
 
+/// The characters of an [`EventTypePattern`].
+const TYPE_PATTERN_CHARS_MAX: usize = 200;
+
 impl EventTypePattern {
+    /// The pattern in a query, which has the bounds of one in a body.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn in_query(text: &str) -> Result<Self, FaultCode> {
+        if text.chars().count() > TYPE_PATTERN_CHARS_MAX {
+            return Err(FaultCode::TooLong);
+        }
+        if !text.is_empty() && is_blank(text) {
+            return Err(FaultCode::Blank);
+        }
+        Self::parse(text).ok_or(FaultCode::Pattern)
+    }
+
     /// The pattern, of whatever length; `None` for a `*` elsewhere than at the end, or alone.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

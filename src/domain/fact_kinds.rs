@@ -53,18 +53,49 @@ impl JsonSchema for AnyFact {
         "ReferenceFact".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let kinds: Vec<_> = FACTS
-            .iter()
-            .map(|kind| fact_schema(*kind, Side::Answered))
-            .collect();
+    fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
+        let kinds = fact_schemas(Side::Answered, schemas);
         json_schema!({"oneOf": kinds})
     }
 }
 
-/// The schema of a fact of this kind.
-#[must_use]
-pub fn fact_schema(kind: &dyn AnyFactKind, side: Side) -> Value {
+/// References to the schemas of a fact of each kind, which get a name each: `ActorFact` as it is read, and
+/// `ActorFactToPut` as it comes in, their facts `ActorFacts` and `ActorFactsToPut`.
+pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> Vec<Value> {
+    let end = match side {
+        Side::Asked => "ToPut",
+        Side::Answered => "",
+    };
+    let kinds = FACTS.iter().map(|kind| {
+        let name: String = kind.kind().name.split('-').map(capital).collect();
+        let facts = named(
+            format!("{name}Facts{end}"),
+            kind.shape().schema(side),
+            schemas,
+        );
+        let fact = fact_schema(*kind, facts);
+        named(format!("{name}Fact{end}"), fact, schemas)
+    });
+    kinds.collect()
+}
+
+/// A reference to the schema, which gets this name.
+fn named(name: String, schema: Value, schemas: &mut SchemaGenerator) -> Value {
+    let place = format!("#{}/{name}", schemas.settings().definitions_path);
+    let before = schemas.definitions_mut().insert(name, schema);
+    debug_assert!(before.is_none(), "two schemas have one name");
+    json!({ "$ref": place })
+}
+
+/// The word with a capital letter.
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// The schema of a fact of this kind, with facts of this schema.
+fn fact_schema(kind: &dyn AnyFactKind, facts: Value) -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -73,7 +104,7 @@ pub fn fact_schema(kind: &dyn AnyFactKind, side: Side) -> Value {
                 "type": "string", "description": kind.id(), "minLength": 1, "maxLength": 512,
             },
             "revision": {"type": "integer", "format": "int64", "minimum": 1},
-            "facts": kind.shape().schema(side),
+            "facts": facts,
         },
         "required": ["kind", "id", "revision", "facts"],
         "additionalProperties": false,

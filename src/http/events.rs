@@ -166,13 +166,11 @@ fn wanted(query: Option<&str>, headers: &HeaderMap, is_stream: bool) -> Result<W
     if types.len() > TYPES_MAX {
         query.fault("type", FaultCode::TooLong);
     }
-    let types: Option<Vec<_>> = types
+    let types: Result<Vec<_>, _> = types
         .iter()
-        .map(|text| EventTypePattern::parse(text))
+        .map(|text| EventTypePattern::in_query(text))
         .collect();
-    if types.is_none() {
-        query.fault("type", FaultCode::Pattern);
-    }
+    let types = types.map_err(|code| query.fault("type", code));
     query.finish()?;
     if last_is_bad {
         let path = "header.Last-Event-ID";

@@ -107,6 +107,7 @@ fn who_may_not_read_events_and_what_no_page_can_be_asked_for_is_refused() {
     }
     let token = world.token(&reader());
     let many = "&type=a".repeat(51);
+    let long = format!("type={}", "a".repeat(201));
     for (query, path) in [
         ("after=1-0", "query.after"),
         ("after=1", "query.after"),
@@ -119,6 +120,9 @@ fn who_may_not_read_events_and_what_no_page_can_be_asked_for_is_refused() {
         ("type=*", "query.type"),
         ("type=a*b", "query.type"),
         ("type=", "query.type"),
+        ("type=%20", "query.type"),
+        ("type=a&type=%E2%80%A8%20", "query.type"),
+        (&long, "query.type"),
         (&many[1..], "query.type"),
         ("subject=a&subject=b", "query.subject"),
         ("other=1", "query.other"),

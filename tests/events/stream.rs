@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{all, played, reader};
 use crate::support::{Server, World};
@@ -118,6 +118,13 @@ fn a_stream_goes_on_after_the_last_event_that_its_reader_has() {
     );
     let bad = Reader::open(server, &token, query, "Last-Event-ID: x\r\n");
     assert!(bad.head.contains("400 Bad Request"), "{}", bad.head);
+    // A page goes on after `after`, and does not look at it.
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("Last-Event-ID", "x")];
+    let page = stage
+        .client()
+        .request("GET", &format!("/events{query}"), &headers, b"");
+    assert_eq!((page.status, &page.json()["events"]), (200, &json!(whole)));
 }
 
 #[test]

@@ -124,8 +124,8 @@ fn object(fields: &[Field], side: Side) -> Value {
         if !says.is_empty() {
             let form = schema["description"].as_str().map(ToOwned::to_owned);
             schema["description"] = match form {
-                Some(form) => json!(format!("{says} {form}")),
-                None => json!(says),
+                Some(form) if form != says => json!(format!("{says} {form}")),
+                _ => json!(says),
             };
         }
         properties.insert(field.name.to_owned(), schema);
@@ -142,11 +142,12 @@ fn object(fields: &[Field], side: Side) -> Value {
     schema
 }
 
-/// The schema, of which null is a value too.
+/// The schema, of which null is a value too. An object stays whole beside the null: generators of
+/// clients give such a one a type, but not what is an object and null at once.
 #[must_use]
 pub fn nullable(mut schema: Value) -> Value {
-    let kind = schema["type"].as_str().map(ToOwned::to_owned);
-    let Some(kind) = kind else {
+    let kind = schema["type"].as_str().filter(|kind| *kind != "object");
+    let Some(kind) = kind.map(ToOwned::to_owned) else {
         return json!({"anyOf": [schema, {"type": "null"}]});
     };
     schema["type"] = json!([kind, "null"]);

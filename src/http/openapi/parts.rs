@@ -154,8 +154,9 @@ pub(super) fn parameters() -> Map<String, Value> {
             header(
                 "Last-Event-ID",
                 false,
-                "For a stream: the last event that the reader has seen; goes before `after`.",
-                event_id(),
+                "For a stream: the last event that the reader has seen, in the form of `after`, before which \
+                 it goes. A page does not look at it.",
+                json!({"type": "string"}),
             ),
         ),
         (

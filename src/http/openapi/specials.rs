@@ -8,8 +8,8 @@ use super::parts::{self, Answers};
 use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Side};
 use crate::base::text::{EventTypePattern, Ident};
-use crate::catalogue::{FACTS, ListRow, ProblemShape};
-use crate::domain::fact_kinds::fact_schema;
+use crate::catalogue::{ListRow, ProblemShape};
+use crate::domain::fact_kinds::fact_schemas;
 use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::reference::intake::Summary;
@@ -238,11 +238,8 @@ fn readiness() -> Value {
 /// The body of a batch of facts. An item that fits no kind is told in the answer, and the others
 /// are applied: so it is no fault of the request.
 fn facts(schemas: &mut Schemas) -> Value {
-    let fact = schemas.named("ReferenceFactToPut", |_| {
-        let kinds: Vec<_> = FACTS
-            .iter()
-            .map(|kind| fact_schema(*kind, Side::Asked))
-            .collect();
+    let fact = schemas.named("ReferenceFactToPut", |schemas| {
+        let kinds = fact_schemas(Side::Asked, &mut schemas.of_types);
         json!({"oneOf": kinds})
     });
     let batch = schemas.named("ReferenceFacts", |_| {

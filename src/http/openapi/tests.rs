@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::schemas::pascal;
 use super::*;
 use crate::catalogue::{MANAGEMENT, OPERATIONS};
 
@@ -138,4 +139,134 @@ fn the_example_of_each_operation_fits_its_schema() {
         tried += 1;
     }
     assert!(tried >= OPERATIONS.len(), "{tried}");
+}
+
+/// Each schema in the document that is anywhere in it.
+fn each(value: &Value, look: &mut impl FnMut(&Value)) {
+    match value {
+        Value::Object(members) => {
+            look(value);
+            members.values().for_each(|of| each(of, look));
+        }
+        Value::Array(items) => items.iter().for_each(|of| each(of, look)),
+        _ => {}
+    }
+}
+
+#[test]
+fn an_object_is_never_null_as_well_so_that_each_has_a_type_in_a_client() {
+    let document = document();
+    let mut nullable = 0;
+    each(&document, &mut |schema| {
+        let kinds = schema["type"].as_array().cloned().unwrap_or_default();
+        assert!(!kinds.contains(&json!("object")), "{schema}");
+        let either = schema["anyOf"].as_array().cloned().unwrap_or_default();
+        nullable += usize::from(
+            either.len() == 2
+                && either[0]["type"] == "object"
+                && either[1] == json!({"type": "null"}),
+        );
+    });
+    assert!(nullable > 3, "{nullable}");
+}
+
+#[test]
+fn a_fact_of_each_kind_has_a_name_as_it_comes_in_and_as_it_is_read() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    for end in ["", "ToPut"] {
+        let all = schemas[format!("ReferenceFact{end}")]["oneOf"].as_array();
+        let mut kinds = BTreeSet::new();
+        for to in all.unwrap() {
+            let name = to["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+            let fact = &schemas[name];
+            let facts = fact["properties"]["facts"]["$ref"].as_str().unwrap();
+            let kind = fact["properties"]["kind"]["const"].as_str().unwrap();
+            let said = pascal(&kind.replace('-', "_"));
+            assert_eq!(name, format!("{said}Fact{end}"));
+            assert!(facts.ends_with(&format!("/{said}Facts{end}")), "{facts}");
+            kinds.insert(kind);
+        }
+        let known: BTreeSet<_> = crate::catalogue::FACTS
+            .iter()
+            .map(|of| of.kind().name)
+            .collect();
+        assert_eq!(kinds, known);
+    }
+}
+
+#[test]
+fn nothing_is_described_by_the_same_sentence_twice() {
+    each(&document(), &mut |schema| {
+        let says = schema["description"].as_str().unwrap_or_default();
+        let sentences: Vec<_> = says.split_inclusive(". ").map(str::trim).collect();
+        for pair in sentences.windows(2) {
+            assert_ne!(pair[0], pair[1], "{says}");
+        }
+    });
+}
+
+#[test]
+fn who_needs_a_token_is_told_of_the_401_and_nobody_else() {
+    for (path, method, operation) in operations(&document()) {
+        let needs_one = operation["security"] != json!([]);
+        assert!(operation["security"].is_array(), "{method} {path}");
+        let answers = &operation["responses"];
+        assert_eq!(answers.get("401").is_some(), needs_one, "{method} {path}");
+    }
+    let without: BTreeSet<_> = operations(&document())
+        .into_iter()
+        .filter(|(.., operation)| operation["security"] == json!([]))
+        .map(|(.., operation)| operation["operationId"].as_str().unwrap().to_owned())
+        .collect();
+    let special = [
+        "api_document",
+        "docs",
+        "docs_script",
+        "docs_start",
+        "docs_style",
+        "healthz",
+        "metrics",
+        "readyz",
+    ];
+    let known: BTreeSet<_> = OPERATIONS
+        .iter()
+        .filter(|row| !row.bearer)
+        .map(|row| row.name)
+        .chain(special)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(without, known);
+}
+
+#[test]
+fn a_dry_run_can_be_asked_of_the_operations_of_the_service_alone() {
+    for (path, method, operation) in operations(&document()) {
+        let is_of_the_service = OPERATIONS
+            .iter()
+            .any(|row| operation["operationId"] == row.name);
+        let asks = json!({"$ref": "#/components/parameters/dryRun"});
+        let parameters = operation["parameters"].as_array().unwrap();
+        assert_eq!(
+            parameters.contains(&asks),
+            is_of_the_service,
+            "{method} {path}"
+        );
+        for (status, answer) in operation["responses"].as_object().unwrap() {
+            let told = answer["headers"].get("Carebook-Dry-Run").is_some();
+            assert_eq!(told, is_of_the_service, "{method} {path} {status}");
+            assert!(
+                answer["headers"].get("X-Request-Id").is_some(),
+                "{path} {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_answer_has_its_request_s_identifier_and_no_other_header_is_in_all() {
+    let document = document();
+    for (name, header) in document["components"]["headers"].as_object().unwrap() {
+        assert_eq!(header["required"], json!(name == "X-Request-Id"), "{name}");
+    }
 }
