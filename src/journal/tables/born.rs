@@ -1,9 +1,12 @@
 //! When resources came to be listed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::base::digest::Digest;
 
 /// When a resource came to be listed: the position of the commit, and the number of the change
 /// within it. No two of a kind have the same.
@@ -39,4 +42,12 @@ impl FromStr for Born {
         // One text for one place.
         (born.to_string() == text).then_some(born).ok_or(NoBirth)
     }
+}
+
+/// When items came to be listed.
+#[derive(Default)]
+pub(super) struct Births {
+    pub(super) all: HashMap<Digest, Born>,
+    /// Those among them that are several resources, with their kinds.
+    pub(super) together: HashMap<Digest, u16>,
 }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use super::born::Born;
+use super::born::{Births, Born};
 use super::list_walk::{self, Found, ListPlan};
 use super::lists::{Candidate, FoundListed, Listed, Set};
 use super::{Ready, Tables};
@@ -319,20 +319,22 @@ impl Tables {
 
     /// Notes when this item came to be listed, while tables are built; the earliest counts.
     pub(in crate::journal) fn note_birth(&self, kind: &dyn AnyResource, entry: Digest, born: Born) {
-        if kind.is_together() {
-            self.together.lock().insert(entry, kind.kind().tag);
-        }
         let mut births = self.births.lock();
-        let known = births.entry(entry).or_insert(born);
+        if kind.is_together() {
+            births.together.insert(entry, kind.kind().tag);
+        }
+        let known = births.all.entry(entry).or_insert(born);
         *known = born.min(*known);
     }
 
     /// Builds the lists of what recovery has found, with the births that were noted.
     pub(in crate::journal) fn build_lists(&self, found: Vec<FoundListed>) {
-        let births = std::mem::take(&mut *self.births.lock());
+        let Births {
+            all: births,
+            together: mut left,
+        } = std::mem::take(&mut *self.births.lock());
         // Of what is one item nothing may be left: it keeps its place, as it has it while the
         // service runs, for when there is something again.
-        let mut left = std::mem::take(&mut *self.together.lock());
         for found in &found {
             left.remove(&found.place.entry);
         }

@@ -26,11 +26,12 @@ mod states;
 mod stored_state;
 mod sweep;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use self::born::Births;
 pub use self::born::{Born, NoBirth};
 use self::compact::CompactMap;
 pub use self::list_walk::{Found, ListPlan};
@@ -95,9 +96,7 @@ pub struct Tables {
     going_through: Mutex<()>,
     lists: Lists,
     /// When resources came to be listed, while tables are built.
-    births: Mutex<HashMap<Digest, Born>>,
-    /// The items among them that are several resources, with their kinds.
-    together: Mutex<HashMap<Digest, u16>>,
+    births: Mutex<Births>,
     has_guessed_births: AtomicBool,
 }
 
