@@ -467,10 +467,13 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
                 })
             })
             .collect();
-        for walker in walkers {
-            walker.join().unwrap();
-        }
+        let ended = walkers.into_iter().map(|walker| walker.join());
+        let ended: Vec<_> = ended.collect();
+        // Who opens statements ends in any case.
         is_over.store(true, Ordering::Relaxed);
+        for walker in ended {
+            walker.unwrap();
+        }
     });
     let left = left.into_inner();
     println!("{walks} walks, {left} acknowledged at the end of a page");
