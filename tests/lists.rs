@@ -273,6 +273,44 @@ fn what_is_bound_to_a_booking_is_found_by_what_its_fact_says_now() {
 }
 
 #[test]
+fn an_item_of_which_nothing_is_left_keeps_its_place_over_a_start() {
+    let world = World::new();
+    let put = |server: &Server, id: &str, revision: i64, booking: &str| {
+        let fact = json!({"kind": "payment-change-adjustment", "id": id, "revision": revision,
+            "facts": {"reservationBookingId": booking, "motherUserId": "mother-1",
+                "customerDeltaKrw": 10, "couponAdjustmentKrw": 0, "pureCustomerAmountKrw": 10,
+                "motherPayableAdjustmentKrw": 10, "adjustmentStatus": "payable",
+                "requestedAt": "2026-01-01T00:00:00Z", "preRegistration": null}});
+        let answer = server.client().put_facts(&world.workflow(), &[fact]);
+        assert_eq!(answer.json()["applied"], 1, "{answer:?}");
+    };
+    let listed = |server: &Server| -> Vec<String> {
+        let path = "/reservation-payment-change-adjustments?order=oldest";
+        let answer = server.client().get(path, &world.headquarters());
+        let items = answer.json()["items"].as_array().unwrap().clone();
+        let id = |item: &Value| {
+            item["paymentChangeAdjustmentId"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        items.iter().map(id).collect()
+    };
+    let server = Server::start(&world);
+    put(&server, "a-1", 1, "booking-1");
+    put(&server, "b-1", 1, "booking-2");
+    put(&server, "a-1", 2, "booking-3");
+    assert_eq!(listed(&server), ["b-1", "a-1"]);
+    server.stop();
+    let server = Server::start(&world);
+    assert_eq!(listed(&server), ["b-1", "a-1"]);
+    put(&server, "a-1", 3, "booking-1");
+    assert_eq!(listed(&server), ["a-1", "b-1"]);
+    server.stop();
+    assert_eq!(listed(&Server::start(&world)), ["a-1", "b-1"]);
+}
+
+#[test]
 fn every_fault_of_a_request_for_a_page_is_told_with_its_place() {
     let world = World::new();
     let server = Server::start(&world);

@@ -329,24 +329,8 @@ impl Tables {
 
     /// Builds the lists of what recovery has found, with the births that were noted.
     pub(in crate::journal) fn build_lists(&self, found: Vec<FoundListed>) {
-        let Births {
-            all: births,
-            together: mut left,
-        } = std::mem::take(&mut *self.births.lock());
-        // Of what is one item nothing may be left: it keeps its place, as it has it while the
-        // service runs, for when there is something again.
-        for found in &found {
-            left.remove(&found.place.entry);
-        }
-        let left = left.into_iter().filter_map(|(entry, kind)| {
-            Some(Listed {
-                kind,
-                born: *births.get(&entry)?,
-                entry,
-                sets: Vec::new(),
-            })
-        });
-        self.list_all(found, &births, u64::MAX, left.collect());
+        let births = std::mem::take(&mut *self.births.lock());
+        self.list_all(found, &births, u64::MAX);
     }
 
     /// Whether of some resource it is not known when it came to be listed: its state comes from a
@@ -373,34 +357,31 @@ impl Tables {
                 });
             }
         });
-        let mut births = births.clone();
+        let mut births = Births {
+            all: births.clone(),
+            together: HashMap::new(),
+        };
         for FoundListed { kind, place, .. } in &found {
             // What is not guessed stays.
             let list = self.lists.of(*kind).read();
             if let Some(born) = list.born(place.entry)
                 && born.number < GUESSED
             {
-                births.insert(place.entry, born);
+                births.all.insert(place.entry, born);
             }
         }
-        self.list_all(found, &births, first.saturating_sub(1), Vec::new());
+        self.list_all(found, &births, first.saturating_sub(1));
     }
 
-    fn list_all(
-        &self,
-        mut found: Vec<FoundListed>,
-        births: &HashMap<Digest, Born>,
-        guessed_upto: u64,
-        mut all: Vec<Listed>,
-    ) {
+    fn list_all(&self, mut found: Vec<FoundListed>, births: &Births, guessed_upto: u64) {
         let is_guessed = found
             .iter()
-            .any(|found| !births.contains_key(&found.place.entry));
+            .any(|found| !births.all.contains_key(&found.place.entry));
         if is_guessed {
             found.sort_unstable_by_key(|found| (found.position, found.key));
         }
         self.has_guessed_births.store(is_guessed, Ordering::Release);
-        all.reserve_exact(found.len());
+        let mut all: Vec<Listed> = Vec::with_capacity(found.len());
         let mut together: HashMap<Digest, usize> = HashMap::new();
         for (number, found) in (GUESSED..).zip(found) {
             let FoundListed {
@@ -413,7 +394,7 @@ impl Tables {
                 position: position.min(guessed_upto),
                 number,
             };
-            let born = births.get(&place.entry).copied().unwrap_or(guess);
+            let born = births.all.get(&place.entry).copied().unwrap_or(guess);
             let Some(resource) = catalogue::resource(kind) else {
                 continue;
             };
@@ -438,6 +419,18 @@ impl Tables {
                 sets,
             });
         }
+        // Of what is one item nothing may be left: it keeps its place, as it does while the service
+        // runs, for when there is something again.
+        let left = births.together.iter();
+        let left = left.filter(|(entry, _)| !together.contains_key(*entry));
+        all.extend(left.filter_map(|(entry, kind)| {
+            Some(Listed {
+                kind: *kind,
+                born: *births.all.get(entry)?,
+                entry: *entry,
+                sets: Vec::new(),
+            })
+        }));
         self.lists.build(all);
     }
 
