@@ -312,7 +312,7 @@ pub struct Summary {
     pub conflict: u64,
     /// How many break their kind's schema.
     pub invalid: u64,
-    /// The first 1,000 that were neither applied nor unchanged, by index.
+    /// The first 100 that were neither applied nor unchanged, by index.
     #[serde(serialize_with = "in_order")]
     #[schemars(with = "Vec<Problem>")]
     problems: BTreeMap<u64, Problem>,
@@ -364,6 +364,13 @@ mod tests {
 
     use super::*;
     use crate::catalogue;
+
+    #[test]
+    fn the_schema_says_how_many_problems_are_told() {
+        let schema = schemars::schema_for!(Summary).to_value();
+        let says = schema["properties"]["problems"]["description"].as_str();
+        assert!(says.unwrap().contains(&format!("first {PROBLEMS_MAX} ")));
+    }
 
     /// The lines of a stream that comes in these chunks: index and text, `None` for one too long.
     fn cut<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<(u64, Option<String>)> {
