@@ -393,6 +393,17 @@ fn furnished(world: &World) -> (SimDisk, Vec<Asked>) {
     (inside.disk.clone(), all)
 }
 
+/// Such a service, started again; the requests, and a token of who may manage what is there.
+fn reopened(world: &World) -> (Inside, Vec<Asked>, String) {
+    let (disk, all) = furnished(world);
+    let wanted = Wanted {
+        disk,
+        ..Wanted::default()
+    };
+    let token = world.token(&workflow("workflow-1"));
+    (Inside::start(world, wanted), all, token)
+}
+
 /// Who sends the example of a request.
 fn sender(world: &World, asked: &Asked) -> String {
     let row = asked.row.filter(|row| row.purpose == Purpose::Service);
@@ -402,8 +413,9 @@ fn sender(world: &World, asked: &Asked) -> String {
     })
 }
 
-/// The answer to a request while a sync fails. That may be the sync of a segment that is made ahead of
-/// need, which is tried again: then another copy of the disk is tried.
+/// The answer to a request whose commit fails to be synced. Between that it is to fail and that it does, a
+/// segment may be made ahead of need, whose sync fails instead, and is tried again: then another copy of
+/// the disk is tried.
 fn answer_of_a_failing_disk(world: &World, disk: &SimDisk, asked: &Asked, all: &[Asked]) -> Answer {
     for _ in 0..20 {
         let wanted = Wanted {
@@ -419,7 +431,7 @@ fn answer_of_a_failing_disk(world: &World, disk: &SimDisk, asked: &Asked, all: &
                 let created = creates.send(&inside, &sender(world, creates)).await;
                 assert_eq!(created.status, 201, "{created:?}");
             }
-            inside.disk.fail_sync(0);
+            inside.fail_next_commit();
             asked.send(&inside, &sender(world, asked)).await
         });
         let answer = answer.unwrap();
@@ -462,8 +474,7 @@ fn once_the_log_has_failed_nothing_is_answered_that_rests_on_what_may_be_lost() 
         let headers = [("Authorization", bearer.as_str()), ("Content-Type", JSON)];
         let mut revision = 1_000;
         loop {
-            // The sync of a segment that is made ahead of need is tried again.
-            inside.disk.fail_sync(0);
+            inside.fail_next_commit();
             revision += 1;
             let body = json!({"facts": [lifecycle("workflow-1", "active", revision)]});
             let body = Full::new(Bytes::from(body.to_string()));
@@ -488,13 +499,8 @@ fn once_the_log_has_failed_nothing_is_answered_that_rests_on_what_may_be_lost() 
 #[test]
 fn what_a_reader_has_is_not_sent_again_wherever_there_is_a_tag() {
     let world = World::new();
-    let (disk, all) = furnished(&world);
-    let wanted = Wanted {
-        disk,
-        ..Wanted::default()
-    };
-    let inside = Inside::start(&world, wanted);
-    let bearer = format!("Bearer {}", world.token(&workflow("workflow-1")));
+    let (inside, all, token) = reopened(&world);
+    let bearer = format!("Bearer {token}");
     on_lane(inside.engine(), async {
         let mut count = 0;
         for asked in &all {

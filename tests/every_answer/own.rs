@@ -19,7 +19,7 @@ use carebook::engine::checkpointer::CheckpointPolicy;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use super::{Asked, JSON, all, furnished, lifecycle, sender, workflow};
+use super::{Asked, JSON, all, lifecycle, reopened, sender, workflow};
 use crate::support::command::{Around, Wrapped};
 use crate::support::good::{Good, code, row};
 use crate::support::inside::{Inside, Wanted};
@@ -88,13 +88,7 @@ fn by_what_webhooks_and_messages_are_managed_takes_a_permission_and_something_th
 #[test]
 fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
     let world = World::new();
-    let (disk, all) = furnished(&world);
-    let wanted = Wanted {
-        disk,
-        ..Wanted::default()
-    };
-    let inside = Inside::start(&world, wanted);
-    let token = world.token(&workflow("workflow-1"));
+    let (inside, all, token) = reopened(&world);
     on_lane(inside.engine(), async {
         // Sends the request, and another one under its key: to another path, or with another body.
         let twice =
@@ -151,13 +145,7 @@ fn a_key_with_which_something_was_managed_is_not_taken_for_something_else() {
 #[test]
 fn a_delivery_is_not_retried_while_its_receiver_is_gone_nor_right_after_it_begins_anew() {
     let world = World::new();
-    let (disk, all) = furnished(&world);
-    let wanted = Wanted {
-        disk,
-        ..Wanted::default()
-    };
-    let inside = Inside::start(&world, wanted);
-    let token = world.token(&workflow("workflow-1"));
+    let (inside, all, token) = reopened(&world);
     let retry = named(&all, "retry_webhook_delivery");
     let subscription = &named(&all, "read_webhook_subscription").path;
     on_lane(inside.engine(), async {

@@ -21,10 +21,12 @@ use carebook::http::webhooks::managing::WebhookFront;
 use carebook::http::webhooks::secret::MasterKey;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame};
+use wal::storage::Storage;
 use wal::storage::sim::SimDisk;
 use wal::{Log, Options};
 
 use super::document::{Sent, judge};
+use super::watched::Watched;
 use super::{AUDIENCE, Answer, ISSUER, World};
 
 /// The system's clock, which can be told to run ahead, and to panic.
@@ -115,13 +117,32 @@ impl Default for Wanted {
 pub struct Inside {
     pub clock: Arc<OddClock>,
     pub disk: SimDisk,
+    failing: Arc<AtomicBool>,
     pub service: Service,
     pub receivers: Arc<Nowhere>,
     /// Delivers webhooks for as long as it is polled.
     pub deliveries: parking_lot::Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
 }
 
+/// The disk, on which the next batch of records fails to be synced once that is said. Segments that
+/// are made ahead of need are synced by another thread, which tries again.
+fn failing_when_told(disk: &SimDisk, failing: &Arc<AtomicBool>) -> Arc<dyn Storage> {
+    let (disk, failing) = (disk.clone(), Arc::clone(failing));
+    let storage = disk.storage();
+    Arc::new(Watched::new(storage, move |call, _| {
+        let is_journal = std::thread::current().name() == Some("wal-journal");
+        if call == "sync" && is_journal && failing.swap(false, Ordering::SeqCst) {
+            disk.fail_sync(0);
+        }
+    }))
+}
+
 impl Inside {
+    /// The next commit fails to be synced.
+    pub fn fail_next_commit(&self) {
+        self.failing.store(true, Ordering::SeqCst);
+    }
+
     /// A service whose tokens the world's key signs.
     pub fn start(world: &World, wanted: Wanted) -> Self {
         let Wanted {
@@ -130,7 +151,14 @@ impl Inside {
             keys,
         } = wanted;
         let mut replaying = Replaying::new("recovering");
-        let (log, _) = Log::open(disk.storage(), Options::default(), &mut replaying).unwrap();
+        // No sync is that of a seal, which nobody's command waits for.
+        let options = Options {
+            seal_after: Duration::from_secs(3_600),
+            ..Options::default()
+        };
+        let failing = Arc::new(AtomicBool::new(false));
+        let storage = failing_when_told(&disk, &failing);
+        let (log, _) = Log::open(storage, options, &mut replaying).unwrap();
         let limits = Limits {
             commands_max,
             ..Limits::default()
@@ -161,6 +189,7 @@ impl Inside {
         Self {
             clock,
             disk,
+            failing,
             service: Service::new(engine, verifier).with_webhooks(front),
             receivers,
             deliveries: parking_lot::Mutex::new(Some(Box::pin(deliveries))),
