@@ -477,7 +477,12 @@ fn found() -> BTreeMap<String, Found> {
         let name = operation["operationId"].as_str().unwrap_or_default();
         let responses = operation["responses"].as_object();
         for (status, response) in responses.into_iter().flatten() {
-            collect(response, status, name, &mut found);
+            let response = openapi::resolved(&document, response);
+            let schema = &response["content"]["application/json"]["schema"];
+            if status.as_str() >= "400" {
+                let problem = openapi::resolved(&document, schema);
+                collect(problem, status, name, &mut found);
+            }
         }
     }
     found

@@ -26,7 +26,7 @@ use crate::{json_object, module_doc, rejections};
 json_object! {
     /// The body of the request.
     pub struct Command {
-        /// The snapshot's identifier.
+        /// The snapshot's identifier: a natural key, one snapshot to an identifier.
         pub snapshot_id: Ident = "snapshotId",
         /// The statement; it need not exist.
         pub settlement_statement_id: Ident = "settlementStatementId",

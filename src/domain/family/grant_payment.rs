@@ -44,7 +44,7 @@ json_object! {
         /// The booking.
         pub reservation_booking_id: Ident = "reservationBookingId",
         /// What may be paid for.
-        pub scopes: Vec<Ident> = "scopes",
+        pub scopes: Vec<Ident> = "scopes" known [RESERVATION_DEPOSIT],
         /// The most that may be paid, in won.
         pub maximum_authorized_amount_krw: AtLeast<1> = "maximumAuthorizedAmountKrw",
         /// The point from which on nothing may be paid.

@@ -146,6 +146,7 @@ impl FromJson for EnabledFlags {
                 blank: true,
                 form: "",
                 pattern: "",
+                known: &[],
             }),
             of: Box::new(bool::shape()),
         }

@@ -24,7 +24,7 @@ use crate::{json_object, module_doc, rejections};
 json_object! {
     /// The body of the request.
     pub struct Command {
-        /// The data-room request's code.
+        /// The data-room request's code: a natural key, one request to a code.
         pub request_code: Ident = "requestCode",
         /// What is asked for.
         pub scope: DataRoomScope = "scope",
