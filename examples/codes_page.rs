@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use carebook::base::json::FaultCode;
 use carebook::catalogue::{MANAGEMENT, OPERATIONS};
+use carebook::domain::rejection::Class;
 use carebook::http::openapi;
 use serde_json::Value;
 
@@ -476,7 +477,12 @@ fn found() -> BTreeMap<String, Found> {
         let name = operation["operationId"].as_str().unwrap_or_default();
         let responses = operation["responses"].as_object();
         for (status, response) in responses.into_iter().flatten() {
-            collect(response, status, name, &mut found);
+            let response = openapi::resolved(&document, response);
+            let schema = &response["content"]["application/json"]["schema"];
+            if status.as_str() >= "400" {
+                let problem = openapi::resolved(&document, schema);
+                collect(problem, status, name, &mut found);
+            }
         }
     }
     found
@@ -514,6 +520,21 @@ fn sentences(code: &str) -> BTreeSet<&'static str> {
     of_code.map(|declared| declared.message).collect()
 }
 
+/// What a client does about a code of operations' rejections of which nothing more is known.
+fn usual(code: &str) -> &'static str {
+    let rows = OPERATIONS.iter().chain(MANAGEMENT);
+    let mut declared = rows.flat_map(|row| row.operation.rejections());
+    match declared.find(|declared| declared.code == code) {
+        None => "",
+        Some(declared) => match declared.class {
+            Class::Invalid => "Correct the request.",
+            Class::Forbidden => "Ask with the token of somebody who may.",
+            Class::Missing => "Check the identifier.",
+            Class::Conflict => "Read the resource again, then decide.",
+        },
+    }
+}
+
 /// The page; a code that nothing is known of stands with an empty cell, which a test refuses.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -528,6 +549,7 @@ pub fn page() -> String {
     for (code, at) in all {
         let known = KNOWN.iter().find(|(known, ..)| *known == code);
         let (means, does) = known.map_or(("", ""), |(_, means, does)| (means, does));
+        let does = if does.is_empty() { usual(&code) } else { does };
         let own = sentences(&code);
         let means = match means {
             "" => own.into_iter().collect::<Vec<_>>().join("<br>"),

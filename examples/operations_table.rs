@@ -272,6 +272,13 @@ fn value(shape: &Shape) -> String {
             (least, i64::MAX) => format!("integer, at least {least}"),
             (least, most) => format!("integer, {least} to {most}"),
         },
+        Shape::Text { known, .. } if !known.is_empty() => {
+            let words: Vec<_> = known.iter().map(|word| format!("`{word}`")).collect();
+            format!(
+                "{}; another text is the operation's to refuse",
+                words.join(", ")
+            )
+        }
         Shape::Text {
             longest,
             blank,

@@ -16,7 +16,8 @@ mod settings_file;
 
 use std::path::{Path, PathBuf};
 
-use carebook::catalogue::{OPERATIONS, ProblemShape, READS, Success};
+use carebook::base::json::Shape;
+use carebook::catalogue::{OPERATIONS, ProblemShape, READS, Row, Success};
 use carebook::http::{openapi, provider, token};
 use carebook::journal::events::event_types;
 
@@ -336,6 +337,62 @@ fn what_the_guide_says_of_keys_and_replays_is_what_the_catalogue_says() {
         }
     }
     assert!(in_bodies > 5, "{in_bodies}");
+}
+
+/// The cells of the rows of a page's table that begin with the number of an operation, each with its operation.
+fn rows_of_operations(page: &str) -> Vec<(&'static Row, Vec<String>)> {
+    let mut rows = Vec::new();
+    for line in page.lines() {
+        let cells: Vec<_> = line
+            .trim()
+            .split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect();
+        let numbers = cells.get(1).map_or("", String::as_str);
+        for number in numbers.split(", ") {
+            let row = OPERATIONS.iter().find(|row| row.tag.to_string() == number);
+            rows.extend(row.map(|row| (row, cells.clone())));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_guide_names_each_revision_that_is_expected_and_each_conflict_of_a_name() {
+    let page = text("docs/guide.md");
+    let rows = rows_of_operations(&page);
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split('`').skip(1).step_by(2);
+        words.map(ToOwned::to_owned).collect()
+    };
+    for row in OPERATIONS {
+        let Shape::Object(fields) = row.operation.shape() else {
+            panic!("{}", row.name);
+        };
+        let told = |member: &str| {
+            let mut of_it = rows.iter().filter(|(of, _)| of.tag == row.tag);
+            of_it.any(|(_, cells)| words(&cells[2]).iter().any(|word| word == member))
+        };
+        for field in fields {
+            let name = field.name;
+            if name.starts_with("expected") && name.ends_with("Revision") {
+                assert!(told(name), "{}: {name}", row.name);
+            }
+        }
+    }
+    let mut conflicts = 0;
+    for (row, cells) in rows {
+        for code in cells.get(4).map_or_else(Vec::new, |cell| words(cell)) {
+            let declared = row.operation.rejections();
+            assert!(
+                declared.iter().any(|of| of.code == code),
+                "{}: {code}",
+                row.name
+            );
+            conflicts += 1;
+        }
+    }
+    assert_eq!(conflicts, 10);
 }
 
 #[test]

@@ -113,6 +113,7 @@ macro_rules! texts {
                     blank: $blank,
                     form: $says,
                     pattern: $pattern,
+                    known: &[],
                 }
             }
         }
@@ -166,7 +167,7 @@ texts! {
     /// name and no fragment.
     ReceiverUrl { max: 2_000, blank: true, form: |text| url_host(text).is_some(), says: "a URL with `https://`, or `http://`, without a user name and a fragment", pattern: r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?][!$-;=?-\[\]_a-z~]*)?$" }
     /// Which types of events are meant: one, or with a `*` at the end all that begin so.
-    EventTypePattern { max: TYPE_PATTERN_CHARS_MAX, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^[^*]+\*?$" }
+    EventTypePattern { max: TYPE_PATTERN_CHARS_MAX, blank: false, form: is_type_pattern, says: "a type, or its beginning with `*` at the end", pattern: r"^([^*]*[^*\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000][^*]*\*?|[^*]+\*)$" }
 }
 
 impl ReceiverUrl {

@@ -116,6 +116,7 @@ impl EventValue for Uuid {
             blank: false,
             form: "a UUID",
             pattern: "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+            known: &[],
         }
     }
 }
@@ -159,6 +160,7 @@ impl EventValue for Box<str> {
             blank: false,
             form: "",
             pattern: "",
+            known: &[],
         }
     }
 }

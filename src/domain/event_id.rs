@@ -81,6 +81,7 @@ impl FromJson for EventId {
             blank: false,
             form: "`{position}-{number}`",
             pattern: "^(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,9})$",
+            known: &[],
         }
     }
 }

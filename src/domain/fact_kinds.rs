@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reference::put::{AnyFactKind, FactsOf};
 use super::reference::{
@@ -54,19 +54,27 @@ impl JsonSchema for AnyFact {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let kinds = fact_schemas(Side::Answered, schemas);
-        json_schema!({"oneOf": kinds})
+        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Answered, schemas);
+        json_schema!({"oneOf": kinds, "discriminator": by_kind})
     }
 }
 
-/// References to the schemas of a fact of each kind, which get a name each: `ActorFact` as it is read, and
+/// The schemas of a fact of each kind.
+pub struct FactSchemas {
+    /// References to them, for a `oneOf`.
+    pub kinds: Vec<Value>,
+    /// How it is known which of them is meant (the Discriminator Object of `OpenAPI`).
+    pub by_kind: Value,
+}
+
+/// The schemas of a fact of each kind, which get a name each: `ActorFact` as it is read, and
 /// `ActorFactToPut` as it comes in, their facts `ActorFacts` and `ActorFactsToPut`.
-pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> Vec<Value> {
+pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> FactSchemas {
     let end = match side {
         Side::Asked => "ToPut",
         Side::Answered => "",
     };
-    let kinds = FACTS.iter().map(|kind| {
+    let named_kinds = FACTS.iter().map(|kind| {
         let name: String = kind.kind().name.split('-').map(capital).collect();
         let facts = named(
             format!("{name}Facts{end}"),
@@ -74,9 +82,20 @@ pub fn fact_schemas(side: Side, schemas: &mut SchemaGenerator) -> Vec<Value> {
             schemas,
         );
         let fact = fact_schema(*kind, facts);
-        named(format!("{name}Fact{end}"), fact, schemas)
+        (
+            kind.kind().name,
+            named(format!("{name}Fact{end}"), fact, schemas),
+        )
     });
-    kinds.collect()
+    let named_kinds: Vec<_> = named_kinds.collect();
+    let mapping: Map<_, _> = named_kinds
+        .iter()
+        .map(|(kind, to)| ((*kind).to_owned(), to["$ref"].clone()))
+        .collect();
+    FactSchemas {
+        kinds: named_kinds.into_iter().map(|(_, to)| to).collect(),
+        by_kind: json!({"propertyName": "kind", "mapping": mapping}),
+    }
 }
 
 /// A reference to the schema, which gets this name.

@@ -16,13 +16,13 @@ use carebook::cli::demo::load_samples;
 use carebook::cli::runtime::on_lane;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use carebook::domain::example;
-use carebook::domain::standing;
-use carebook::http::openapi;
 use carebook::http::token::{KEYS_WAITING_MAX, KeyRequests, Newer};
+use carebook::http::{examples, openapi};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use wal::storage::sim::SimDisk;
 
+use crate::support::document::may_be;
 use crate::support::inside::{Broken, Inside, Wanted};
 use crate::support::{Answer, Server, World, actor, claims};
 
@@ -49,10 +49,7 @@ impl Asked {
 
     /// Whether it can be answered like this.
     fn has(&self, status: u16, code: &str) -> bool {
-        let schema =
-            &self.says["responses"][status.to_string()]["content"]["application/json"]["schema"];
-        let codes = schema["properties"]["code"]["enum"].as_array();
-        codes.is_some_and(|codes| codes.iter().any(|known| known == code))
+        may_be(&self.says["responses"][status.to_string()], code)
     }
 
     fn headers<'a>(&'a self, bearer: &'a str) -> Vec<(&'a str, &'a str)> {
@@ -103,7 +100,7 @@ fn all() -> Vec<Asked> {
             let name = says["operationId"].as_str().unwrap();
             let mut rows = OPERATIONS.iter().chain(MANAGEMENT);
             let row = rows.find(|row| row.name == name);
-            let example = row.map(|row| standing::example(row.operation.example()));
+            let example = row.map(examples::example);
             let values = example.as_ref().map_or(&[][..], |example| &example.path);
             let mut path = filled(form, values);
             let mut body = example.map(|example| example.body);

@@ -35,11 +35,23 @@ struct Operation {
 
 impl Operation {
     /// Whether the document has this code among those of the status.
-    fn has_code(&self, status: u16, code: Option<&str>) -> bool {
-        let schema = &self.says["responses"][status.to_string()]["content"]["application/json"];
-        let codes = schema["schema"]["properties"]["code"]["enum"].as_array();
-        codes.is_some_and(|codes| codes.iter().any(|known| known.as_str() == code))
+    fn has_code(&self, document: &Value, status: u16, code: Option<&str>) -> bool {
+        let codes = codes_of(document, &self.says["responses"][status.to_string()]);
+        codes.iter().any(|known| Some(known.as_str()) == code)
     }
+}
+
+/// The codes of the problems that an answer of the document may have.
+fn codes_of(document: &Value, answer: &Value) -> Vec<String> {
+    let answer = openapi::resolved(document, answer);
+    let schema = &answer["content"]["application/json"]["schema"];
+    let problem = openapi::resolved(document, schema);
+    let own = &problem["allOf"][1]["properties"]["conflictCode"]["enum"];
+    let codes = [&problem["properties"]["code"]["enum"], own];
+    let codes = codes.iter().filter_map(|codes| codes.as_array()).flatten();
+    codes
+        .map(|code| code.as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Compiled once, and kept.
@@ -201,7 +213,8 @@ impl Judge {
             };
         }
         // A path whose parameter is no text is one that the operation's own answers tell of.
-        let is_told = |of: &&Operation| !everywhere || of.has_code(answer.status, code);
+        let is_told =
+            |of: &&Operation| !everywhere || of.has_code(&self.document, answer.status, code);
         let Some(operation) = self.operation(sent.method, path).filter(is_told) else {
             let is_missing =
                 matches!(answer.status, 404 | 405) && (everywhere || sent.method == "HEAD");
@@ -212,7 +225,7 @@ impl Judge {
             };
         };
         let status = answer.status.to_string();
-        let says = &operation.says["responses"][&status];
+        let says = openapi::resolved(&self.document, &operation.says["responses"][&status]);
         let place = format!("{} {status}", operation.name);
         if says.is_null() {
             return vec![format!("{place}: no such status")];
@@ -313,26 +326,28 @@ impl Judge {
     }
 }
 
+/// Whether an answer of the document may be a problem with this code.
+pub fn may_be(answer: &Value, code: &str) -> bool {
+    let codes = codes_of(&JUDGE.document, answer);
+    codes.iter().any(|known| known == code)
+}
+
 /// Each status of each operation in the document, with each of its codes, as `SEEN_ANSWERS` writes
 /// them.
 pub fn all_answers() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for operation in &JUDGE.operations {
         for (status, says) in operation.says["responses"].as_object().unwrap() {
-            let schema = &says["content"]["application/json"]["schema"];
-            let own = &schema["allOf"][1]["properties"]["conflictCode"]["enum"];
-            let codes = [&schema["properties"]["code"]["enum"], own];
-            let codes: Vec<_> = codes
-                .iter()
-                .filter_map(|of| of.as_array())
-                .flatten()
-                .collect();
+            let codes = match status.as_str() < "400" {
+                true => Vec::new(),
+                false => codes_of(&JUDGE.document, says),
+            };
             let place = format!("{} {status}", operation.name);
             if codes.is_empty() {
                 all.insert(place.clone());
             }
             for code in codes {
-                all.insert(format!("{place} {}", code.as_str().unwrap()));
+                all.insert(format!("{place} {code}"));
             }
         }
     }

@@ -222,7 +222,8 @@ pub fn field<T: FromJson>(
 /// ```
 ///
 /// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
-/// (`Option<T>`). `rules` names a function for faults between fields: it is called with the reader
+/// (`Option<T>`). `known` names the words that there are of a text that is read as any other is, see
+/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields: it is called with the reader
 /// and an `Option<&_>` of each field named, `None` for a faulty one.
 #[macro_export]
 macro_rules! json_object {
@@ -230,7 +231,7 @@ macro_rules! json_object {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal
-                $(personal $personal:ident)? ),+ $(,)?
+                $(personal $personal:ident)? $(known [$($known:expr),+])? ),+ $(,)?
         }
         $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
     ) => {
@@ -261,7 +262,8 @@ macro_rules! json_object {
                         name: $json,
                         says: concat!($($says),*),
                         presence: <$type as $crate::base::json::FromJson>::presence(),
-                        shape: <$type as $crate::base::json::FromJson>::shape(),
+                        shape: <$type as $crate::base::json::FromJson>::shape()
+                            $(.known(&[$($known),+]))?,
                         personal: <[$crate::base::json::Personal]>::first(
                             &[$($crate::base::json::Personal::$personal)?]
                         ).copied(),

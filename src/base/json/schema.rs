@@ -37,7 +37,11 @@ impl Shape {
                 blank,
                 form,
                 pattern,
+                known,
             } => {
+                if !known.is_empty() {
+                    return json!({"type": "string", "enum": known});
+                }
                 let mut schema = text(*blank, form, pattern);
                 if *shortest > 0 {
                     schema["minLength"] = json!(shortest);
@@ -90,11 +94,8 @@ fn text(blank: bool, form: &str, pattern: &str) -> Value {
     match (blank, pattern) {
         (true, "") => {}
         (false, "") => schema["pattern"] = json!(NOT_BLANK),
-        (true, pattern) => schema["pattern"] = json!(pattern),
-        (false, pattern) => {
-            schema["pattern"] = json!(pattern);
-            schema["allOf"] = json!([{"pattern": NOT_BLANK}]);
-        }
+        // What is white space alone has no format: a test holds each pattern to it.
+        (_, pattern) => schema["pattern"] = json!(pattern),
     }
     if !form.is_empty() {
         schema["description"] = json!(sentence(form));
@@ -112,6 +113,17 @@ fn sentence(words: &str) -> String {
     }
 }
 
+/// Whether the words that say what a field is say its form, too.
+fn says_already(says: &str, form: &str) -> bool {
+    let bare = |words: &str| {
+        let words = words.to_lowercase();
+        let words = words.trim_end_matches('.');
+        let article = words.strip_prefix("an ").or(words.strip_prefix("a "));
+        article.unwrap_or(words).to_owned()
+    };
+    bare(says).contains(&bare(form))
+}
+
 fn object(fields: &[Field], side: Side) -> Value {
     let mut properties = serde_json::Map::new();
     let mut required = Vec::new();
@@ -124,7 +136,7 @@ fn object(fields: &[Field], side: Side) -> Value {
         if !says.is_empty() {
             let form = schema["description"].as_str().map(ToOwned::to_owned);
             schema["description"] = match form {
-                Some(form) if form != says => json!(format!("{says} {form}")),
+                Some(form) if !says_already(&says, &form) => json!(format!("{says} {form}")),
                 _ => json!(says),
             };
         }

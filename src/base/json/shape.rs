@@ -26,6 +26,9 @@ pub enum Shape {
         /// The same as a regular expression (ECMA-262), as far as one can say it; empty if it has
         /// no format.
         pattern: &'static str,
+        /// The words of it that there are, where there are but some: others are read, and refused by
+        /// a rule that is no fault of the form. Empty where it may be any.
+        known: &'static [&'static str],
     },
     /// One of these names.
     Words(Vec<&'static str>),
@@ -63,6 +66,19 @@ impl Shape {
     pub fn unique(mut self) -> Self {
         if let Self::List { unique, .. } = &mut self {
             *unique = true;
+        }
+        self
+    }
+
+    /// The same text, or list of texts, of which there are these words alone.
+    #[must_use]
+    pub fn known(mut self, words: &'static [&'static str]) -> Self {
+        let mut shape = &mut self;
+        while let Self::List { of, .. } = shape {
+            shape = of;
+        }
+        if let Self::Text { known, .. } = shape {
+            *known = words;
         }
         self
     }

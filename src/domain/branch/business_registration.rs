@@ -80,6 +80,7 @@ impl FromJson for BusinessRegistrationNumber {
             blank: true,
             form: "ten digits, the last of which checks the others; or with dashes, `000-00-00000`",
             pattern: "^([0-9]{10}|[0-9]{3}-[0-9]{2}-[0-9]{5})$",
+            known: &[],
         }
     }
 }

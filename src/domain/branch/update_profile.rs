@@ -3,7 +3,7 @@
 //! Resource: the profile. Rejections, in the order tested: the actor may not, or there is no such
 //! profile (403: authority over what cannot be found cannot be proved); the profile's revision is
 //! stale, the identifier of the new revision is given (409). The profile, which is a fact as well,
-//! advances by one.
+//! advances by one: a fact of it that comes in later has to have a higher revision than that.
 
 use super::office_profile::{
     BranchOfficeProfile, BranchOfficeProfileEvent, ProfileRevision, ProfileRevisionBody,
@@ -99,14 +99,17 @@ impl Operation for UpdateProfile {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedRevision", 9)
-            })
-            .then(Reason::RevisionIdConflict, |case| {
-                case.done_before(|_| ()).set("/expectedRevision", 2)
-            })
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::RevisionStale, |case| {
+            case.set("/expectedRevision", 9)
+        })
+        .then(Reason::RevisionIdConflict, |case| {
+            case.done_before(|_| ()).set("/expectedRevision", 2)
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

@@ -6,7 +6,7 @@
 //! delegation of that account and mother has the scope and covers the amount (invalid). What is
 //! not there and what is not enough are told alike, so that nobody learns the limits of another.
 
-use super::payment_authority::{PaymentAuthority, PaymentDelegationBody};
+use super::payment_authority::{PaymentAuthority, PaymentDelegationBody, RESERVATION_DEPOSIT};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::AtLeast;
@@ -29,7 +29,7 @@ json_object! {
         /// The booking.
         pub reservation_booking_id: Ident = "reservationBookingId",
         /// What would be paid for.
-        pub scope: Ident = "scope",
+        pub scope: Ident = "scope" known [RESERVATION_DEPOSIT],
         /// How much would be paid, in won.
         pub amount_krw: AtLeast<1> = "amountKrw",
     }
@@ -79,7 +79,7 @@ impl Operation for AuthorizePayment {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of(&[ActorKind::FamilyMember])
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::MemberIdentityMissing, |case| {
                 case.actor.member_id = None;

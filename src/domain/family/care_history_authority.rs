@@ -1,11 +1,11 @@
 //! The care-history access grants that a mother has given, each a resource of its own, and the book
 //! of those that one member was given for one booking, in which a new one is decided on.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::grant::{Grant, GrantTerms};
+use super::grant::{Grant, GrantTerms, scopes_schema};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
@@ -196,6 +196,10 @@ impl CareHistoryAuthority {
     }
 }
 
+fn scopes(_: &mut SchemaGenerator) -> Schema {
+    scopes_schema(&[SUMMARY])
+}
+
 /// A grant as its readers see it.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -205,6 +209,7 @@ pub struct CareHistoryGrantBody<'a> {
     grantee_member_id: &'a Ident,
     mother_member_id: &'a Ident,
     reservation_booking_id: &'a Ident,
+    #[schemars(schema_with = "scopes")]
     scopes: &'a [Ident],
     granted_by_member_id: &'a Ident,
     granted_at: Instant,

@@ -1,9 +1,11 @@
 //! What the two kinds of grants have in common.
 
+use schemars::Schema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::base::actor::{Actor, ActorKind};
+use crate::base::json::{FromJson as _, Side};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
@@ -124,6 +126,12 @@ pub fn scope(actor: &Actor) -> Scope {
         _ => Scope::NOTHING,
     };
     granted.or(granting)
+}
+
+/// The scopes of grants of which there is this one, as their schema in answers.
+pub fn scopes_schema(known: &'static [&'static str]) -> Schema {
+    let shape = Vec::<Ident>::shape().known(known);
+    Schema::try_from(shape.schema(Side::Answered)).unwrap_or_default()
 }
 
 /// Whether `scopes` is what may be asked for where `allowed` is the only scope there is: not

@@ -33,7 +33,7 @@ json_object! {
         /// The booking.
         pub reservation_booking_id: Ident = "reservationBookingId",
         /// What may be read.
-        pub scopes: Vec<Ident> = "scopes",
+        pub scopes: Vec<Ident> = "scopes" known [SUMMARY],
         /// The point from which on nothing may be read.
         pub expires_at: Instant = "expiresAt",
     }
@@ -112,7 +112,7 @@ impl Operation for GrantCareHistoryAccess {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::domain::reference::Fact;
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

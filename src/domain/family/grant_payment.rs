@@ -44,7 +44,7 @@ json_object! {
         /// The booking.
         pub reservation_booking_id: Ident = "reservationBookingId",
         /// What may be paid for.
-        pub scopes: Vec<Ident> = "scopes",
+        pub scopes: Vec<Ident> = "scopes" known [RESERVATION_DEPOSIT],
         /// The most that may be paid, in won.
         pub maximum_authorized_amount_krw: AtLeast<1> = "maximumAuthorizedAmountKrw",
         /// The point from which on nothing may be paid.
@@ -121,7 +121,7 @@ impl Operation for GrantPayment {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::domain::reference::Fact;
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

@@ -1,11 +1,12 @@
 //! The payment delegations that a mother has given, each a resource of its own, and the book of
 //! those that one payer was given for one booking, in which a new one is decided on.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::grant::{Grant, GrantTerms};
+use super::grant::{Grant, GrantTerms, scopes_schema};
+use crate::base::json::{FromJson as _, Side, nullable};
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
@@ -250,6 +251,16 @@ impl PaymentAuthority {
     }
 }
 
+/// The scope of a delegation, or null, as its schema in answers.
+pub fn scope_or_none(_: &mut SchemaGenerator) -> Schema {
+    let scope = Ident::shape().known(&[RESERVATION_DEPOSIT]);
+    Schema::try_from(nullable(scope.schema(Side::Answered))).unwrap_or_default()
+}
+
+fn scopes(_: &mut SchemaGenerator) -> Schema {
+    scopes_schema(&[RESERVATION_DEPOSIT])
+}
+
 /// A delegation as its readers see it.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -258,6 +269,7 @@ pub struct PaymentDelegationBody<'a> {
     payment_delegation_id: Uuid,
     payer_member_id: &'a Ident,
     mother_member_id: &'a Ident,
+    #[schemars(schema_with = "scopes")]
     scopes: &'a [Ident],
     granted_by_member_id: &'a Ident,
     granted_at: Instant,

@@ -2,9 +2,14 @@
 //!
 //! Resource: the profile that the subject owns. Rejections, in the order tested: the actor is no
 //! mother (403); she has no profile (404); her account is not active (403); an expected revision
-//! is stale, as many consent versions as may be were accepted (409); and last, as invalid: a contact is not verified, a consent version is not
-//! published. Profile and address advance by one; each version not accepted before gets a
+//! is stale, as many consent versions as may be were accepted (409); and last, as invalid: a contact
+//! is not verified, a consent version is not published. Each version not accepted before gets a
 //! receipt.
+//!
+//! A profile has two revisions, `profileRevision` and `addressRevision`: both are 1 when its first
+//! fact has come in, whatever the revision of that, and an update advances both by one, whatever it
+//! changes. A later fact that changes what the mother's account says (its lifecycle, contacts,
+//! verification, ownership) advances `profileRevision` alone. So read both before an update.
 
 use super::state::{
     CONSENT_RECEIPTS_MAX, ConsentAccepted, MotherProfile, MotherProfileEvent, ProfileBody,
@@ -38,9 +43,9 @@ json_object! {
 json_object! {
     /// The body of the request.
     pub struct Command {
-        /// The profile's revision as the mother saw it.
+        /// The profile's `profileRevision` as the mother saw it.
         pub expected_profile_revision: AtLeast<1> = "expectedProfileRevision",
-        /// The address's revision as the mother saw it.
+        /// Its `addressRevision` as the mother saw it.
         pub expected_address_revision: AtLeast<1> = "expectedAddressRevision",
         /// Her name.
         pub full_name: FullName = "fullName" personal Name,
@@ -131,7 +136,7 @@ impl Operation for UpdateProfile {
     fn ladder() -> Ladder {
         use super::state::ConsentReceipt;
         const PROFILE: &str = "mother-profile-1";
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

@@ -11,6 +11,7 @@ use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::Ident;
 use crate::base::time::Instant;
+use crate::domain::family::payment_authority::scope_or_none;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{
     CollectionChannel, FeeBucket, FeeRecognitionBasis, LedgerRecognitionTiming, MerchantOfRecord,
@@ -85,6 +86,7 @@ pub struct PaymentActorSnapshot {
     /// The delegation that the authority rested on.
     pub payment_delegation_id: Option<Uuid>,
     /// The delegation's scope.
+    #[schemars(schema_with = "scope_or_none")]
     pub payment_delegation_scope: Option<Box<str>>,
     /// The delegation's revision.
     pub payment_delegation_revision: Option<Revision>,

@@ -146,6 +146,7 @@ impl FromJson for EnabledFlags {
                 blank: true,
                 form: "",
                 pattern: "",
+                known: &[],
             }),
             of: Box::new(bool::shape()),
         }
@@ -300,7 +301,7 @@ impl Operation for FinalizeCharge {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new().then(Reason::ReservationFactsNotFound, Case::at_unknown)
+        Ladder::of(&ActorKind::ALL).then(Reason::ReservationFactsNotFound, Case::at_unknown)
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

@@ -75,9 +75,9 @@ json_object! {
     pub struct DataRoomScope {
         /// The records.
         pub collection: CollectionName = "collection",
-        /// First day of the period.
+        /// First day of the period, which is part of it.
         pub settlement_period_start: Date = "settlementPeriodStart",
-        /// Last day of the period.
+        /// Last day of the period, which is part of it too: the first day again for a period of one day.
         pub settlement_period_end: Date = "settlementPeriodEnd",
         /// The branch whose records they are; none: not of one branch.
         pub branch_profile_id: Nullable<Ident> = "branchProfileId",

@@ -26,15 +26,15 @@ use crate::{json_object, module_doc, rejections};
 json_object! {
     /// The body of the request.
     pub struct Command {
-        /// The statement's code.
+        /// The statement's code: a natural key, one statement to a code.
         pub statement_code: Ident = "statementCode",
         /// What it settles.
         pub statement_kind: StatementKind = "statementKind",
         /// The branch that is asked.
         pub branch_profile_id: Ident = "branchProfileId",
-        /// First day of the period.
+        /// First day of the period, which is part of it.
         pub settlement_period_start: Date = "settlementPeriodStart",
-        /// Last day of the period.
+        /// Last day of the period, which is part of it too: the first day again for a period of one day.
         pub settlement_period_end: Date = "settlementPeriodEnd",
         /// Where to remit.
         pub remittance_account_snapshot: RemittanceAccountSnapshot = "remittanceAccountSnapshot",
@@ -120,16 +120,19 @@ impl Operation for RequestDeposit {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| {
-                case.by(ActorKind::BranchManager)
+        Ladder::of(&[
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::SystemWorkflow,
+        ])
+        .then(Reason::NotPermitted, |case| {
+            case.by(ActorKind::BranchManager)
+        })
+        .then(Reason::StatementCodeConflict, |case| {
+            case.done_before(|before| {
+                before.set("/statementKind", "platform_to_branch");
             })
-            .then(Reason::StatementCodeConflict, |case| {
-                case.done_before(|before| {
-                    before.set("/statementKind", "platform_to_branch");
-                })
-            })
-            .then_by_engine(Reason::FirstAnswerForgotten)
+        })
+        .then_by_engine(Reason::FirstAnswerForgotten)
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {

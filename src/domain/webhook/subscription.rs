@@ -98,6 +98,7 @@ impl FromJson for Description {
             blank: true,
             form: "",
             pattern: "",
+            known: &[],
         }
     }
 }

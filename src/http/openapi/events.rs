@@ -15,11 +15,25 @@ const GAP: &str = "carebook.gap";
 /// The schema of an event of any type.
 pub(super) fn any(schemas: &mut Schemas) -> Value {
     schemas.named("Event", |schemas| {
+        let mut mapping = Map::new();
         let types: Vec<_> = event_types()
             .iter()
-            .map(|of| schema_of(of, schemas))
+            .map(|of| {
+                let named = schema_of(of, schemas);
+                mapping.insert(of.name.event_type(), named["$ref"].clone());
+                named
+            })
             .collect();
-        json!({"oneOf": types})
+        json!({"oneOf": types, "discriminator": {"propertyName": "type", "mapping": mapping}})
+    })
+}
+
+/// What makes commits, as events and histories name it.
+pub(super) fn recorded(schemas: &mut Schemas) -> Value {
+    schemas.named("RecordedOperation", |_| {
+        let recorded = catalogue::recorded_operations().map(|(_, name)| name);
+        let names: Vec<_> = recorded.chain(["reference_fact"]).collect();
+        json!({"type": "string", "description": "What made the commit.", "enum": names})
     })
 }
 
@@ -31,11 +45,7 @@ fn name_of(event_type: &str) -> String {
 
 fn schema_of(of: &EventType, schemas: &mut Schemas) -> Value {
     let event_type = of.name.event_type();
-    let operation = schemas.named("EventOperation", |_| {
-        let recorded = catalogue::recorded_operations().map(|(_, name)| name);
-        let names: Vec<_> = recorded.chain(["reference_fact"]).collect();
-        json!({"type": "string", "description": "What made the commit.", "enum": names})
-    });
+    let operation = recorded(schemas);
     let actor_kind = schemas.of_types.subschema_for::<ActorKind>().to_value();
     schemas.named(&name_of(&event_type), |_| {
         let mut properties = Map::new();

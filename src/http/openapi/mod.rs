@@ -65,6 +65,7 @@ pub fn document() -> Value {
         place[verb(&method)] = operation;
     }
     let webhooks = events::webhooks(&mut schemas);
+    let (schemas, responses) = schemas.finish();
     json!({
         "openapi": "3.1.1",
         "info": {
@@ -80,7 +81,8 @@ pub fn document() -> Value {
         "paths": paths,
         "webhooks": webhooks,
         "components": {
-            "schemas": schemas.finish(),
+            "schemas": schemas,
+            "responses": responses,
             "parameters": parts::parameters(),
             "headers": parts::headers(),
             "securitySchemes": {
@@ -93,6 +95,14 @@ pub fn document() -> Value {
             },
         },
     })
+}
+
+/// What stands at the place in the document that this refers to; itself, where it is no reference.
+#[must_use]
+pub fn resolved<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
+    let to = value["$ref"].as_str();
+    let found = to.and_then(|to| document.pointer(to.trim_start_matches('#')));
+    found.unwrap_or(value)
 }
 
 /// What holds for all of it.

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::events::recorded;
 use super::parts::{self, Answers};
 use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Presence, Shape, Side};
 use crate::base::text::Ident;
 use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
-use crate::domain::standing;
 use crate::engine::past::RevisionTold;
+use crate::http::examples;
 use crate::http::response::{Codes, statuses};
 
 /// The kind of replay header, for operations that take a key.
@@ -37,7 +38,7 @@ fn path_parameters(path: &str, examples: &[String]) -> Vec<Value> {
 
 /// An operation.
 pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
-    let example = standing::example(row.operation.example());
+    let example = examples::example(row);
     let mut parameters = path_parameters(row.path, &example.path);
     for parameter in &mut parameters {
         // It is read as an identifier of a body is.
@@ -57,7 +58,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         parameters.extend(query_parameters(&row.operation.shape(), &example.body));
     }
     let has_key = row.key != KeySource::None;
-    let mut answers = Answers::new(row.problem, schemas);
+    let mut answers = Answers::new(row.name, row.problem, schemas);
     for (status, codes) in all_statuses(row) {
         if status < 300 {
             let body = match status {
@@ -84,7 +85,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         answers.own(409, schema);
     }
     if row.purpose == Purpose::Service {
-        answers.header_everywhere("Carebook-Dry-Run");
+        answers.can_be_tried();
     }
     let mut operation = json!({
         "operationId": row.name,
@@ -92,7 +93,7 @@ pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
         "description": row.operation.says(),
         "tags": [tag(row)],
         "parameters": parameters,
-        "responses": answers.finish(),
+        "responses": answers.finish(schemas),
         "security": security(row.bearer),
         "x-carebook-number": row.tag,
         "x-carebook-demo-actor": row.operation.example().actor,
@@ -195,11 +196,11 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     if row.trail.is_some() {
         parameters.extend(["revision", "at"].map(parts::parameter));
     }
-    let mut answers = Answers::new(row.problem, schemas);
+    let mut answers = Answers::new(row.name, row.problem, schemas);
     let body = (row.body)(&mut schemas.of_types).to_value();
     let headers = ["Carebook-Position", "ETag"];
     answers.success(200, "What stands.", Some(body), &headers);
-    answers.success(304, "It is what the reader has.", None, &headers);
+    answers.unchanged();
     let mut forbidden = vec!["actor_inactive", "actor_withdrawn"];
     if row.needs_permission {
         forbidden.push("permission_denied");
@@ -225,7 +226,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
         "summary": title(row.name),
         "tags": ["Reads"],
         "parameters": parameters,
-        "responses": answers.finish(),
+        "responses": answers.finish(schemas),
         "security": security(true),
     })
 }
@@ -236,12 +237,16 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &[]);
     parameters.push(parts::parameter("X-Request-Id"));
     parameters.extend(["limit", "cursor"].map(parts::parameter));
-    let mut answers = Answers::new(row.problem, schemas);
+    let mut answers = Answers::new(&name, row.problem, schemas);
     let page = schemas.named("History", |schemas| {
-        let revision = schemas
-            .of_types
-            .subschema_for::<RevisionTold<'static>>()
-            .to_value();
+        let revision = schemas.of_types.subschema_for::<RevisionTold<'static>>();
+        let operation = recorded(schemas);
+        // The names of operations are the catalogue's.
+        let told = schemas.of_types.definitions_mut();
+        if let Some(told) = told.get_mut("HistoryRevision") {
+            told["properties"]["operation"] = operation;
+        }
+        let revision = revision.to_value();
         json!({
             "type": "object",
             "properties": {
@@ -275,7 +280,7 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
         "summary": title(&name),
         "tags": ["Reads"],
         "parameters": parameters,
-        "responses": answers.finish(),
+        "responses": answers.finish(schemas),
         "security": security(true),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::Schemas;
+use super::schemas::{Schemas, pascal};
 use crate::base::json::{Fault, FromJson as _, Shape, Side};
 use crate::catalogue::ProblemShape;
 use crate::journal::events::EventId;
@@ -254,20 +254,71 @@ fn problem_schema(shape: ProblemShape, fault: &Value) -> Value {
     })
 }
 
+/// The name of a problem with one of these codes, and whether other operations may have the same one:
+/// then it says what the codes do, and stays what it is whichever operations have it.
+fn problem_name(
+    operation: &str,
+    shape: ProblemShape,
+    status: u16,
+    codes: &[&str],
+) -> (String, bool) {
+    let shape = match shape {
+        ProblemShape::Full => "",
+        ProblemShape::Profile => "Profile",
+        ProblemShape::Invitation => "Invitation",
+    };
+    let words = match (status, codes) {
+        (408, ["request_invalid"]) => "RequestTimeout".to_owned(),
+        (422, ["request_invalid"]) => "RequestUnprocessable".to_owned(),
+        (_, [one]) => pascal(one),
+        (_, ["actor_inactive", "actor_withdrawn"]) => "ActorNotActive".to_owned(),
+        (_, ["actor_inactive", "actor_withdrawn", "permission_denied"]) => "Forbidden".to_owned(),
+        (_, ["not_found", "route_not_found"]) => "ResourceNotFound".to_owned(),
+        (_, ["service_unavailable", "outcome_unknown"]) => "UnavailableOrUnknown".to_owned(),
+        _ => {
+            let words = match status {
+                400 => "BadRequest",
+                403 => "Forbidden",
+                404 => "NotFound",
+                409 => "Conflict",
+                410 => "Gone",
+                422 => "Unprocessable",
+                _ => "Refusal",
+            };
+            return (format!("{}{words}", pascal(operation)), false);
+        }
+    };
+    (format!("{shape}{words}"), true)
+}
+
+/// An answer in the making.
+struct InTheMaking {
+    answer: Value,
+    /// The name of the problem that it has for a body, with the schema.
+    problem: Option<(String, Value)>,
+    /// The name under which operations share it.
+    shared: Option<String>,
+}
+
 /// The answers of an operation in the making.
 pub(super) struct Answers {
+    operation: String,
     problem: ProblemShape,
     /// The schema of a fault of a request.
     fault: Value,
-    answers: BTreeMap<u16, Value>,
+    /// Begins the names of the answers that are shared with operations alike.
+    kind: &'static str,
+    answers: BTreeMap<u16, InTheMaking>,
 }
 
 impl Answers {
-    /// None yet; problems are of this shape.
-    pub(super) fn new(problem: ProblemShape, schemas: &mut Schemas) -> Self {
+    /// None yet of the operation so named; problems are of this shape.
+    pub(super) fn new(operation: &str, problem: ProblemShape, schemas: &mut Schemas) -> Self {
         Self {
+            operation: operation.to_owned(),
             problem,
             fault: schemas.of_types.subschema_for::<Fault>().to_value(),
+            kind: "",
             answers: BTreeMap::new(),
         }
     }
@@ -276,6 +327,15 @@ impl Answers {
     pub(super) fn success(&mut self, status: u16, says: &str, body: Option<Value>, of: &[&str]) {
         let body = body.map(|schema| ("application/json", schema));
         self.other(status, says, body, of);
+    }
+
+    /// What is read has not changed. Reads and lists have one such answer.
+    pub(super) fn unchanged(&mut self) {
+        let headers = ["Carebook-Position", "ETag"];
+        self.success(304, "It is what the reader has.", None, &headers);
+        if let Some(made) = self.answers.get_mut(&304) {
+            made.shared = Some("NotModified".to_owned());
+        }
     }
 
     /// An answer with a body of any type.
@@ -292,13 +352,18 @@ impl Answers {
         if let Some((media, schema)) = body {
             answer["content"] = json!({media: {"schema": schema}});
         }
-        self.answers.insert(status, answer);
+        let made = InTheMaking {
+            answer,
+            problem: None,
+            shared: None,
+        };
+        self.answers.insert(status, made);
     }
 
     /// A further media type of an answer.
     pub(super) fn also(&mut self, status: u16, media: &str, schema: Value) {
-        if let Some(answer) = self.answers.get_mut(&status) {
-            answer["content"][media] = json!({"schema": schema});
+        if let Some(made) = self.answers.get_mut(&status) {
+            made.answer["content"][media] = json!({"schema": schema});
         }
     }
 
@@ -329,22 +394,29 @@ impl Answers {
             500 => "A fault of the service; nothing was done.",
             _ => "The service cannot do this at present.",
         };
-        self.success(status, says, Some(schema), &of);
+        self.success(status, says, None, &of);
+        let (name, is_shared) = problem_name(&self.operation, self.problem, status, codes);
+        if let Some(made) = self.answers.get_mut(&status) {
+            made.shared = is_shared.then(|| name.clone());
+            made.problem = Some((format!("{name}Problem"), schema));
+        }
     }
 
     /// Gives an answer these headers, too.
     pub(super) fn headers(&mut self, status: u16, of: &[&str]) {
-        if let Some(answer) = self.answers.get_mut(&status) {
+        if let Some(made) = self.answers.get_mut(&status) {
             for name in of {
-                answer["headers"][*name] = answer_header(name);
+                made.answer["headers"][*name] = answer_header(name);
             }
         }
     }
 
     /// An answer in the place of a problem, with a body of its own.
     pub(super) fn own(&mut self, status: u16, schema: Value) {
-        if let Some(answer) = self.answers.get_mut(&status) {
-            answer["content"]["application/json"]["schema"] = schema;
+        if let Some(made) = self.answers.get_mut(&status) {
+            made.answer["content"] = json!({"application/json": {"schema": schema}});
+            made.problem = None;
+            made.shared = None;
         }
     }
 
@@ -358,18 +430,28 @@ impl Answers {
         self.problem(503, &["service_unavailable"]);
     }
 
-    /// Gives each answer this header.
-    pub(super) fn header_everywhere(&mut self, name: &str) {
-        for answer in self.answers.values_mut() {
-            answer["headers"][name] = answer_header(name);
+    /// The answers of a command that can be tried: each tells whether it was.
+    pub(super) fn can_be_tried(&mut self) {
+        self.kind = "Command";
+        for made in self.answers.values_mut() {
+            made.answer["headers"]["Carebook-Dry-Run"] = answer_header("Carebook-Dry-Run");
         }
     }
 
-    /// The answers, by their statuses.
-    pub(super) fn finish(self) -> Map<String, Value> {
-        let answers = self.answers.into_iter();
-        answers
-            .map(|(status, answer)| (status.to_string(), answer))
-            .collect()
+    /// The answers, by their statuses: what others may have as well, by its name.
+    pub(super) fn finish(self, schemas: &mut Schemas) -> Map<String, Value> {
+        let mut all = Map::new();
+        for (status, mut made) in self.answers {
+            if let Some((name, schema)) = made.problem {
+                let schema = schemas.same(&name, schema);
+                made.answer["content"] = json!({"application/json": {"schema": schema}});
+            }
+            let answer = match made.shared {
+                Some(name) => schemas.answer(&format!("{}{name}", self.kind), made.answer),
+                None => made.answer,
+            };
+            all.insert(status.to_string(), answer);
+        }
+        all
     }
 }

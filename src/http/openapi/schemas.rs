@@ -33,6 +33,8 @@ pub(super) struct Schemas {
     pub(super) of_types: SchemaGenerator,
     /// Others.
     own: Map<String, Value>,
+    /// Answers that many operations have.
+    answers: Map<String, Value>,
 }
 
 impl Schemas {
@@ -46,6 +48,7 @@ impl Schemas {
         Self {
             of_types: settings.into_generator(),
             own: Map::new(),
+            answers: Map::new(),
         }
     }
 
@@ -58,9 +61,21 @@ impl Schemas {
         reference(name)
     }
 
-    /// All, by their names. Every object is closed: what is answered has the members that stand
-    /// there, and no others.
-    pub(super) fn finish(mut self) -> Map<String, Value> {
+    /// Names a schema that is made already; a reference to it. One name is for one schema.
+    pub(super) fn same(&mut self, name: &str, schema: Value) -> Value {
+        same(&mut self.own, name, schema);
+        reference(name)
+    }
+
+    /// Names an answer; a reference to it. One name is for one answer.
+    pub(super) fn answer(&mut self, name: &str, answer: Value) -> Value {
+        same(&mut self.answers, name, answer);
+        json!({"$ref": format!("#/components/responses/{name}")})
+    }
+
+    /// All schemas, and all answers, by their names. Every object is closed: what is answered has the
+    /// members that stand there, and no others.
+    pub(super) fn finish(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let mut all = self.of_types.take_definitions(true);
         for schema in all.values_mut() {
             close(schema);
@@ -69,8 +84,13 @@ impl Schemas {
             let before = all.insert(name, schema);
             debug_assert!(before.is_none(), "two schemas have one name");
         }
-        all
+        (all, self.answers)
     }
+}
+
+fn same(all: &mut Map<String, Value>, name: &str, value: Value) {
+    let known = all.entry(name).or_insert_with(|| value.clone());
+    debug_assert_eq!(*known, value, "{name} is the name of two");
 }
 
 /// A reference to the schema of this name.

@@ -9,7 +9,7 @@ use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Side};
 use crate::base::text::{EventTypePattern, Ident};
 use crate::catalogue::{ListRow, ProblemShape};
-use crate::domain::fact_kinds::fact_schemas;
+use crate::domain::fact_kinds::{FactSchemas, fact_schemas};
 use crate::domain::outbox::list::MessageBody;
 use crate::domain::outbox::message::MessageStatus;
 use crate::domain::reference::intake::Summary;
@@ -18,7 +18,7 @@ use crate::http::route::Special;
 
 /// A route.
 pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
-    let mut answers = Answers::new(ProblemShape::Full, schemas);
+    let mut answers = Answers::new(special.name(), ProblemShape::Full, schemas);
     let mut parameters = vec![parts::parameter("X-Request-Id")];
     let mut body = None;
     let bearer = match special {
@@ -83,7 +83,7 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
         "summary": title(special.name()),
         "tags": [tag(special)],
         "parameters": parameters,
-        "responses": answers.finish(),
+        "responses": answers.finish(schemas),
         "security": security(bearer),
     });
     if let Some(body) = body {
@@ -239,15 +239,23 @@ fn readiness() -> Value {
 /// are applied: so it is no fault of the request.
 fn facts(schemas: &mut Schemas) -> Value {
     let fact = schemas.named("ReferenceFactToPut", |schemas| {
-        let kinds = fact_schemas(Side::Asked, &mut schemas.of_types);
-        json!({"oneOf": kinds})
+        let FactSchemas { kinds, by_kind } = fact_schemas(Side::Asked, &mut schemas.of_types);
+        json!({"oneOf": kinds, "discriminator": by_kind})
+    });
+    // All types by their names, and not no type at all: of that, generators of clients would make one
+    // for each item that any value has.
+    let unfit = schemas.named("UnfitReferenceFact", |_| {
+        json!({
+            "anyOf": [
+                {"type": "object"},
+                {"type": ["array", "string", "number", "boolean", "null"], "items": {}},
+            ],
+            "description": "What is no fact of any kind is not applied, and told as `invalid`.",
+        })
     });
     let batch = schemas.named("ReferenceFacts", |_| {
         closed(
-            &json!({"facts": {"type": "array", "items": {"anyOf": [
-                fact,
-                {"description": "Anything else is not applied, and told as `invalid`."},
-            ]}}}),
+            &json!({"facts": {"type": "array", "items": {"anyOf": [fact, unfit]}}}),
             &["facts"],
         )
     });
@@ -295,11 +303,10 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
     let item = (row.read.body)(&mut schemas.of_types).to_value();
     let name = pascal(row.name.trim_start_matches("list_"));
     let page = page(&format!("{name}Page"), item, schemas);
-    let mut answers = Answers::new(ProblemShape::Full, schemas);
+    let mut answers = Answers::new(row.name, ProblemShape::Full, schemas);
     list(&mut answers, page, &[], None);
-    let headers = ["Carebook-Position", "ETag"];
-    answers.headers(200, &headers);
-    answers.success(304, "It is what the reader has.", None, &headers);
+    answers.headers(200, &["ETag"]);
+    answers.unchanged();
     let mut parameters = vec![
         parts::parameter("X-Request-Id"),
         parts::parameter("If-None-Match"),
@@ -318,7 +325,7 @@ pub(super) fn list_of(row: &'static ListRow, schemas: &mut Schemas) -> Value {
         "summary": title(row.name),
         "tags": ["Lists"],
         "parameters": parameters,
-        "responses": answers.finish(),
+        "responses": answers.finish(schemas),
         "security": security(true),
     })
 }

@@ -123,7 +123,7 @@ delegation = answered(
             payer_member_id="member-family-1",
             mother_member_id="member-mother-1",
             reservation_booking_id=booking,
-            scopes=["reservation_deposit"],
+            scopes=[models.GrantPaymentAuthorityRequestScopesItem.RESERVATION_DEPOSIT],
             maximum_authorized_amount_krw=500_000,
             expires_at=datetime.fromisoformat("2099-01-01T09:00:00+09:00"),
         ),
@@ -139,7 +139,7 @@ def authorize(amount):
             family_account_id="family-account-1",
             mother_member_id="member-mother-1",
             reservation_booking_id=booking,
-            scope="reservation_deposit",
+            scope=models.AuthorizePaymentRequestScope.RESERVATION_DEPOSIT,
             amount_krw=amount,
         ),
     )
@@ -147,8 +147,8 @@ def authorize(amount):
 
 authorized = answered(200, models.PaymentDelegation, authorize(300_000))
 same(authorized.payment_delegation_id, delegation.payment_delegation_id)
-too_much = answered(400, models.AuthorizePaymentResponse400, authorize(500_001))
-same(too_much.code, models.AuthorizePaymentResponse400Code.PAYMENT_GRANT_MISSING_OR_OUT_OF_SCOPE)
+too_much = answered(400, models.AuthorizePaymentBadRequestProblem, authorize(500_001))
+same(too_much.code, models.AuthorizePaymentBadRequestProblemCode.PAYMENT_GRANT_MISSING_OR_OUT_OF_SCOPE)
 same(too_much.retryable, False)
 
 care_history = answered(
@@ -161,7 +161,7 @@ care_history = answered(
         body=models.GrantCareHistoryAccessRequest(
             grantee_member_id="member-family-1",
             reservation_booking_id=booking,
-            scopes=["summary"],
+            scopes=[models.GrantCareHistoryAccessRequestScopesItem.SUMMARY],
             expires_at=datetime.fromisoformat("2099-01-01T00:00:00+00:00"),
         ),
     ),

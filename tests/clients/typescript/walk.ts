@@ -503,6 +503,24 @@ const consent: Schemas["ConsentVersionFactToPut"] = {
 };
 const taken = answered(200, await workflow.POST("/reference-facts", { body: { facts: [consent] } }));
 assert.equal(taken.applied, 1);
+const unfit = answered(
+  200,
+  await workflow.POST("/reference-facts", {
+    body: {
+      facts: [
+        { ...consent, revision: 2 },
+        { kind: "actor", id: "somebody", revision: 1, facts: { lifecycle: "active" } },
+        // @ts-expect-error: an actor's lifecycle has no such word
+        { kind: "actor", id: "somebody", revision: 2, facts: { lifecycle: "asleep" } },
+        // @ts-expect-error: these are the facts of another kind
+        { kind: "consent-version", id: "marketing@walk-2", revision: 1, facts: { lifecycle: "active" } },
+        // @ts-expect-error: there is no such kind
+        { kind: "weather", id: "today", revision: 1, facts: {} },
+      ],
+    },
+  }),
+);
+assert.deepEqual([unfit.applied, unfit.invalid], [2, 3]);
 const fact = answered(
   200,
   await workflow.GET("/reference-facts/{kind}/{id}", { params: { path: { kind: consent.kind, id: consent.id } } }),
