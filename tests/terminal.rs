@@ -186,6 +186,59 @@ fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
 }
 
 #[test]
+fn what_is_moved_to_an_archive_shows_how_far_it_is() {
+    let world = with_data();
+    let (data, copy) = (world.data(), world.path("copy"));
+    let (archive, other) = (world.path("archive"), world.path("other"));
+    let (data, copy) = (name(&data), name(&copy));
+    assert_eq!(run(&["backup", "--data", data, "--to", copy]).0, Some(0));
+    let compact = |data, archive| {
+        let of_age = ["compact", "--keep", "0s", "--data", data];
+        [&of_age[..], &["--archive", archive]].concat()
+    };
+    let Some(shown) = at_a_terminal(&compact(data, name(&archive)), &[]) else {
+        return;
+    };
+    is_shown(
+        &["writing a snapshot", "moving segments to the archive"],
+        &shown,
+    );
+    assert!(
+        shown.contains("removing what the snapshots cover"),
+        "{shown:?}"
+    );
+    assert!(!crate::support::files(&archive).is_empty());
+    let (code, out, err) = run(&compact(copy, name(&other)));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(!out.contains("moving") && err.is_empty(), "{out}{err}");
+}
+
+#[test]
+fn records_are_whole_lines_beside_how_far_the_log_is_read() {
+    let world = with_data();
+    let data = world.data();
+    let data = name(&data);
+    for how in [&[][..], &["--json"], &["--operation", "create_branch"]] {
+        let inspect = [&["inspect", "records", "--data", data], how].concat();
+        let Some(shown) = at_a_terminal(&inspect, &[]) else {
+            return;
+        };
+        is_shown(&["reading the log"], &shown);
+        let (code, out, err) = run(&inspect);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{how:?}");
+        assert!(!out.contains("reading the log"), "{out}");
+        // Each line is there as it is beside a terminal, on a line that is otherwise empty.
+        let shown: Vec<_> = shown
+            .split(['\n', '\r'])
+            .filter_map(|line| line.rsplit("\u{1b}[2K").next())
+            .collect();
+        for line in out.lines() {
+            assert!(shown.contains(&line), "{line:?} is not in {shown:#?}");
+        }
+    }
+}
+
+#[test]
 fn colours_are_for_a_terminal_that_wants_them() {
     let world = World::new();
     let file = world.path("carebook.toml");
