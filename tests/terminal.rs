@@ -121,6 +121,10 @@ fn is_shown(messages: &[&str], shown: &str) {
         let rate = rate.unwrap_or_else(|| panic!("no {message}: {shown:?}"));
         let bar = rate.split("left").next().unwrap();
         assert!(bar.contains("/s, "), "{message}: {shown:?}");
+        // Of something that is more than nothing.
+        let mut bars = shown.split(message).skip(1);
+        let has_total = bars.any(|bar| !bar.contains("] 0 B/0 B") && !bar.contains("] 0/0 "));
+        assert!(has_total, "{message}: {shown:?}");
     }
 }
 
@@ -216,8 +220,12 @@ fn what_is_moved_to_an_archive_shows_how_far_it_is() {
 #[test]
 fn records_are_whole_lines_beside_how_far_the_log_is_read() {
     let world = with_data();
-    let data = world.data();
+    let (data, facts) = (world.data(), world.path("facts.ndjson"));
     let data = name(&data);
+    // So much that it is not printed in one piece.
+    std::fs::write(&facts, run(&["facts", "template"]).1).unwrap();
+    let load = ["facts", "load", name(&facts), "--data", data];
+    assert_eq!(run(&load).0, Some(0));
     for how in [&[][..], &["--json"], &["--operation", "create_branch"]] {
         let inspect = [&["inspect", "records", "--data", data], how].concat();
         let Some(shown) = at_a_terminal(&inspect, &[]) else {
@@ -229,8 +237,12 @@ fn records_are_whole_lines_beside_how_far_the_log_is_read() {
         assert!(!out.contains("reading the log"), "{out}");
         // Each line is there as it is beside a terminal, on a line that is otherwise empty.
         let shown: Vec<_> = shown
-            .split(['\n', '\r'])
-            .filter_map(|line| line.rsplit("\u{1b}[2K").next())
+            .split(['\n', '\r', '\u{1b}'])
+            .map(|part| {
+                // The cursor goes up or down, or the line is cleared.
+                let mut moves = ["[1A", "[1B", "[2K"].into_iter();
+                moves.find_map(|one| part.strip_prefix(one)).unwrap_or(part)
+            })
             .collect();
         for line in out.lines() {
             assert!(shown.contains(&line), "{line:?} is not in {shown:#?}");
