@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use carebook::base::json::FaultCode;
 use carebook::catalogue::{MANAGEMENT, OPERATIONS};
+use carebook::domain::rejection::Class;
 use carebook::http::openapi;
 use serde_json::Value;
 
@@ -519,6 +520,21 @@ fn sentences(code: &str) -> BTreeSet<&'static str> {
     of_code.map(|declared| declared.message).collect()
 }
 
+/// What a client does about a code of operations' rejections of which nothing more is known.
+fn usual(code: &str) -> &'static str {
+    let rows = OPERATIONS.iter().chain(MANAGEMENT);
+    let mut declared = rows.flat_map(|row| row.operation.rejections());
+    match declared.find(|declared| declared.code == code) {
+        None => "",
+        Some(declared) => match declared.class {
+            Class::Invalid => "Correct the request.",
+            Class::Forbidden => "Ask with the token of somebody who may.",
+            Class::Missing => "Check the identifier.",
+            Class::Conflict => "Read the resource again, then decide.",
+        },
+    }
+}
+
 /// The page; a code that nothing is known of stands with an empty cell, which a test refuses.
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -533,6 +549,7 @@ pub fn page() -> String {
     for (code, at) in all {
         let known = KNOWN.iter().find(|(known, ..)| *known == code);
         let (means, does) = known.map_or(("", ""), |(_, means, does)| (means, does));
+        let does = if does.is_empty() { usual(&code) } else { does };
         let own = sentences(&code);
         let means = match means {
             "" => own.into_iter().collect::<Vec<_>>().join("<br>"),

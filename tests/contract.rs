@@ -9,11 +9,15 @@ use carebook::catalogue::{
     Invalid, KeySource, LISTS, OPERATIONS, ProblemShape, READS, ReadRow, Row, Success,
 };
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
+use crate::events::reader;
 use crate::support::good::{Good, assert_problem, code, method};
 use crate::support::stage::{Stage, assert_reads, stripped, theatre};
 use crate::support::{Answer, Client, Server, World, claims};
+use crate::walk::matches;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -1045,176 +1049,59 @@ fn with_key(body: &Value, key: &str) -> Value {
     body
 }
 
-#[test]
-fn the_service_has_these_operations() {
-    const KEY_IN_HEADER: &str = "header";
-    const KEY_IN_BODY: &str = "body";
-    const NO_KEY: &str = "none";
-    #[rustfmt::skip]
-    let expected = [
-        (1, "POST", "/family-reservation-payment-authorizations", 200, 400, NO_KEY),
-        (2, "POST", "/family-payment-delegations", 201, 400, KEY_IN_HEADER),
-        (3, "POST", "/admin/branches", 201, 422, KEY_IN_HEADER),
-        (4, "POST", "/family-accounts/{familyAccountId}/reservation-care-history-access-grants", 201, 400, KEY_IN_HEADER),
-        (5, "POST", "/settlement-data-room-export-requests", 201, 400, KEY_IN_BODY),
-        (6, "POST", "/settlement-data-room-requests/{settlementDataRoomRequestId}/ready-artifacts", 200, 400, KEY_IN_BODY),
-        (7, "PATCH", "/mother/profile", 201, 422, KEY_IN_HEADER),
-        (8, "POST", "/settlement-branch-deposit-acknowledgements", 200, 400, KEY_IN_BODY),
-        (9, "POST", "/settlement-deposit-requests", 201, 400, KEY_IN_BODY),
-        (10, "POST", "/care-team-assignment-decisions/assign-from-candidate-snapshot", 201, 400, KEY_IN_BODY),
-        (11, "POST", "/caregiver-payout-receipt-states/repairs", 200, 400, KEY_IN_BODY),
-        (12, "POST", "/caregiver-payout-acknowledgements/branch-deposits", 201, 400, KEY_IN_BODY),
-        (13, "POST", "/reservation-financial-lifecycles/{reservationBookingId}/regional-benefit-charge-finalizations", 200, 422, KEY_IN_BODY),
-        (14, "POST", "/branch/manager-invitations/accept", 201, 422, KEY_IN_HEADER),
-        (15, "POST", "/reservation-payment-change-adjustments/{reservationBookingId}/mother-payments", 200, 400, KEY_IN_BODY),
-        (16, "POST", "/branch-settlement-account-statement-snapshots", 201, 400, KEY_IN_BODY),
-        (17, "POST", "/payment-product-plans/{planCode}/cash-receipt-eligibility-decisions", 200, 400, NO_KEY),
-        (18, "POST", "/customer-reservation-drafts/{draftId}/confirm", 201, 400, KEY_IN_HEADER),
-        (19, "POST", "/branch-office-profile-updates", 200, 400, KEY_IN_BODY),
-        (20, "POST", "/reservation-payment-pre-registrations", 200, 400, KEY_IN_HEADER),
-        (21, "POST", "/billing-engine-payment-admin-operations", 200, 400, KEY_IN_BODY),
-    ];
-    let found = OPERATIONS.iter().map(|row| {
-        let success = match row.success {
-            Success::Ok => 200,
-            Success::Created | Success::CreatedOnce => 201,
-            Success::Accepted => 202,
-            Success::NoContent => 204,
-        };
-        let key = match row.key {
-            KeySource::Header => KEY_IN_HEADER,
-            KeySource::Body | KeySource::BodyOfAll { .. } => KEY_IN_BODY,
-            KeySource::None => NO_KEY,
-        };
-        let invalid = invalid_status(row);
-        (row.tag, method(row), row.path, success, invalid, key)
-    });
-    assert_eq!(found.collect::<Vec<_>>(), expected);
-    for row in OPERATIONS {
-        assert_eq!(row.bearer, row.tag != 13);
-        let once = matches!(row.tag, 3 | 7 | 14);
-        assert_eq!(row.success == Success::CreatedOnce, once, "{}", row.name);
-        let shape = match row.tag {
-            7 => ProblemShape::Profile,
-            14 => ProblemShape::Invitation,
-            _ => ProblemShape::Full,
-        };
-        assert_eq!(row.problem, shape, "{}", row.name);
-    }
-}
-
-#[test]
-fn the_service_has_these_reads() {
-    let expected: BTreeSet<_> = [
-        "/settlement-statements/{}",
-        "/settlement-data-room-requests/{}",
-        "/family-payment-delegations/{}",
-        "/reservation-care-history-access-grants/{}",
-        "/mother/profile",
-        "/admin/branches/{}",
-        "/branch-office-profiles/{}",
-        "/care-team-rosters/{}",
-        "/caregiver-payout-receipt-states/{}/{}/{}",
-        "/reservation-financial-lifecycles/{}",
-        "/reservation-payment-change-adjustments/{}",
-        "/reservation-payment-pre-registrations/{}",
-        "/branch-settlement-account-statement-snapshots/{}",
-        "/billing-engine-payment-admin-operations/{}",
-        "/organization",
-        "/reference-facts/{}/{}",
-    ]
-    .map(str::to_owned)
-    .into();
-    let found: BTreeSet<_> = READS
-        .iter()
-        .map(|row| {
-            let steps = row.path.split('/');
-            let steps = steps.map(|step| if step.starts_with('{') { "{}" } else { step });
-            steps.collect::<Vec<_>>().join("/")
-        })
-        .collect();
-    assert_eq!(found, expected);
-}
-
-/// Where what an operation brought about is read, and by which revision of its own it is tagged;
-/// without one, by the position of its last commit.
-fn read_of(row: &Row, stage: &Stage, answer: &Value) -> Option<(String, Option<&'static str>)> {
-    let of = |place: &str, member: &str| format!("/{place}/{}", answer[member].as_str().unwrap());
-    let booking = "reservationBookingId";
-    Some(match row.tag {
-        2 => (
-            of("family-payment-delegations", "paymentDelegationId"),
-            Some("delegationRevision"),
-        ),
-        3 => (of("admin/branches", "branchId"), Some("revision")),
-        4 => (
-            of(
-                "reservation-care-history-access-grants",
-                "reservationCareHistoryAccessGrantId",
-            ),
-            Some("revision"),
-        ),
-        5 | 6 => (
-            of("settlement-data-room-requests", "requestId"),
-            Some("revision"),
-        ),
-        7 => ("/mother/profile".to_owned(), Some("profileRevision")),
-        8 | 9 => (of("settlement-statements", "statementId"), Some("revision")),
-        11 => {
-            let path = format!(
-                "{}/{}/{}",
-                of("caregiver-payout-receipt-states", booking),
-                stage.id("contract-assignment-1"),
-                stage.id("payout-instruction-1")
-            );
-            (path, Some("revision"))
-        }
-        13 => (of("reservation-financial-lifecycles", booking), None),
-        15 => (of("reservation-payment-change-adjustments", booking), None),
-        16 => (
-            of(
-                "branch-settlement-account-statement-snapshots",
-                "snapshotId",
-            ),
-            None,
-        ),
-        19 => (
-            of("branch-office-profiles", "branchOfficeProfileId"),
-            Some("revisionNumber"),
-        ),
-        20 => (
-            of("reservation-payment-pre-registrations", "paymentId"),
-            None,
-        ),
-        21 => (
-            of(
-                "billing-engine-payment-admin-operations",
-                "billingAdminOperationAuditId",
-            ),
-            None,
-        ),
-        // They read and bring nothing about, or what they bring about reads otherwise.
-        1 | 10 | 12 | 14 | 17 | 18 => return None,
-        _ => panic!("{} has no entry here: add where it is read", row.name),
-    })
+/// Where a read gives what an operation has answered from this position, and by which tag: both as the
+/// commit's event says, the position where it has no revision.
+fn read_of(
+    row: &Row,
+    position: u64,
+    client: &mut Client,
+    stage: &Stage,
+) -> Option<(String, String)> {
+    let schema = |of: &dyn Fn(&mut SchemaGenerator) -> Schema| {
+        let settings = SchemaSettings::default().for_serialize();
+        of(&mut settings.into_generator())
+    };
+    let answer = schema(&|schemas| row.operation.answer(schemas));
+    let mut reads = READS.iter();
+    let read = reads.find(|read| schema(&|schemas| (read.body)(schemas)) == answer)?;
+    let page = format!("/events?limit=1000&after={}-0", position - 1);
+    let page = client.get(&page, &stage.token(&reader())).json();
+    let told = page["events"].as_array().unwrap().iter();
+    let mut told = told.filter(|event| event["sequence"] == format!("{position:020}"));
+    let place = |event: &Value| format!("/{}", event["subject"].as_str().unwrap());
+    // A path without parameters is that of the reader's own.
+    let is_own = read.parameters().next().is_none();
+    let event = told.find(|event| is_own || matches(read.path, &place(event)));
+    let event = event.unwrap_or_else(|| panic!("nothing is told of {}: {page}", row.name));
+    let path = match is_own {
+        true => read.path.to_owned(),
+        false => place(event),
+    };
+    let tag = match &event["data"]["revision"] {
+        Value::Null => position.to_string(),
+        revision => revision.to_string(),
+    };
+    Some((path, tag))
 }
 
 #[test]
 fn what_an_operation_brought_about_is_read_as_it_was_answered() {
+    let mut read = 0;
     for row in OPERATIONS {
+        // Without a key nothing is brought about; a roster is read with all of its decisions.
+        if row.key == KeySource::None || row.name == "assign_caregiver" {
+            continue;
+        }
         let stage = Stage::new();
         let good = Good::of(row, &stage);
         let token = good.token(&stage);
         let mut client = stage.client();
         let first = good.carried_out(&mut client, &token);
         let answer = first.json();
-        let Some((path, revision)) = read_of(row, &stage, &answer) else {
+        let Some((path, tag)) = read_of(row, first.position().unwrap(), &mut client, &stage) else {
             continue;
         };
-        let tag = match revision {
-            Some(member) => answer[member].to_string(),
-            None => first.position().unwrap().to_string(),
-        };
+        read += 1;
         // Who needs no token to act needs one to read.
         let reader = if row.bearer { token } else { stage.mother() };
         assert_reads(&mut client, &reader, &path, &tag, &answer);
@@ -1234,6 +1121,7 @@ fn what_an_operation_brought_about_is_read_as_it_was_answered() {
         let unread = client.get(&path, &stage.token(&stranger));
         assert_problem(row_problem(&path), &unread, 404, "not_found");
     }
+    assert!(read > 14, "{read}");
 }
 
 fn row_problem(path: &str) -> ProblemShape {

@@ -98,8 +98,15 @@ fn there_is_a_seed_for_each_operation() {
     if std::env::var("FUZZ_WRITE_SEEDS").is_ok() {
         write_seeds();
     }
-    for row in OPERATIONS {
+    for (number, row) in OPERATIONS.iter().enumerate() {
         let body = directory("body").join(row.name);
+        if std::env::var("REWRITE_DOCS").is_ok() && !body.is_file() {
+            write(
+                "body",
+                row.name,
+                &body_seed(number, &Good::of(row, &Stage::new())),
+            );
+        }
         assert!(
             body.is_file(),
             "{} has no body in fuzz/seeds/body",
@@ -109,25 +116,31 @@ fn there_is_a_seed_for_each_operation() {
     assert!(seeds("record").len() > OPERATIONS.len() / 2);
 }
 
+fn write(target: &str, name: &str, bytes: &[u8]) {
+    std::fs::create_dir_all(directory(target)).unwrap();
+    std::fs::write(directory(target).join(name), bytes).unwrap();
+}
+
+/// The operation by its place in the catalogue, the length of a parameter, the parameter, the body.
+fn body_seed(number: usize, good: &Good) -> Vec<u8> {
+    let parameter = b"SC-2026-01";
+    let mut seed = vec![
+        u8::try_from(number).unwrap(),
+        u8::try_from(parameter.len()).unwrap(),
+    ];
+    seed.extend(parameter);
+    seed.extend(good.body.to_string().as_bytes());
+    seed
+}
+
 fn write_seeds() {
     let theatre = theatre();
-    let write = |target: &str, name: &str, bytes: &[u8]| {
-        std::fs::create_dir_all(directory(target)).unwrap();
-        std::fs::write(directory(target).join(name), bytes).unwrap();
-    };
     for (number, row) in OPERATIONS.iter().enumerate() {
         let stage = Stage::new();
         let good = Good::of(row, &stage);
         let token = good.token(&stage);
         good.carried_out(&mut stage.client(), &token);
-        let parameter = b"SC-2026-01";
-        let mut seed = vec![
-            u8::try_from(number).unwrap(),
-            u8::try_from(parameter.len()).unwrap(),
-        ];
-        seed.extend(parameter);
-        seed.extend(good.body.to_string().as_bytes());
-        write("body", row.name, &seed);
+        write("body", row.name, &body_seed(number, &good));
     }
     // A copy of the directory of a running service is a log.
     let copy = tempfile::tempdir().unwrap();

@@ -316,8 +316,8 @@ fn make(world: &World) -> Vec<Asked> {
     for step in PARTS.iter().flat_map(|part| part.steps) {
         let mut next = Asked::of(step, &kept);
         next.answered(world, &mut client, step.status());
-        for name in step.kept {
-            kept.insert(*name, text_of(&next.answer, name).expect(name));
+        for name in step.kept() {
+            kept.insert(name, text_of(&next.answer, name).expect(name));
         }
         asked.push(next);
     }

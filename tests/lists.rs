@@ -427,12 +427,41 @@ fn what_leaves_a_filter_between_two_pages_makes_none_repeat_and_none_missing() {
     }
 }
 
+/// How many walks go through the lists of one server: more statements than some 2,000 make each
+/// walk long, and fewer commits would stand beside it.
+const WALKS_OF_A_ROUND: usize = 250;
+
 /// Walks from the first page to the last while statements are opened and acknowledged, those at
 /// which a page ends before all others: none repeats, and none is missing that stood all the while.
 #[test]
 fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
     let seed = crate::support::seed();
     let walks: usize = std::env::var("LIST_WALKS").map_or(60, |text| text.parse().unwrap());
+    let (mut walked, mut counts) = (0, Counts::default());
+    while walked < walks {
+        let round = WALKS_OF_A_ROUND.min(walks - walked);
+        let seed = seed.wrapping_add(walked as u64);
+        let of_round = walks_of_a_round(round, seed);
+        assert!(of_round.left > round / 4, "{of_round:?} SEED={seed}");
+        walked += round;
+        counts.opened += of_round.opened;
+        counts.left += of_round.left;
+        println!(
+            "{walked} walks, {} opened beside them, {} acknowledged at the end of a page",
+            counts.opened, counts.left
+        );
+    }
+}
+
+/// What was committed while walks went on.
+#[derive(Debug, Default)]
+struct Counts {
+    opened: usize,
+    left: usize,
+}
+
+/// `walks` walks by four walkers through the statements of a server of their own.
+fn walks_of_a_round(walks: usize, seed: u64) -> Counts {
     let world = World::new();
     let server = Server::start(&world);
     let (token, manager) = (world.headquarters(), world.manager("branch-1"));
@@ -446,23 +475,21 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
     let leaving = Mutex::new(leaving);
     let is_over = AtomicBool::new(false);
     let walked = AtomicUsize::new(0);
-    let left = AtomicUsize::new(0);
+    let (opened, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = server.client();
-            let mut number = 0;
             // A walk sees those before it as well: there are only so many in the end.
-            while !is_over.load(Ordering::Relaxed) {
-                let branch = ["branch-1", "branch-2"][number % 2];
-                if number < 2_000 {
-                    let id = open(&world, &mut client, &token, branch, &format!("D-{number}"));
-                    if branch == "branch-1" {
-                        leaving.lock().unwrap().insert(id);
-                    }
-                } else {
-                    std::thread::yield_now();
+            for number in 0..2_000 {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
                 }
-                number += 1;
+                let branch = ["branch-1", "branch-2"][number % 2];
+                let id = open(&world, &mut client, &token, branch, &format!("D-{number}"));
+                if branch == "branch-1" {
+                    leaving.lock().unwrap().insert(id);
+                }
+                opened.fetch_add(1, Ordering::Relaxed);
             }
         });
         let walkers: Vec<_> = (0..4_u64)
@@ -471,7 +498,7 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
                 let (standing, leaving) = (&standing, &leaving);
                 let (walked, left) = (&walked, &left);
                 scope.spawn(move || {
-                    let mut random = StdRng::seed_from_u64(seed ^ walker);
+                    let mut random = StdRng::seed_from_u64(seed ^ (walker << 32));
                     let mut client = server.client();
                     while walked.fetch_add(1, Ordering::Relaxed) < walks {
                         let order = ["newest", "oldest"][random.random_range(0..2)];
@@ -513,9 +540,10 @@ fn a_walk_repeats_nothing_and_misses_nothing_that_stood_all_the_while() {
             walker.unwrap();
         }
     });
-    let left = left.into_inner();
-    println!("{walks} walks, {left} acknowledged at the end of a page");
-    assert!(left > walks / 4, "{left}");
+    Counts {
+        opened: opened.into_inner(),
+        left: left.into_inner(),
+    }
 }
 
 /// The creation of a branch whose body takes 12 KB, and who may create it.

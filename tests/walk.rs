@@ -128,7 +128,8 @@ impl Taken {
     }
 }
 
-fn matches(form: &str, path: &str) -> bool {
+/// Whether a path is of this form, with values in the place of its parameters.
+pub(crate) fn matches(form: &str, path: &str) -> bool {
     let (form, path): (Vec<_>, Vec<_>) = (form.split('/').collect(), path.split('/').collect());
     let same = |(form, path): (&&str, &&str)| form.starts_with('{') || form == path;
     form.len() == path.len() && form.iter().zip(&path).all(same)

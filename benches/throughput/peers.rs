@@ -80,7 +80,7 @@ pub(crate) fn request(form: Form, number: usize, draw: impl FnOnce() -> usize) -
         None => (
             "/settlement-deposit-requests".to_owned(),
             format!("STATEMENT-{number}"),
-            &shapes::OPENED_BY_PEER,
+            &*shapes::OPENED_BY_PEER,
         ),
         Some(resource) => (
             format!("/commands/resource-{resource}"),

@@ -1,284 +1,13 @@
-//! The members of each answer, as the contract lists them.
+//! What the answers have to be: the members of each are those that the API document lists.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use carebook::catalogue::{OPERATIONS, Row, Success};
+use carebook::http::openapi;
+use serde_json::Value;
 
 use crate::check::Expected;
-
-const DELEGATION: &[&str] = &[
-    "paymentDelegationId",
-    "payerMemberId",
-    "motherMemberId",
-    "scopes",
-    "grantedByMemberId",
-    "grantedAt",
-    "expiresAt",
-    "maximumAuthorizedAmountKrw",
-    "reservationBookingId",
-    "revokedAt",
-    "delegationRevision",
-    "authorityEvidence",
-    "revokedByMemberId",
-    "revocationReasonCode",
-];
-
-const BRANCH: &[&str] = &[
-    "commandId",
-    "actorId",
-    "reason",
-    "commandFingerprint",
-    "branchId",
-    "branchCode",
-    "revision",
-    "organizationRevision",
-    "lifecycleStatus",
-    "operatorIdentity",
-    "managerMembership",
-    "managerInvitation",
-    "managerInvitationStatus",
-    "authorizationRelationship",
-    "authorizationRelationshipStatus",
-    "authorizationRelationships",
-    "membershipFeePolicy",
-    "membershipFeePolicyStatus",
-    "sideEffects",
-    "auditEventId",
-    "outcomeStatus",
-    "idempotentReplay",
-    "repair",
-    "allowedNextActions",
-];
-
-const CARE_HISTORY_GRANT: &[&str] = &[
-    "reservationCareHistoryAccessGrantId",
-    "granteeMemberId",
-    "motherMemberId",
-    "reservationBookingId",
-    "scopes",
-    "grantedByMemberId",
-    "grantedAt",
-    "expiresAt",
-    "revokedAt",
-    "revision",
-    "authorityEvidence",
-    "revokedByMemberId",
-    "revocationReasonCode",
-];
-
-const DATA_ROOM: &[&str] = &[
-    "requestId",
-    "requestCode",
-    "scope",
-    "status",
-    "revision",
-    "requestedByActorProfileId",
-    "createdAt",
-    "updatedAt",
-    "artifacts",
-    "actionJournal",
-];
-
-const MOTHER_PROFILE: &[&str] = &[
-    "motherAccountId",
-    "motherProfileId",
-    "accountLifecycle",
-    "profileCompleteness",
-    "profileRevision",
-    "addressRevision",
-    "fullName",
-    "birthDate",
-    "email",
-    "primaryPhoneNumber",
-    "address",
-    "verifiedContacts",
-    "consentReceipts",
-    "ownershipRelationship",
-    "allowedNextActions",
-    "createdAt",
-    "updatedAt",
-    "idempotentReplay",
-];
-
-const STATEMENT: &[&str] = &[
-    "statementId",
-    "statementCode",
-    "statementKind",
-    "branchProfileId",
-    "settlementPeriodStart",
-    "settlementPeriodEnd",
-    "status",
-    "revision",
-    "remittanceAccountSnapshot",
-    "requestedByActorProfileId",
-    "createdAt",
-    "updatedAt",
-    "messageToBranch",
-    "headOfficePrivateMemo",
-    "transitionAudits",
-    "lineAcknowledgements",
-    "manualRows",
-];
-
-const ASSIGNMENT: &[&str] = &[
-    "rosterDecisionId",
-    "reservationBookingId",
-    "expectedRosterRevision",
-    "evidenceKey",
-    "assignmentDecisions",
-    "status",
-];
-
-const RECEIPT_STATE: &[&str] = &[
-    "reservationBookingId",
-    "contractAssignmentKey",
-    "caregiverPayoutInstructionId",
-    "receiptState",
-    "revision",
-    "status",
-    "reason",
-    "actorProfileId",
-    "occurredAt",
-];
-
-const PAYOUT_ACKNOWLEDGEMENT: &[&str] = &[
-    "reservationBookingId",
-    "contractAssignmentKey",
-    "caregiverPayoutInstructionId",
-    "acknowledgementKind",
-    "status",
-];
-
-const LIFECYCLE: &[&str] = &[
-    "reservationBookingId",
-    "financialStage",
-    "motherVisiblePayableKrw",
-    "caregiverPayoutKrw",
-    "branchSettlementKrw",
-    "hqSettlementKrw",
-    "careDeliverySessionCode",
-    "deliveredDayCount",
-    "ledgerLineCount",
-];
-
-const ACTIVATION: &[&str] = &[
-    "activationId",
-    "invitationId",
-    "memberProfileId",
-    "branchMembershipId",
-    "branchId",
-    "acceptedOnboardingRevision",
-    "relationshipOutboxMessageId",
-    "authorizationRelationshipStatus",
-    "acceptedAt",
-    "idempotentReplay",
-];
-
-const ADJUSTMENT: &[&str] = &[
-    "paymentChangeAdjustmentId",
-    "reservationBookingId",
-    "motherUserId",
-    "customerDeltaKrw",
-    "couponAdjustmentKrw",
-    "pureCustomerAmountKrw",
-    "motherPayableAdjustmentKrw",
-    "adjustmentStatus",
-    "preRegistration",
-    "paymentReceipt",
-    "settlementContinuationStatus",
-    "settlementContinuationWorkflowRequestId",
-    "settlementContinuationReason",
-    "settlementContinuationRecordedAt",
-    "requestedAt",
-    "completedAt",
-    "updatedAt",
-];
-
-const ACCOUNT_SNAPSHOT: &[&str] = &[
-    "snapshotId",
-    "settlementStatementId",
-    "branchOfficeProfileId",
-    "branchOfficeProfileRevision",
-    "settlementAccountId",
-    "settlementAccountRevision",
-    "purpose",
-    "bankName",
-    "accountHolder",
-    "maskedAccountReference",
-    "verificationState",
-    "effectiveFrom",
-    "effectiveUntil",
-    "snapshotForStatementAt",
-    "snapshotForStatementByActorId",
-    "idempotencyKey",
-];
-
-const CASH_RECEIPT: &[&str] = &[
-    "decisionState",
-    "merchantOfRecord",
-    "collectionChannel",
-    "receiptIssuer",
-    "acceptedPurpose",
-    "denialReasonCode",
-    "providerIssueAllowed",
-];
-
-const CREATION: &[&str] = &[
-    "customerReservationCreationCommandId",
-    "draftId",
-    "acceptedDraftRevision",
-    "acceptedReviewProjectionId",
-    "acceptedReviewRevision",
-    "reservationBookingRequestId",
-    "reservationBookingId",
-    "creationOutcome",
-    "reviewedFactFingerprint",
-    "contractAcceptanceId",
-    "reservationCreationPaymentHandoff",
-    "idempotentReplay",
-];
-
-const PROFILE_REVISION: &[&str] = &[
-    "revisionId",
-    "branchOfficeProfileId",
-    "revisionNumber",
-    "factGroup",
-    "actorId",
-    "reason",
-    "effectiveAt",
-];
-
-const PRE_REGISTRATION: &[&str] = &[
-    "reservationBookingId",
-    "paymentId",
-    "paymentMethod",
-    "paymentPurpose",
-    "amountKrw",
-    "paymentProductPlanCode",
-    "providerFeeSnapshot",
-    "paymentActorSnapshot",
-    "cashReceiptEligibilitySnapshot",
-    "preRegistrationStatus",
-    "gatewayCode",
-    "gatewayMessage",
-];
-
-const ADMIN_AUDIT: &[&str] = &[
-    "billingAdminOperationAuditId",
-    "operationAction",
-    "operationStatus",
-    "actorUserId",
-    "reason",
-    "idempotencyKey",
-    "expectedRevision",
-    "commandFingerprint",
-    "providerEvidenceFingerprint",
-    "recordedAt",
-    "reservationBookingId",
-    "paymentId",
-    "searchKey",
-    "amountKrw",
-    "providerStatusCode",
-    "providerResultCode",
-    "providerMessage",
-    "replayedFromAuditId",
-];
 
 const PROBLEM: &[&str] = &[
     "status",
@@ -290,59 +19,50 @@ const PROBLEM: &[&str] = &[
 ];
 
 /// The answers to first executions, by operation.
-static ANSWERS: [(&str, Expected); 21] = [
-    ("authorize_payment", Expected::new(200, DELEGATION)),
-    ("grant_payment_authority", Expected::new(201, DELEGATION)),
-    ("create_branch", Expected::new(201, BRANCH)),
-    (
-        "grant_care_history_access",
-        Expected::new(201, CARE_HISTORY_GRANT),
-    ),
-    ("open_data_room_request", Expected::new(201, DATA_ROOM)),
-    ("mark_artifact_ready", Expected::new(200, DATA_ROOM)),
-    ("update_mother_profile", Expected::new(201, MOTHER_PROFILE)),
-    ("acknowledge_deposit", Expected::new(200, STATEMENT)),
-    ("request_deposit", Expected::new(201, STATEMENT)),
-    ("assign_caregiver", Expected::new(201, ASSIGNMENT)),
-    ("repair_payout_receipt", Expected::new(200, RECEIPT_STATE)),
-    (
-        "acknowledge_payout_deposit",
-        Expected::new(201, PAYOUT_ACKNOWLEDGEMENT),
-    ),
-    ("finalize_charge", Expected::new(200, LIFECYCLE)),
-    ("accept_manager_invitation", Expected::new(201, ACTIVATION)),
-    ("capture_adjustment_payment", Expected::new(200, ADJUSTMENT)),
-    (
-        "snapshot_settlement_account",
-        Expected::new(201, ACCOUNT_SNAPSHOT),
-    ),
-    (
-        "decide_cash_receipt_eligibility",
-        Expected::new(200, CASH_RECEIPT),
-    ),
-    ("confirm_reservation_draft", Expected::new(201, CREATION)),
-    (
-        "update_branch_office_profile",
-        Expected::new(200, PROFILE_REVISION),
-    ),
-    (
-        "pre_register_payment",
-        Expected::new(200, PRE_REGISTRATION).with("\"pre_registered\""),
-    ),
-    (
-        "administer_gateway",
-        Expected::new(200, ADMIN_AUDIT).with("\"succeeded\""),
-    ),
-];
+static ANSWERS: LazyLock<BTreeMap<&str, Expected>> = LazyLock::new(|| {
+    let document = openapi::document();
+    let rows = OPERATIONS.iter();
+    rows.map(|row| (row.name, expected(row, &document)))
+        .collect()
+});
+
+fn expected(row: &Row, document: &Value) -> Expected {
+    let status = match row.success {
+        Success::Ok => 200,
+        Success::Created | Success::CreatedOnce => 201,
+        Success::Accepted => 202,
+        Success::NoContent => 204,
+    };
+    let word = match row.name {
+        "pre_register_payment" => "\"pre_registered\"",
+        "administer_gateway" => "\"succeeded\"",
+        _ => "",
+    };
+    Expected::new(status, members(row, status, document)).with(word)
+}
+
+/// The members of an operation's answer with this status, for as long as the program runs.
+fn members(row: &Row, status: u16, document: &Value) -> &'static [&'static str] {
+    let methods = document["paths"][row.path].as_object();
+    let mut methods = methods.into_iter().flat_map(|methods| methods.values());
+    let operation = methods.find(|operation| operation["operationId"] == row.name);
+    let answer = &operation.expect("the document has every operation")["responses"];
+    let schema = &answer[status.to_string()]["content"]["application/json"]["schema"];
+    let place = schema["$ref"].as_str().expect("an answer has a name");
+    let properties = document.pointer(&format!("{}/properties", place.trim_start_matches('#')));
+    let properties = properties.and_then(Value::as_object);
+    let names = properties.expect("an answer is an object").keys();
+    let names = names.map(|name| &*name.clone().leak());
+    names.collect::<Vec<_>>().leak()
+}
 
 /// The answer to the first execution of an operation.
 pub(crate) fn answer(operation: &str) -> &'static Expected {
-    let found = ANSWERS.iter().find(|(name, _)| *name == operation);
-    &found.expect("every operation has a row").1
+    &ANSWERS[operation]
 }
 
 /// A statement as it is read.
-pub(crate) static READ_STATEMENT: Expected = Expected::new(200, STATEMENT);
+pub(crate) static READ_STATEMENT: LazyLock<Expected> = LazyLock::new(|| statement(200));
 /// A mother's profile as she reads it; a read is no replay, so it says nothing of one.
 pub(crate) static READ_ANYTHING: Expected = Expected::new(200, &[]);
 /// The refusal of one who may not read.
@@ -367,4 +87,8 @@ pub(crate) static ADVANCED: Expected = Expected::new(
     ],
 );
 /// A statement that a peer has opened.
-pub(crate) static OPENED_BY_PEER: Expected = Expected::new(201, STATEMENT);
+pub(crate) static OPENED_BY_PEER: LazyLock<Expected> = LazyLock::new(|| statement(201));
+
+fn statement(status: u16) -> Expected {
+    Expected::new(status, answer("request_deposit").members)
+}

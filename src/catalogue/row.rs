@@ -249,6 +249,11 @@ impl Row {
     pub(super) const fn problems(self, problem: ProblemShape) -> Self {
         Self { problem, ..self }
     }
+
+    /// The names of the parameters of its path.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        parameters(self.path)
+    }
 }
 
 /// One list: of a kind whose resources can be read by id.
@@ -338,7 +343,12 @@ impl ReadRow {
 
     /// The names of the parameters of its path.
     pub fn parameters(&self) -> impl Iterator<Item = &'static str> {
-        let parts = self.path.split('/');
-        parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        parameters(self.path)
     }
+}
+
+/// The names of the parameters of a path.
+fn parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
+    let parts = path.split('/');
+    parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }

@@ -17,14 +17,14 @@ use super::token::{DEFAULT_AUDIENCE, DEFAULT_ISSUER};
 use super::walk;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::json::{Json, Reader};
-use crate::catalogue::{KeySource, OPERATIONS};
+use crate::catalogue::KeySource;
 use crate::domain::example::actor;
 use crate::domain::operation::{Operation as _, Parts};
 use crate::domain::reference::read_fact::FACTS_WRITE;
 use crate::domain::reference::samples;
 use crate::domain::settlement::request_deposit::RequestDeposit;
-use crate::domain::standing::{STANDING, Standing};
 use crate::engine::{CommandRequest, CommandResult, Engine};
+use crate::http::examples::{Standing, standing};
 
 /// How long a token of the demonstration is valid.
 const TTL_SECONDS: u64 = 7 * 24 * 3_600;
@@ -151,21 +151,24 @@ impl Demo {
 pub fn load_samples(engine: &Arc<Engine>) -> Result<(), BoxError> {
     let loading = load_lines(engine, samples::NDJSON.as_bytes());
     on_lane(engine, loading)??;
-    for standing in &STANDING {
-        on_lane(engine, carry_out(engine, standing))??;
+    for standing in standing() {
+        on_lane(engine, carry_out(engine, &standing))??;
     }
     Ok(())
 }
 
 /// Carries out a command of a fresh demonstration; once it stands, this is a replay.
 async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError> {
-    let row = OPERATIONS.iter().find(|row| row.name == standing.operation);
-    let row = row.ok_or("what stands is made by an operation")?;
-    let shown = standing.shown(row.operation.example());
+    let row = standing.row;
+    let shown = standing.shown();
     let text = shown.body.to_string();
     let body = Json::parse(text.as_bytes()).map_err(|_| "an example is JSON")?;
+    let path: Vec<_> = row
+        .parameters()
+        .zip(shown.path.iter().map(String::as_str))
+        .collect();
     let parts = Parts {
-        path: &[],
+        path: &path,
         body: &body,
     };
     let mut at = Reader::new(engine.now());
@@ -174,10 +177,10 @@ async fn carry_out(engine: &Engine, standing: &Standing) -> Result<(), BoxError>
         row: Some(row),
         actor: Arc::new(actor(row.operation.example().actor, &str::to_owned)),
         command: command.ok_or("an example can be read")?,
-        header_key: (row.key == KeySource::Header).then(|| standing.key.into()),
+        header_key: (row.key == KeySource::Header).then(|| Standing::KEY.into()),
     };
     let permit = engine.admit().ok_or("nobody else is there yet")?;
-    match engine.execute_giving(standing.born, call, permit).await {
+    match engine.execute_giving(standing.born(), call, permit).await {
         CommandResult::Done { .. } => Ok(()),
         other => Err(format!("{} was not carried out: {other:?}", row.name).into()),
     }

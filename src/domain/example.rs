@@ -2,6 +2,8 @@
 //! the operation's own file. The tests of the contract, the walk of the demonstration and the
 //! benches make their requests of it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::cast::cast;
@@ -73,6 +75,23 @@ impl Example {
     pub fn body(&self, before: &Value) -> Value {
         let body = serde_json::from_str(self.body).expect("the body of an example is JSON");
         renamed(body, &|text| filled(text, before))
+    }
+
+    /// The members of the answer before that path and body take, in the order of their letters.
+    #[must_use]
+    pub fn taken(&self) -> BTreeSet<&'static str> {
+        let quoted = self.body.split('"').skip(1).step_by(2);
+        let texts = self.path.iter().copied().chain(quoted);
+        texts.filter_map(|text| text.strip_prefix('$')).collect()
+    }
+
+    /// An answer before that says `value` wherever path and body take something from it.
+    #[must_use]
+    pub fn before_of(&self, value: &str) -> Value {
+        let taken = self.taken().into_iter();
+        taken
+            .map(|member| (member.to_owned(), Value::from(value)))
+            .collect()
     }
 
     /// The body with the other value in its place, and that alone.
@@ -226,9 +245,7 @@ mod tests {
                 "{}",
                 row.name
             );
-            let before =
-                serde_json::json!({"statementId": "statement-1", "requestId": "request-1"});
-            let body = example.body(&before);
+            let body = example.body(&example.before_of("something"));
             assert_ne!(example.other(body.clone()), body, "{}", row.name);
         }
     }

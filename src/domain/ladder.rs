@@ -9,10 +9,7 @@ use super::example::{self, filled};
 use super::rejection::Rejection;
 use super::resource::Resource;
 use super::scenario::{Scenario, Then};
-use crate::base::actor::ActorKind::{
-    BranchManager, FamilyMember, HeadquartersAdministrator, HeadquartersFinanceOperator, Mother,
-    SystemWorkflow,
-};
+use crate::base::actor::ActorKind::BranchManager;
 use crate::base::actor::{Actor, ActorKind};
 use crate::catalogue::{MANAGEMENT, OPERATIONS, Row};
 
@@ -21,36 +18,57 @@ fn all() -> impl Iterator<Item = &'static Row> {
     OPERATIONS.iter().chain(MANAGEMENT)
 }
 
+/// Every operation whose example is carried out by itself: a delivery to retry has to have failed.
+fn all_with_example() -> impl Iterator<Item = &'static Row> {
+    all().filter(|row| row.name != "retry_webhook_delivery")
+}
+
 /// Makes a rejection apply to a case.
 type Cause = for<'c> fn(&'c mut Case) -> &'c mut Case;
 
 /// The rejections of an operation in their order, each with what makes it apply to the operation's
 /// example. The causes are brought about from the last one to the first, so each comes to a case to
 /// which those after it apply already.
-#[derive(Default)]
-pub struct Ladder(Vec<(Rejection, Option<Cause>)>);
+pub struct Ladder {
+    /// Who may carry the operation out who has all else that it takes: the kinds of actors that are
+    /// not refused for what they are, in the order of [`ActorKind::ALL`].
+    permitted: &'static [ActorKind],
+    rejections: Vec<(Rejection, Option<Cause>)>,
+}
 
 impl Ladder {
-    /// One of no rejections.
-    pub fn new() -> Self {
-        Self::default()
+    /// One of no rejections yet, of an operation for these kinds of actors.
+    pub const fn of(permitted: &'static [ActorKind]) -> Self {
+        Self {
+            permitted,
+            rejections: Vec::new(),
+        }
+    }
+
+    /// One of no rejections yet, of an operation by which the service is managed.
+    pub const fn of_managers() -> Self {
+        Self::of(&[
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::HeadquartersFinanceOperator,
+            ActorKind::SystemWorkflow,
+        ])
     }
 
     /// The next rejection, and its cause.
     pub fn then(mut self, rejection: impl Into<Rejection>, cause: Cause) -> Self {
-        self.0.push((rejection.into(), Some(cause)));
+        self.rejections.push((rejection.into(), Some(cause)));
         self
     }
 
     /// The next rejection, which is not the operation's to find: the engine tells it.
     pub fn then_by_engine(mut self, rejection: impl Into<Rejection>) -> Self {
-        self.0.push((rejection.into(), None));
+        self.rejections.push((rejection.into(), None));
         self
     }
 
     /// The place and the cause of each that the operation finds.
     fn causes(&self) -> impl DoubleEndedIterator<Item = (usize, Cause)> {
-        let causes = self.0.iter().enumerate();
+        let causes = self.rejections.iter().enumerate();
         causes.filter_map(|(place, (_, cause))| Some((place, (*cause)?)))
     }
 
@@ -58,7 +76,7 @@ impl Ladder {
     /// sentences tell them apart.
     #[track_caller]
     fn assert_told(&self, place: usize, then: Then, row: &Row) {
-        let (expected, _) = &self.0[place];
+        let (expected, _) = &self.rejections[place];
         let Then::Refused(told) = then else {
             panic!("{}: {} expected, {then:?} told", row.name, expected.code);
         };
@@ -69,7 +87,10 @@ impl Ladder {
             row.name
         );
         assert_eq!(told.conflicting, expected.conflicting, "{}", row.name);
-        let same_code = self.0.iter().filter(|(other, _)| other.code == told.code);
+        let same_code = self
+            .rejections
+            .iter()
+            .filter(|(other, _)| other.code == told.code);
         if same_code.count() > 1 {
             assert_eq!(told.message, expected.message, "{}", row.name);
         }
@@ -102,14 +123,12 @@ impl Case {
                 (before.service, answer)
             }
         };
-        let names = row.path.split('/');
-        let names = names.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let values = example.path.iter().map(|text| filled(text, &before));
         Self {
             row,
             service,
             actor: example::actor(example.actor, &str::to_owned),
-            path: names.zip(values).collect(),
+            path: row.parameters().zip(values).collect(),
             body: example.body(&before),
         }
     }
@@ -205,11 +224,10 @@ impl Case {
 
 #[test]
 fn of_all_rejections_that_apply_the_first_of_the_table_is_told() {
-    // An example has no delivery to retry.
-    for row in all().filter(|row| row.name != "retry_webhook_delivery") {
+    for row in all_with_example() {
         let ladder = row.operation.ladder();
         let table: Vec<_> = ladder
-            .0
+            .rejections
             .iter()
             .map(|(one, _)| (one.class, one.code))
             .collect();
@@ -234,62 +252,9 @@ fn of_all_rejections_that_apply_the_first_of_the_table_is_told() {
     }
 }
 
-/// Who may carry an operation out who has all else that it takes: the kinds of actors that are not
-/// refused for what they are.
-const PERMITTED: &[(&str, &[ActorKind])] = &[
-    ("authorize_payment", &[FamilyMember]),
-    ("grant_payment_authority", &[Mother]),
-    ("create_branch", &ActorKind::ALL),
-    ("grant_care_history_access", &[Mother]),
-    (
-        "open_data_room_request",
-        &[BranchManager, HeadquartersAdministrator, SystemWorkflow],
-    ),
-    ("mark_artifact_ready", &[SystemWorkflow]),
-    ("update_mother_profile", &[Mother]),
-    ("acknowledge_deposit", &[BranchManager]),
-    (
-        "request_deposit",
-        &[HeadquartersAdministrator, SystemWorkflow],
-    ),
-    (
-        "assign_caregiver",
-        &[BranchManager, HeadquartersAdministrator],
-    ),
-    (
-        "repair_payout_receipt",
-        &[BranchManager, HeadquartersAdministrator],
-    ),
-    ("acknowledge_payout_deposit", &[BranchManager]),
-    ("finalize_charge", &ActorKind::ALL),
-    ("accept_manager_invitation", &ActorKind::ALL),
-    ("capture_adjustment_payment", &[Mother]),
-    (
-        "snapshot_settlement_account",
-        &[
-            BranchManager,
-            HeadquartersAdministrator,
-            HeadquartersFinanceOperator,
-        ],
-    ),
-    ("decide_cash_receipt_eligibility", &ActorKind::ALL),
-    ("confirm_reservation_draft", &ActorKind::ALL),
-    (
-        "update_branch_office_profile",
-        &[BranchManager, HeadquartersAdministrator],
-    ),
-    // Of the payment of this mother: others pay by what binds them to it.
-    ("pre_register_payment", &[Mother]),
-    (
-        "administer_gateway",
-        &[HeadquartersAdministrator, HeadquartersFinanceOperator],
-    ),
-];
-
 #[test]
 fn kinds_of_actors_that_may_not_are_refused_whatever_else_their_token_says() {
-    let mut told = Vec::new();
-    for row in OPERATIONS {
+    for row in all_with_example() {
         let may = |kind: &ActorKind| {
             let mut case = Case::of_example(row);
             let cast = ActorKind::ALL.map(|kind| example::actor(kind, &str::to_owned));
@@ -312,20 +277,15 @@ fn kinds_of_actors_that_may_not_are_refused_whatever_else_their_token_says() {
             }
         };
         let permitted: Vec<_> = ActorKind::ALL.into_iter().filter(may).collect();
-        told.push((row.name, permitted));
+        assert_eq!(permitted, row.operation.ladder().permitted, "{}", row.name);
     }
-    let told: Vec<_> = told
-        .iter()
-        .map(|(name, kinds)| (*name, kinds.as_slice()))
-        .collect();
-    assert_eq!(told, PERMITTED);
 }
 
 #[test]
 fn a_manager_of_another_branch_may_not_act_for_this_one() {
-    for (name, kinds) in PERMITTED {
+    for row in OPERATIONS {
+        let (name, kinds) = (row.name, row.operation.ladder().permitted);
         if kinds.contains(&BranchManager) && kinds.len() < ActorKind::ALL.len() {
-            let row = OPERATIONS.iter().find(|row| row.name == *name).unwrap();
             let mut case = Case::of_example(row);
             let own_profile = case.body.get("actorKind").is_some();
             case.by(BranchManager);

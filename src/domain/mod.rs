@@ -33,6 +33,5 @@ pub mod resource;
 #[cfg(test)]
 pub mod scenario;
 pub mod settlement;
-pub mod standing;
 pub mod stored;
 pub mod webhook;

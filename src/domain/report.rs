@@ -110,6 +110,6 @@ impl AnyOperation for NoRequest {
 
     #[cfg(test)]
     fn ladder(&self) -> super::ladder::Ladder {
-        super::ladder::Ladder::new()
+        super::ladder::Ladder::of(&[])
     }
 }

@@ -14,6 +14,7 @@ pub mod dial;
 pub mod docs_page;
 mod engine_metrics;
 pub mod events;
+pub mod examples;
 pub mod facts;
 pub mod figures_page;
 pub mod forgeries;

@@ -276,3 +276,44 @@ fn files_and_functions_outside_tests_are_short() {
     }
     assert!(long.is_empty(), "{long:?}");
 }
+
+/// Whether a file has this line.
+fn has_line(file: &Path, line: &str) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().any(|own| own.trim() == line)
+}
+
+#[test]
+fn an_operation_has_a_row_and_a_file_of_tests_of_its_name() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let catalogue = std::fs::read_to_string(home.join("src/catalogue.rs")).unwrap();
+    let (mut found, mut wanting) = (0, Vec::new());
+    for (name, code) in code() {
+        let module = name.trim_end_matches(".rs").replace('/', "::");
+        // What is in no group's folder is what operations have in common.
+        let module = module.strip_prefix("domain::").unwrap_or_default();
+        let Some((group, file)) = module.split_once("::") else {
+            continue;
+        };
+        if code.contains("Operation for ") {
+            if !catalogue.contains(&format!("{module}::")) {
+                wanting.push(format!("src/catalogue.rs: a row of {module}"));
+            }
+            // What manages the service is tested with what it manages.
+            if ["webhook", "outbox"].contains(&group) {
+                continue;
+            }
+            found += 1;
+            let tests = home.join("tests/operations").join(group);
+            if !tests.join(format!("{file}.rs")).exists()
+                || !has_line(&tests.join("mod.rs"), &format!("mod {file};"))
+            {
+                wanting.push(format!(
+                    "tests/operations/{group}: {file}.rs, and its line in mod.rs"
+                ));
+            }
+        }
+    }
+    assert!(wanting.is_empty(), "{wanting:#?}");
+    assert_eq!(found, carebook::catalogue::OPERATIONS.len());
+}

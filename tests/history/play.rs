@@ -202,7 +202,7 @@ impl Play {
         let mut client = self.client();
         let answer = client.request(good::method(row), &path, &headers, body.as_bytes());
         assert_eq!(answer.status, step.status(), "{}: {answer:?}", step.title);
-        for name in step.kept {
+        for name in step.kept() {
             if let Some(value) = text_of(&answer.json(), name) {
                 self.kept.insert((*name).to_owned(), value);
             }

@@ -89,7 +89,7 @@ impl Operation for AcceptInvitation {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of(&ActorKind::ALL)
             .then(Reason::NotPermitted, Case::by_a_stranger)
             .then(Reason::RevisionStale, |case| {
                 case.set("/expectedOnboardingRevision", 9)

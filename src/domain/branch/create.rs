@@ -162,7 +162,7 @@ impl Operation for CreateBranch {
             let revision = organization.revision.number();
             case.set("/expectedOrganizationRevision", revision)
         }
-        Ladder::new()
+        Ladder::of(&ActorKind::ALL)
             .then(Reason::NotPermitted, |case| {
                 case.actor.permissions.clear();
                 case

@@ -97,28 +97,32 @@ impl Operation for SnapshotSettlementAccount {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::domain::reference::Fact;
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then_by_engine(Reason::FirstAnswerForgotten)
-            .then(Reason::SettlementAccountConflict, |case| {
-                case.set("/settlementAccountId", "unknown")
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::HeadquartersFinanceOperator,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then_by_engine(Reason::FirstAnswerForgotten)
+        .then(Reason::SettlementAccountConflict, |case| {
+            case.set("/settlementAccountId", "unknown")
+        })
+        .then(Reason::RevisionStale, |case| {
+            case.set("/expectedSettlementAccountRevision", 9)
+        })
+        .then(Reason::SettlementAccountUnverified, |case| {
+            case.alter(
+                "settlement-account-1",
+                |account: &mut Fact<SettlementAccountFact>| {
+                    account.facts.verification_state = VerificationState::Pending;
+                },
+            )
+        })
+        .then(Reason::SnapshotIdConflict, |case| {
+            case.done_before(|before| {
+                before.set("/settlementStatementId", "statement-2");
             })
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedSettlementAccountRevision", 9)
-            })
-            .then(Reason::SettlementAccountUnverified, |case| {
-                case.alter(
-                    "settlement-account-1",
-                    |account: &mut Fact<SettlementAccountFact>| {
-                        account.facts.verification_state = VerificationState::Pending;
-                    },
-                )
-            })
-            .then(Reason::SnapshotIdConflict, |case| {
-                case.done_before(|before| {
-                    before.set("/settlementStatementId", "statement-2");
-                })
-            })
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

@@ -99,14 +99,17 @@ impl Operation for UpdateProfile {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedRevision", 9)
-            })
-            .then(Reason::RevisionIdConflict, |case| {
-                case.done_before(|_| ()).set("/expectedRevision", 2)
-            })
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::RevisionStale, |case| {
+            case.set("/expectedRevision", 9)
+        })
+        .then(Reason::RevisionIdConflict, |case| {
+            case.done_before(|_| ()).set("/expectedRevision", 2)
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

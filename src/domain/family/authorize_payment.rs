@@ -79,7 +79,7 @@ impl Operation for AuthorizePayment {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of(&[ActorKind::FamilyMember])
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::MemberIdentityMissing, |case| {
                 case.actor.member_id = None;

@@ -112,7 +112,7 @@ impl Operation for GrantCareHistoryAccess {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::domain::reference::Fact;
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

@@ -121,7 +121,7 @@ impl Operation for GrantPayment {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::domain::reference::Fact;
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

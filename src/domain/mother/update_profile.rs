@@ -136,7 +136,7 @@ impl Operation for UpdateProfile {
     fn ladder() -> Ladder {
         use super::state::ConsentReceipt;
         const PROFILE: &str = "mother-profile-1";
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

@@ -54,7 +54,7 @@ pub(super) fn unsettled<'m>(
 /// What brings each [`Reason`] about.
 #[cfg(test)]
 pub(super) fn ladder() -> Ladder {
-    Ladder::new()
+    Ladder::of_managers()
         .then(Reason::NotPermitted, Case::by_a_stranger)
         .then(Reason::MessageNotFound, Case::at_unknown)
         .then(Reason::MessageSettled, |case| {

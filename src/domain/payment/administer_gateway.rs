@@ -252,14 +252,17 @@ impl Operation for OperatePayment {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| {
-                case.actor.permissions.clear();
-                case
-            })
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedRevision", 9)
-            })
+        Ladder::of(&[
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::HeadquartersFinanceOperator,
+        ])
+        .then(Reason::NotPermitted, |case| {
+            case.actor.permissions.clear();
+            case
+        })
+        .then(Reason::RevisionStale, |case| {
+            case.set("/expectedRevision", 9)
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

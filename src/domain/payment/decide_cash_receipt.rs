@@ -174,7 +174,7 @@ impl Operation for DecideCashReceipt {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of(&ActorKind::ALL)
             .then(Reason::ProductPlanNotFound, Case::at_unknown)
             .then(Reason::ObligationPurposeNotInPlan, |case| {
                 case.set("/obligationPurpose", "gift_coupon_purchase")

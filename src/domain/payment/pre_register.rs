@@ -132,7 +132,8 @@ impl Operation for PreRegister {
     #[cfg(test)]
     fn ladder() -> Ladder {
         const PAYMENT: &str = "payment-1";
-        Ladder::new()
+        // Of the payment of this mother: others pay by what binds them to it.
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::SystemWorkflow)
             })

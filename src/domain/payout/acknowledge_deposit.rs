@@ -142,7 +142,7 @@ impl Operation for AcknowledgePayoutDeposit {
         use crate::domain::reference::Fact;
         use crate::domain::reference::payout_instruction::PayoutInstructionFact;
         use crate::domain::reference::reservation_booking::BookingState;
-        Ladder::new()
+        Ladder::of(&[ActorKind::BranchManager])
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::ReservationNotActive, |case| {
                 case.alter(

@@ -121,30 +121,33 @@ impl Operation for RepairReceipt {
         use crate::domain::reference::Fact;
         use crate::domain::reference::payout_instruction::PayoutInstructionFact;
         use crate::domain::reference::reservation_booking::BookingState;
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::ReservationNotActive, |case| {
-                case.alter(
-                    "reservation-booking-1",
-                    |booking: &mut Fact<ReservationBooking>| {
-                        booking.facts.state = BookingState::Cancelled;
-                    },
-                )
-            })
-            .then(
-                Rejection::from(Reason::PayoutInstructionMismatch).at(&["handoffOrder"]),
-                |case| {
-                    case.alter(
-                        "payout-instruction-1",
-                        |instruction: &mut Fact<PayoutInstructionFact>| {
-                            instruction.facts.handoff_order = 2;
-                        },
-                    )
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::ReservationNotActive, |case| {
+            case.alter(
+                "reservation-booking-1",
+                |booking: &mut Fact<ReservationBooking>| {
+                    booking.facts.state = BookingState::Cancelled;
                 },
             )
-            .then(Reason::RevisionStale, |case| {
-                case.set("/expectedRevision", 9)
-            })
+        })
+        .then(
+            Rejection::from(Reason::PayoutInstructionMismatch).at(&["handoffOrder"]),
+            |case| {
+                case.alter(
+                    "payout-instruction-1",
+                    |instruction: &mut Fact<PayoutInstructionFact>| {
+                        instruction.facts.handoff_order = 2;
+                    },
+                )
+            },
+        )
+        .then(Reason::RevisionStale, |case| {
+            case.set("/expectedRevision", 9)
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

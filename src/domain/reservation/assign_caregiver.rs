@@ -148,51 +148,54 @@ impl Operation for AssignCaregiver {
     fn ladder() -> Ladder {
         use super::roster::AssignmentSlot;
         const BOOKING: &str = "reservation-booking-1";
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::ReservationNotActive, |case| {
-                case.alter(BOOKING, |booking: &mut Fact<ReservationBooking>| {
-                    booking.facts.state = BookingState::Completed;
-                })
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::ReservationNotActive, |case| {
+            case.alter(BOOKING, |booking: &mut Fact<ReservationBooking>| {
+                booking.facts.state = BookingState::Completed;
             })
-            .then(Reason::CandidateSnapshotConflict, |case| {
-                case.set("/selectedCandidateSnapshotId", "unknown")
+        })
+        .then(Reason::CandidateSnapshotConflict, |case| {
+            case.set("/selectedCandidateSnapshotId", "unknown")
+        })
+        .then(
+            Rejection::from(Reason::RevisionStale).at(&["expectedReservationRevision"]),
+            |case| case.set("/expectedReservationRevision", 9),
+        )
+        .then(Reason::AssignmentSlotTaken, |case| {
+            case.service.given(&AssignmentSlot {
+                reservation_booking_id: Ident::from_trusted(BOOKING),
+                assignment_key: Ident::from_trusted("assignment-1"),
+                revision: Revision::FIRST,
+                filled_by: Some(Ident::from_trusted("other")),
+            });
+            case
+        })
+        .then(Reason::ReplacementNotFound, |case| {
+            case.set("/replacementOfAssignmentKey", "empty")
+        })
+        .then(Reason::AssignmentDecisionConflict, |case| {
+            let decision: AssignmentDecision = case.done("assignment-decision-1");
+            case.service.given(&decision);
+            case
+        })
+        .then(Reason::RosterDecisionFull, |case| {
+            case.done_before(|before| {
+                before.set("/targetAssignmentKey", "other");
+                before.set("/assignmentDecisionId", "other");
             })
-            .then(
-                Rejection::from(Reason::RevisionStale).at(&["expectedReservationRevision"]),
-                |case| case.set("/expectedReservationRevision", 9),
-            )
-            .then(Reason::AssignmentSlotTaken, |case| {
-                case.service.given(&AssignmentSlot {
-                    reservation_booking_id: Ident::from_trusted(BOOKING),
-                    assignment_key: Ident::from_trusted("assignment-1"),
-                    revision: Revision::FIRST,
-                    filled_by: Some(Ident::from_trusted("other")),
-                });
-                case
-            })
-            .then(Reason::ReplacementNotFound, |case| {
-                case.set("/replacementOfAssignmentKey", "empty")
-            })
-            .then(Reason::AssignmentDecisionConflict, |case| {
-                let decision: AssignmentDecision = case.done("assignment-decision-1");
-                case.service.given(&decision);
-                case
-            })
-            .then(Reason::RosterDecisionFull, |case| {
-                case.done_before(|before| {
-                    before.set("/targetAssignmentKey", "other");
-                    before.set("/assignmentDecisionId", "other");
-                })
-                .set("/expectedRosterRevision", 1);
-                let id = [BOOKING, "roster-decision-1"];
-                let together: Option<RosterDecision> = case.service.state(&id);
-                let mut together = together.expect("a decision was taken");
-                let other = together.assignment_decision_ids[0].clone();
-                together.assignment_decision_ids = vec![other; DECISIONS_TOGETHER_MAX];
-                case.service.given(&together);
-                case
-            })
+            .set("/expectedRosterRevision", 1);
+            let id = [BOOKING, "roster-decision-1"];
+            let together: Option<RosterDecision> = case.service.state(&id);
+            let mut together = together.expect("a decision was taken");
+            let other = together.assignment_decision_ids[0].clone();
+            together.assignment_decision_ids = vec![other; DECISIONS_TOGETHER_MAX];
+            case.service.given(&together);
+            case
+        })
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

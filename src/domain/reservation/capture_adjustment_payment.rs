@@ -123,7 +123,7 @@ impl Operation for CaptureAdjustmentPayment {
     #[cfg(test)]
     fn ladder() -> Ladder {
         const ADJUSTMENT: &str = "adjustment-2";
-        Ladder::new()
+        Ladder::of(&[ActorKind::Mother])
             .then(Reason::NotPermitted, |case| {
                 case.by(ActorKind::FamilyMember)
             })

@@ -339,7 +339,7 @@ impl Operation for ConfirmDraft {
         const DRAFT: &str = "draft-1";
         const REVIEW: &str = "review-projection-1";
         type Review = Fact<FinalReviewProjectionFact>;
-        Ladder::new()
+        Ladder::of(&ActorKind::ALL)
             .then(Reason::DraftNotFound, Case::at_unknown)
             .then(Reason::ProjectionNotFound, |case| {
                 case.set("/reservationDraftStepAuthorityProjectionId", "unknown")

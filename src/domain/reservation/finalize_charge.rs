@@ -301,7 +301,7 @@ impl Operation for FinalizeCharge {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new().then(Reason::ReservationFactsNotFound, Case::at_unknown)
+        Ladder::of(&ActorKind::ALL).then(Reason::ReservationFactsNotFound, Case::at_unknown)
     }
 
     fn target(command: &Command, _: &Context<'_>) -> Option<Digest> {

@@ -230,7 +230,7 @@ impl Operation for AcknowledgeDeposit {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of(&[ActorKind::BranchManager])
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::StatementNotFound, |case| {
                 case.set("/statementId", "unknown")

@@ -111,7 +111,7 @@ impl Operation for MarkArtifactReady {
     #[cfg(test)]
     fn ladder() -> Ladder {
         use crate::base::json::AtLeast;
-        Ladder::new()
+        Ladder::of(&[ActorKind::SystemWorkflow])
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::DataRoomRequestNotFound, Case::at_unknown)
             .then(Reason::RevisionStale, |case| {

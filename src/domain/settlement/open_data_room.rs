@@ -88,14 +88,18 @@ impl Operation for OpenDataRoom {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-            .then(Reason::RequestCodeConflict, |case| {
-                case.done_before(|before| {
-                    before.set("/scope/sourceDatasetRevision", 2);
-                })
+        Ladder::of(&[
+            ActorKind::BranchManager,
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::SystemWorkflow,
+        ])
+        .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
+        .then(Reason::RequestCodeConflict, |case| {
+            case.done_before(|before| {
+                before.set("/scope/sourceDatasetRevision", 2);
             })
-            .then_by_engine(Reason::FirstAnswerForgotten)
+        })
+        .then_by_engine(Reason::FirstAnswerForgotten)
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {

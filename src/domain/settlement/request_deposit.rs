@@ -120,16 +120,19 @@ impl Operation for RequestDeposit {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
-            .then(Reason::NotPermitted, |case| {
-                case.by(ActorKind::BranchManager)
+        Ladder::of(&[
+            ActorKind::HeadquartersAdministrator,
+            ActorKind::SystemWorkflow,
+        ])
+        .then(Reason::NotPermitted, |case| {
+            case.by(ActorKind::BranchManager)
+        })
+        .then(Reason::StatementCodeConflict, |case| {
+            case.done_before(|before| {
+                before.set("/statementKind", "platform_to_branch");
             })
-            .then(Reason::StatementCodeConflict, |case| {
-                case.done_before(|before| {
-                    before.set("/statementKind", "platform_to_branch");
-                })
-            })
-            .then_by_engine(Reason::FirstAnswerForgotten)
+        })
+        .then_by_engine(Reason::FirstAnswerForgotten)
     }
 
     fn target(_: &Command, context: &Context<'_>) -> Option<Digest> {

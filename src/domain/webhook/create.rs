@@ -79,7 +79,7 @@ impl Operation for CreateSubscription {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of_managers()
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::SubscriptionsFull, |case| {
                 for number in 0..SUBSCRIPTIONS_MAX as u128 {

@@ -62,7 +62,7 @@ impl Operation for DeleteSubscription {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of_managers()
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::SubscriptionNotFound, Case::at_unknown)
             .then(Reason::RevisionStale, |case| {

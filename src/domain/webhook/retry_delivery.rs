@@ -101,7 +101,7 @@ impl Operation for RetryDelivery {
     #[cfg(test)]
     fn ladder() -> Ladder {
         // Its causes are brought about in the tests below: the example has no delivery yet.
-        Ladder::new()
+        Ladder::of_managers()
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::SubscriptionNotFound, Case::at_unknown)
     }

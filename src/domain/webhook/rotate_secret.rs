@@ -54,7 +54,7 @@ impl Operation for RotateSecret {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        Ladder::new()
+        Ladder::of_managers()
             .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
             .then(Reason::SubscriptionNotFound, Case::at_unknown)
             .then(Reason::RevisionStale, |case| {

@@ -8,8 +8,8 @@ use super::schemas::{Schemas, pascal, title};
 use crate::base::json::{FromJson as _, Presence, Shape, Side};
 use crate::base::text::Ident;
 use crate::catalogue::{BodySource, KeySource, Purpose, ReadRow, Row, Success};
-use crate::domain::standing;
 use crate::engine::past::RevisionTold;
+use crate::http::examples;
 use crate::http::response::{Codes, statuses};
 
 /// The kind of replay header, for operations that take a key.
@@ -38,7 +38,7 @@ fn path_parameters(path: &str, examples: &[String]) -> Vec<Value> {
 
 /// An operation.
 pub(super) fn operation(row: &'static Row, schemas: &mut Schemas) -> Value {
-    let example = standing::example(row.operation.example());
+    let example = examples::example(row);
     let mut parameters = path_parameters(row.path, &example.path);
     for parameter in &mut parameters {
         // It is read as an identifier of a body is.

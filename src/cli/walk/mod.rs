@@ -1,0 +1,183 @@
+//! A walk through all operations with the sample data, as shell commands: what the demonstration
+//! prints, and docs/walkthrough.md, come from here.
+//!
+//! Each step is a `curl` line that works as it is pasted, in the order given, against a fresh
+//! demonstration; what a later step needs of a response is kept in a variable. No step needs more
+//! than `sh`, `curl` and `sed`. Idempotency keys are literal, so that a second walk is a walk of
+//! replays.
+//!
+//! An operation that no part tells of has a step at the end, made of its example.
+
+mod step;
+mod told;
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use crate::catalogue::{OPERATIONS, Row};
+
+pub use self::step::{ADDRESS, Call, Part, Step, token_variable};
+use self::told::TOLD;
+
+/// The last line of the walk as it is printed.
+pub const END: &str = "# That was all of it. Pasted once more, it is answered by replays.";
+
+/// The walk.
+pub static PARTS: LazyLock<Vec<Part>> = LazyLock::new(|| {
+    let called = |row: &Row| {
+        let mut steps = TOLD.iter().flat_map(|part| part.steps);
+        steps.any(|step| matches!(step.call, Call::Operation(name) if name == row.name))
+    };
+    let others = OPERATIONS.iter().filter(|row| !called(row));
+    let others: Vec<_> = others.map(Step::of_example).collect();
+    let mut parts = TOLD.to_vec();
+    if !others.is_empty() {
+        parts.push(Part {
+            title: "Further operations",
+            steps: others.leak(),
+        });
+    }
+    parts
+});
+
+/// The walk as the demonstration prints it.
+#[must_use]
+pub fn printed() -> String {
+    let mut text = String::from(
+        "# all operations, step by step: paste the exports above, then a step at a time or all of them",
+    );
+    let mut number = 0;
+    for part in PARTS.iter() {
+        let _ = write!(text, "\n\n# == {} ==", part.title);
+        for step in part.steps {
+            number += 1;
+            let _ = write!(text, "\n\n# {number}. {}\n{}", step.title, step.lines());
+        }
+    }
+    text + "\n\n" + END
+}
+
+/// The walk as a document.
+#[must_use]
+pub fn document() -> String {
+    let mut text = String::from(INTRODUCTION);
+    let mut number = 0;
+    for part in PARTS.iter() {
+        let _ = write!(text, "\n## {}\n", part.title);
+        for step in part.steps {
+            number += 1;
+            let called = match step.row() {
+                Some(row) => format!("Operation {}", row.tag),
+                None => "A read".to_owned(),
+            };
+            let _ = write!(
+                text,
+                "\n### {number}. {}\n\n```sh\n{}\n```\n\n{called}: `{}`. {}\n",
+                step.title.trim_end_matches('.'),
+                step.lines(),
+                step.status(),
+                step.look
+            );
+        }
+    }
+    text + CONCLUSION
+}
+
+const INTRODUCTION: &str = "\
+# A walk through all operations
+
+This document is generated (`REWRITE_DOCS=1 cargo test walk::`), and a test runs each line of it in
+a shell, against a server of its own.
+
+Start a demonstration in one terminal:
+
+```sh
+carebook serve --demo
+```
+
+It prints its address and a token of each kind of actor as `export` lines, and then the steps
+below. Paste the `export` lines into a second terminal, and then a step at a time. Each step prints
+the response body, and the status on a line of its own. What a later step needs is kept in a
+shell variable; only `sh`, `curl` and `sed` are used.
+
+Take the steps in their order, against a fresh demonstration: they name revisions, and
+revisions advance. Taken a second time, each of them is a replay: the same response again, with the
+header `Idempotent-Replayed: true`, and nothing is done twice.
+";
+
+const CONCLUSION: &str = "
+## And then
+
+Stop the server, with Ctrl-C or `kill -9`, and start it again on its data directory (`--data DIR`,
+printed as the first comment): everything above is still there, and every replay gets the same
+response. `carebook verify --data DIR` checks the log and reports what is in it.
+";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::step::in_single_quotes;
+    use super::*;
+
+    fn steps() -> impl Iterator<Item = &'static Step> {
+        PARTS.iter().flat_map(|part| part.steps)
+    }
+
+    #[test]
+    fn every_operation_is_called_once() {
+        let called: Vec<_> = steps().filter_map(Step::row).map(|row| row.tag).collect();
+        let known: BTreeSet<_> = OPERATIONS.iter().map(|row| row.tag).collect();
+        assert_eq!(called.iter().copied().collect::<BTreeSet<_>>(), known);
+        assert_eq!(called.len(), known.len());
+    }
+
+    #[test]
+    fn a_step_has_a_token_where_its_operation_looks_at_one_and_a_body_that_is_json() {
+        for step in steps() {
+            match step.row() {
+                Some(row) => {
+                    assert_eq!(step.who().is_some(), row.bearer, "{}", row.name);
+                    serde_json::from_str::<Value>(&step.body().unwrap()).unwrap();
+                }
+                None => assert!(step.body().is_none() && step.who().is_some()),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_step_has_in_the_place_of_the_examples_is_there_and_was_kept_before() {
+        let mut kept: BTreeSet<&str> = BTreeSet::new();
+        for step in steps() {
+            let text = format!("{}{}", step.path(), step.body().unwrap_or_default());
+            for used in text.split('$').skip(1) {
+                let end = used.find(|next: char| !next.is_ascii_alphanumeric());
+                let name = &used[..end.unwrap_or(used.len())];
+                assert!(kept.contains(name), "{name} in {}", step.title);
+            }
+            for (_, to) in step.with {
+                assert!(text.contains(to), "{to} in {}", step.title);
+            }
+            kept.extend(step.kept());
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_past_titles_and_nothing_ends_a_quote() {
+        // Some shells read a pasted comment as a command: there must be no quote, no pattern and
+        // no parenthesis in it.
+        let is_plain = |text: &str| !text.contains(|c| "'\"`$!*?()[]<>|&\\".contains(c));
+        for part in PARTS.iter() {
+            assert!(is_plain(part.title), "{}", part.title);
+        }
+        for step in steps() {
+            assert!(is_plain(step.title), "{}", step.title);
+            let body = step.body().unwrap_or_default();
+            assert!(!body.contains(['\'', '!', '\\']), "{body}");
+        }
+        assert_eq!(in_single_quotes(r#"{"a": "$b"}"#), r#"'{"a": "'"$b"'"}'"#);
+    }
+}

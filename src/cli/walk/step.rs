@@ -1,0 +1,211 @@
+//! A step of the walk: its request, and its lines for a shell.
+
+use std::fmt::Write as _;
+
+use crate::base::actor::ActorKind;
+use crate::catalogue::{KeySource, Method, OPERATIONS, Row, Success};
+use crate::domain::example;
+
+use Call::{Operation, Read};
+
+/// The variable that holds the address of the service.
+pub const ADDRESS: &str = "CAREBOOK";
+
+/// What a step calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// The operation of this name, with its example.
+    Operation(&'static str),
+    /// A read: who asks, and the path.
+    Read(ActorKind, &'static str),
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Step {
+    /// The operation or read.
+    pub call: Call,
+    /// What happens, in one sentence that is safe in a shell comment: without quotes and the like.
+    pub title: &'static str,
+    /// Who sends it, if not the example's actor.
+    pub by: Option<ActorKind>,
+    /// Replacements in the example's path and body; `$name` stands for a variable of an earlier
+    /// step.
+    pub with: &'static [(&'static str, &'static str)],
+    /// The fields of the response that are kept, each in a variable of its name, beside those that
+    /// the example of another operation takes from it.
+    pub(super) kept: &'static [&'static str],
+    /// What to look at in the response; for the document.
+    pub look: &'static str,
+}
+
+/// Steps that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// What they are about.
+    pub title: &'static str,
+    /// The steps.
+    pub steps: &'static [Step],
+}
+
+/// A step that is its operation's example, or a read, and keeps nothing.
+pub(super) const STEP: Step = Step {
+    call: Operation(""),
+    title: "",
+    by: None,
+    with: &[],
+    kept: &[],
+    look: "",
+};
+
+/// The variable that holds the token of the demonstration's actor of this kind.
+#[must_use]
+pub fn token_variable(kind: ActorKind) -> String {
+    kind.as_str().to_uppercase()
+}
+
+/// The text with variables for `$name`, inside single quotes of a shell.
+pub(super) fn in_single_quotes(text: &str) -> String {
+    let mut quoted = String::from("'");
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        let end = after
+            .find(|next: char| !next.is_ascii_alphanumeric())
+            .unwrap_or(after.len());
+        let (name, after) = after.split_at(end);
+        let _ = write!(quoted, "{before}'\"${name}\"'");
+        rest = after;
+    }
+    quoted + rest + "'"
+}
+
+impl Step {
+    /// The step of an operation of which nothing is told but what its example and the first sentence
+    /// of its documentation say.
+    pub(super) fn of_example(row: &'static Row) -> Self {
+        let says = row.operation.says().trim();
+        let end = says.find(".\n").or_else(|| says.find(". "));
+        let look = says[..end.map_or(says.len(), |end| end + 1)].replace('\n', " ");
+        let (first, rest) = row.name.split_at(1);
+        let title = format!("{}{}.", first.to_uppercase(), rest.replace('_', " "));
+        Self {
+            call: Operation(row.name),
+            title: title.leak(),
+            look: look.leak(),
+            ..STEP
+        }
+    }
+
+    /// The fields of the response that are kept, each in a variable of its name.
+    #[must_use]
+    pub fn kept(&self) -> Vec<&'static str> {
+        let mut kept = self.kept.to_vec();
+        let is_called = |name: &str| matches!(self.call, Operation(own) if own == name);
+        let examples = OPERATIONS.iter().map(|row| row.operation.example());
+        for example in examples.filter(|example| example.after.is_some_and(is_called)) {
+            let taken = example.taken();
+            kept.extend(taken.into_iter().filter(|name| !self.kept.contains(name)));
+        }
+        kept.dedup();
+        kept
+    }
+
+    /// The operation that it calls; none for a read.
+    ///
+    /// # Panics
+    /// When there is none of that name.
+    #[must_use]
+    pub fn row(&self) -> Option<&'static Row> {
+        match self.call {
+            Operation(name) => {
+                let row = OPERATIONS.iter().find(|row| row.name == name);
+                Some(row.expect("a step's operation is in the catalogue"))
+            }
+            Read(..) => None,
+        }
+    }
+
+    /// Whose token it has; none for operations without a token.
+    #[must_use]
+    pub fn who(&self) -> Option<ActorKind> {
+        match (self.call, self.row()) {
+            (Read(who, _), _) => Some(who),
+            (_, Some(row)) if row.bearer => self.by.or(Some(row.operation.example().actor)),
+            _ => None,
+        }
+    }
+
+    /// A text of the example, with the step's replacements.
+    fn with(&self, text: &str) -> String {
+        let with = self.with.iter();
+        with.fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+
+    /// The path; `$name` stands for a variable of an earlier step.
+    #[must_use]
+    pub fn path(&self) -> String {
+        match (self.call, self.row()) {
+            (_, Some(row)) => {
+                let example = row.operation.example();
+                example.path(row.path, &|parameter| self.with(parameter))
+            }
+            (Read(_, path), None) => path.to_owned(),
+            (Operation(_), None) => String::new(),
+        }
+    }
+
+    /// The body, like the path; none for a read.
+    #[must_use]
+    pub fn body(&self) -> Option<String> {
+        let row = self.row()?;
+        let key = format!(r#""idempotencyKey": "{}""#, example::KEY);
+        let own_key = format!(r#""idempotencyKey": "walk-{}""#, row.tag);
+        let body = row.operation.example().body;
+        Some(self.with(&body.replace(&key, &own_key)))
+    }
+
+    /// The status of its response, the first time.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self.row().map(|row| row.success) {
+            Some(Success::Created | Success::CreatedOnce) => 201,
+            Some(Success::Accepted) => 202,
+            Some(Success::Ok) | None => 200,
+            Some(Success::NoContent) => 204,
+        }
+    }
+
+    /// Its lines for a shell. The last line of what they print is the status.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let mut curl = String::from("curl -sS -w '\\n%{http_code}\\n'");
+        if self.row().is_some_and(|row| row.method == Method::Patch) {
+            curl.push_str(" -X PATCH");
+        }
+        let _ = write!(curl, " \"${ADDRESS}{}\"", self.path());
+        if let Some(kind) = self.who() {
+            let token = token_variable(kind);
+            let _ = write!(curl, " \\\n  -H \"Authorization: Bearer ${token}\"");
+        }
+        if let (Some(row), Some(body)) = (self.row(), self.body()) {
+            if row.key == KeySource::Header {
+                let _ = write!(curl, " \\\n  -H 'Idempotency-Key: walk-{}'", row.tag);
+            }
+            curl.push_str(" \\\n  -H 'Content-Type: application/json'");
+            let _ = write!(curl, " \\\n  -d {}", in_single_quotes(&body));
+        }
+        let kept = self.kept();
+        if kept.is_empty() {
+            return curl;
+        }
+        let mut lines = format!("answer=$({curl})\nprintf '%s\\n' \"$answer\"");
+        for member in kept {
+            let _ = write!(
+                lines,
+                "\n{member}=$(printf '%s\\n' \"$answer\" | \
+                 sed -n 's/.*\"{member}\":\"\\([^\"]*\\)\".*/\\1/p')"
+            );
+        }
+        lines
+    }
+}

@@ -1,0 +1,119 @@
+//! The operations' examples as requests to a fresh demonstration, and what it has beside the sample
+//! facts for that, so that each example is carried out as it stands, one after the other: an example
+//! may take the identifier of something that another operation brings into being, and nobody knows
+//! that before.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::catalogue::{OPERATIONS, Row};
+use crate::domain::example::{self, Example, filled, renamed};
+use crate::domain::reference::samples;
+
+/// The first of the identifiers of what the demonstration brings into being; each is so much larger
+/// as its operation's number.
+const BORN: u128 = 0x0190_0000_0000_7000_8000_0000_0000_0000;
+
+/// A command that the demonstration carries out before anybody asks: the example of an operation, with
+/// another identifier where its answer repeats one, so that the example itself can be carried out, too.
+pub struct Standing {
+    /// The operation.
+    pub row: &'static Row,
+    /// The identifier of the example, and the other one.
+    renamed: (&'static str, String),
+    /// Whether the examples that rest on it name the identifier as well: it is that of a sample fact.
+    is_shared: bool,
+}
+
+/// An example as it can be sent.
+#[derive(Debug)]
+pub struct Shown {
+    /// The values of the path's parameters, in their order.
+    pub path: Vec<String>,
+    /// The body.
+    pub body: Value,
+}
+
+/// The commands, in the order of their operations.
+pub fn standing() -> impl Iterator<Item = Standing> {
+    // What comes after it in the order of the operations, and takes nothing from its answer, rests on
+    // its example as well.
+    let is_needed = |row: &&Row| {
+        OPERATIONS.iter().any(|other| {
+            let example = other.operation.example();
+            example.after == Some(row.name) && (other.tag < row.tag || !example.taken().is_empty())
+        })
+    };
+    OPERATIONS.iter().filter(is_needed).map(Standing::of)
+}
+
+impl Standing {
+    /// The idempotency key of each of them, wherever the operation has it.
+    pub const KEY: &'static str = "demo-1";
+
+    fn of(row: &'static Row) -> Self {
+        let echoed = row.operation.example().echoed;
+        let second = echoed.replace("-1", "-2");
+        let is_shared = samples::NDJSON.contains(&format!("\"{second}\""));
+        let other = match is_shared {
+            true => second,
+            false => format!("demo-{echoed}"),
+        };
+        Self {
+            row,
+            renamed: (echoed, other),
+            is_shared,
+        }
+    }
+
+    /// The identifier of what it brings into being.
+    #[must_use]
+    pub fn born(&self) -> Uuid {
+        born(self.row)
+    }
+
+    /// The body and the path of the command.
+    #[must_use]
+    pub fn shown(&self) -> Shown {
+        let (from, to) = &self.renamed;
+        let renamed = [(*from, to.as_str()), (example::KEY, Self::KEY)];
+        shown(self.row.operation.example(), &renamed, &Value::Null)
+    }
+}
+
+fn born(row: &Row) -> Uuid {
+    Uuid::from_u128(BORN + u128::from(row.tag))
+}
+
+/// An operation's example as it can be sent to a fresh demonstration.
+#[must_use]
+pub fn example(row: &Row) -> Shown {
+    let example = row.operation.example();
+    let standing = standing().find(|one| example.after == Some(one.row.name));
+    let before = match &standing {
+        Some(standing) => example.before_of(&standing.born().to_string()),
+        // Of what only shows the form: a number is an identifier, too.
+        None if row.path.contains("{number}") => example.before_of("1"),
+        None => example.before_of(&Uuid::from_u128(BORN).to_string()),
+    };
+    let shared = standing.filter(|one| one.is_shared).map(|one| one.renamed);
+    match &shared {
+        Some((from, to)) => shown(example, &[(*from, to.as_str())], &before),
+        None => shown(example, &[], &before),
+    }
+}
+
+fn shown(example: &Example, pairs: &[(&str, &str)], before: &Value) -> Shown {
+    let rename = |text: &str| {
+        let pair = pairs.iter().find(|(from, _)| *from == text);
+        pair.map_or(text, |(_, to)| *to).to_owned()
+    };
+    let path = example
+        .path
+        .iter()
+        .map(|part| rename(&filled(part, before)));
+    Shown {
+        path: path.collect(),
+        body: renamed(example.body(before), &rename),
+    }
+}
