@@ -45,6 +45,39 @@ fn an_operation_is_called_by_its_name_and_no_two_have_one() {
     }
 }
 
+/// The schemas of all properties with this name, wherever they stand.
+fn properties_named<'d>(value: &'d Value, name: &str, found: &mut Vec<&'d Value>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(members.get("properties").and_then(|all| all.get(name)));
+            members
+                .values()
+                .for_each(|of| properties_named(of, name, found));
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|of| properties_named(of, name, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_list_that_is_refused_with_not_unique_has_unique_items() {
+    let document = document();
+    for name in [
+        "consentAcceptances",
+        "disabledReasonCodes",
+        "eligiblePaymentMethodCodes",
+        "sourceEvidenceKeys",
+    ] {
+        let mut found = Vec::new();
+        properties_named(&document, name, &mut found);
+        // What is answered under such a name may be another list.
+        let asked = found.iter().any(|schema| schema["uniqueItems"] == true);
+        assert!(asked, "{name}: {found:?}");
+    }
+}
+
 /// Each reference in the document, and where it is.
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
