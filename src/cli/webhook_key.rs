@@ -5,9 +5,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::rand;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::http::webhooks::secret::{MasterKey, SECRET_BYTES};
 
@@ -69,9 +69,20 @@ fn read(file: &Path) -> std::io::Result<[u8; SECRET_BYTES]> {
     bytes.ok_or_else(|| unfit("it is not 32 bytes in base64"))
 }
 
-fn make(file: &Path) -> std::io::Result<MasterKey> {
+/// A new key, of the kernel's randomness. That of the cryptographic library gathers entropy of its own
+/// when it is first asked, which takes longer than the rest of a start.
+fn random() -> std::io::Result<[u8; SECRET_BYTES]> {
     let mut bytes = [0; SECRET_BYTES];
-    rand::fill(&mut bytes).map_err(|_| unfit("there is no randomness"))?;
+    // So few bytes come at once, or not at all.
+    let count = rustix::io::retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
+    if count < bytes.len() {
+        return Err(unfit("there is no randomness"));
+    }
+    Ok(bytes)
+}
+
+fn make(file: &Path) -> std::io::Result<MasterKey> {
+    let bytes = random()?;
     // Written whole beside it first: a crash leaves the key or none, never a part of one.
     let fresh = file.with_extension("new");
     match std::fs::remove_file(&fresh) {

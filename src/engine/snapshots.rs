@@ -8,7 +8,7 @@ use std::time::{Duration, Instant as Tick};
 use wal::{Compacted, SnapshotInfo};
 
 use super::checkpointer::{
-    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, WakeUp, is_due,
+    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, Step, WakeUp, is_due,
 };
 use super::core::Shared;
 use super::turns::Turns;
@@ -62,7 +62,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
             continue;
         }
         // A panic in here costs a snapshot, not all later ones.
-        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
+        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_| {})));
         let failed = match attempt {
             Ok(Ok(None)) => false,
             Ok(Ok(Some(taken))) => {
@@ -319,7 +319,8 @@ impl Shared {
             Err(error) if is_no_room(&error) => {
                 // Segments that can be removed already may be the space that is missing, or else
                 // what is kept for its age.
-                self.compact(policy, &self.keep(policy, &known.marks))?;
+                let keep = self.keep(policy, &known.marks);
+                self.compact(policy, &keep, progress)?;
                 let estimate = self.checkpointer.figures.lock().estimate;
                 self.give_up_log(policy, estimate.saturating_sub(pace.spare()?))?;
                 self.must_fit(pace)?;
@@ -331,7 +332,8 @@ impl Shared {
         known.covered = covered;
         // A compaction that fails is tried again; the snapshot is kept.
         let keep = self.keep(policy, &known.marks);
-        let compacted = self.compact(policy, &keep).or_else(|error| match error {
+        let compacted = self.compact(policy, &keep, progress);
+        let compacted = compacted.or_else(|error| match error {
             wal::Error::Stopped { .. } => Err(error),
             error => {
                 tracing::warn!(%error, "the log was not compacted; it is tried again");
@@ -414,7 +416,7 @@ impl Shared {
             },
             || {
                 written += chunk.borrow_mut().write(&mut snapshot)?;
-                progress(written, total.max(written));
+                progress(Step::Writing(written, total.max(written)));
                 pace.throttle()
             },
         )?;

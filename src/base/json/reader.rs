@@ -222,17 +222,18 @@ pub fn field<T: FromJson>(
 /// ```
 ///
 /// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
-/// (`Option<T>`). `known` names the words that there are of a text that is read as any other is, see
-/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields, and a struct that is
-/// declared for it: the function is called with the reader and that struct, which has an `Option<&_>` of
-/// each field under the field's name, `None` for a faulty one.
+/// (`Option<T>`). `items unique` says of a list that a rule refuses repeats (`refuse_repeats`).
+/// `known` names the words that there are of a text that is read as any other is, see
+/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields, and a
+/// struct that is declared for it: the function is called with the reader and that struct, which has an
+/// `Option<&_>` of each field under the field's name, `None` for a faulty one.
 #[macro_export]
 macro_rules! json_object {
     (
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal
-                $(personal $personal:ident)? $(known [$($known:expr),+])? ),+ $(,)?
+                $(personal $personal:ident)? $(items $items:ident)? $(known [$($known:expr),+])? ),+ $(,)?
         }
         $(rules $rules:ident ( $fields:ident ))?
     ) => {
@@ -266,6 +267,7 @@ macro_rules! json_object {
                         says: concat!($($says),*),
                         presence: <$type as $crate::base::json::FromJson>::presence(),
                         shape: <$type as $crate::base::json::FromJson>::shape()
+                            $(.$items())?
                             $(.known(&[$($known),+]))?,
                         personal: <[$crate::base::json::Personal]>::first(
                             &[$($crate::base::json::Personal::$personal)?]

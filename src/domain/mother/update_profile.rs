@@ -54,7 +54,8 @@ json_object! {
         /// Her address.
         pub address: Address = "address" personal Address,
         /// The consent versions that she accepts, each once.
-        pub consent_acceptances: Option<NonEmpty<ConsentAcceptance>> = "consentAcceptances",
+        pub consent_acceptances: Option<NonEmpty<ConsentAcceptance>> = "consentAcceptances"
+            items unique,
     }
     rules plausible(Fields)
 }

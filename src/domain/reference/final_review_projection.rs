@@ -28,7 +28,8 @@ json_object! {
         /// What the customer pays, in won.
         pub payable_amount_krw: AtLeast<1> = "payableAmountKrw",
         /// How it can be paid; the first is the one preferred.
-        pub eligible_payment_method_codes: NonEmpty<PaymentMethod> = "eligiblePaymentMethodCodes",
+        pub eligible_payment_method_codes: NonEmpty<PaymentMethod> = "eligiblePaymentMethodCodes"
+            items unique,
         /// What it is for.
         pub payment_purpose: PaymentPurpose = "paymentPurpose",
         /// The product plan that it falls under.

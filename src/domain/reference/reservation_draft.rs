@@ -38,7 +38,7 @@ json_object! {
         /// The final review that counts, where there is one.
         pub current_review_projection_id: Option<Ident> = "currentReviewProjectionId",
         /// Why it cannot be confirmed; empty when it can.
-        pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes",
+        pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes" items unique,
     }
     rules each_reason_once(Fields)
 }

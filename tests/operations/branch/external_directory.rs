@@ -53,8 +53,16 @@ impl Delivered {
     }
 }
 
+/// What has come in, and what is done with what comes.
+struct State {
+    mode: Mode,
+    /// Whatever comes behind so many messages gets no answer.
+    answered: usize,
+    delivered: Vec<Delivered>,
+}
+
 struct Shared {
-    state: Mutex<(Mode, Vec<Delivered>)>,
+    state: Mutex<State>,
     news: Condvar,
 }
 
@@ -72,7 +80,11 @@ impl Directory {
             listener.local_addr().unwrap()
         );
         let shared = Arc::new(Shared {
-            state: Mutex::new((mode, Vec::new())),
+            state: Mutex::new(State {
+                mode,
+                answered: usize::MAX,
+                delivered: Vec::new(),
+            }),
             news: Condvar::new(),
         });
         let served = Arc::clone(&shared);
@@ -86,12 +98,18 @@ impl Directory {
     }
 
     fn set(&self, mode: Mode) {
-        self.shared.state.lock().unwrap().0 = mode;
+        self.set_for(mode, usize::MAX);
+    }
+
+    /// As [`Directory::set`], until so many messages have come in, of all: the next one hangs.
+    fn set_for(&self, mode: Mode, answered: usize) {
+        let mut state = self.shared.state.lock().unwrap();
+        (state.mode, state.answered) = (mode, answered);
         self.shared.news.notify_all();
     }
 
     fn delivered(&self) -> Vec<Delivered> {
-        self.shared.state.lock().unwrap().1.clone()
+        self.shared.state.lock().unwrap().delivered.clone()
     }
 
     /// Waits until so many messages have come in.
@@ -100,15 +118,24 @@ impl Directory {
         let (state, late) = self
             .shared
             .news
-            .wait_timeout_while(state, SOON, |(_, delivered)| delivered.len() < count)
+            .wait_timeout_while(state, SOON, |state| state.delivered.len() < count)
             .unwrap();
-        assert!(!late.timed_out(), "{} of {count} came", state.1.len());
-        state.1.clone()
+        assert!(
+            !late.timed_out(),
+            "{} of {count} came",
+            state.delivered.len()
+        );
+        state.delivered.clone()
     }
 
     /// A server that uses this directory.
     fn server(&self, world: &World) -> Server {
-        let arguments = ["--directory-url", &self.url, "--receivers-hurry", "1000"];
+        self.hurried(world, "1000")
+    }
+
+    /// As [`Directory::server`], with pauses that much shorter.
+    fn hurried(&self, world: &World, by: &str) -> Server {
+        let arguments = ["--directory-url", &self.url, "--receivers-hurry", by];
         Server::start_with(world, &arguments)
     }
 }
@@ -136,14 +163,16 @@ impl Shared {
         let body: Value = serde_json::from_slice(&body).unwrap();
         let is_invitation = body["topic"] == "branch_onboarding.manager_invitation";
         let mut state = self.state.lock().unwrap();
-        let status = match state.0 {
+        let hangs = state.mode == Mode::Hangs || state.delivered.len() >= state.answered;
+        let status = match state.mode {
+            _ if hangs => None,
             Mode::Takes => Some("204 No Content"),
             Mode::KnowsNoInvitation if is_invitation => Some("404 Not Found"),
             Mode::KnowsNoInvitation => Some("200 OK"),
             Mode::Fails => Some("503 Service Unavailable"),
             Mode::Breaks | Mode::Hangs => None,
         };
-        state.1.push(Delivered {
+        state.delivered.push(Delivered {
             path: head[0].clone(),
             key: header("idempotency-key"),
             content_type: header("content-type"),
@@ -155,9 +184,11 @@ impl Shared {
             let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
             // Whoever asked may have given up.
             let _ = reader.get_mut().write_all(answer.as_bytes());
-        } else if state.0 == Mode::Hangs {
-            let hangs = |(mode, _): &mut (Mode, _)| *mode == Mode::Hangs;
-            drop(self.news.wait_while(state, hangs).unwrap());
+        } else if hangs {
+            // Until something else is said.
+            let said = (state.mode, state.answered);
+            let is_so = |state: &mut State| (state.mode, state.answered) == said;
+            drop(self.news.wait_while(state, is_so).unwrap());
         }
     }
 }
@@ -631,24 +662,29 @@ fn a_sender_that_hangs_up_finds_its_branch_completed_under_its_key() {
 
 #[test]
 fn any_number_of_restarts_deliver_in_order_and_under_the_same_keys() {
+    // However quick the service is, it gets no further than it is let, and so gives nothing up.
+    const HURRY: &str = "100000";
     let world = World::new();
     let directory = Directory::start(Mode::Breaks);
-    let server = directory.server(&world);
+    directory.set_for(Mode::Breaks, 1);
+    let server = directory.hurried(&world, HURRY);
     let answer = create(&mut server.client(), &world);
     assert_eq!(answer.status, 202);
     let first = answer.json();
+    directory.wait_for(2);
     server.kill();
     for round in 0..3 {
         let before = directory.delivered().len();
-        let server = directory.server(&world);
-        directory.wait_for(before + 2);
+        directory.set_for(Mode::Breaks, before + 2);
+        let server = directory.hurried(&world, HURRY);
+        directory.wait_for(before + 3);
         if round == 2 {
-            directory.set(Mode::KnowsNoInvitation);
-            directory.wait_for(before + 6);
+            directory.set_for(Mode::KnowsNoInvitation, before + 7);
+            directory.wait_for(before + 8);
         }
         server.kill();
     }
-    let server = directory.server(&world);
+    let server = directory.hurried(&world, HURRY);
     let mut client = server.client();
     directory.set(Mode::Takes);
     wait_until_completed(&mut client, &world, &first["branchId"]);
