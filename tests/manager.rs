@@ -170,6 +170,16 @@ fn a_log_that_hangs_gives_no_sign_of_life() {
     assert!(more.is_err(), "a sign of life came");
     tracer.kill().unwrap();
     tracer.wait().unwrap();
+    // It goes on, and says so.
+    manager
+        .socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let heard = manager.hears_until("STATUS=listening on");
+    assert!(
+        heard.concat().contains(&"WATCHDOG=1".to_owned()),
+        "{heard:?}"
+    );
     server.kill();
 }
 

@@ -342,14 +342,14 @@ fn a_value_of_the_wrong_type_is_refused_with_its_line() {
 fn what_a_file_says_of_switches_and_numbers_is_what_is_set() {
     let world = World::new();
     let file = format!(
-        "data = \"x\"\njwks = {:?}\nunbound = false\nruntimes = 0x2\nreserve-bytes = 1_000\n",
+        "data = \"x\"\njwks = {:?}\nunbound = false\nruntimes = 2\nreserve-bytes = 0x1_0000\n",
         world.path("jwks.json")
     );
     let all = checked(&mut check(&world, &file));
     for (name, value, line) in [
         ("unbound", json!(false), 3),
         ("runtimes", json!(2), 4),
-        ("reserve-bytes", json!(1_000), 5),
+        ("reserve-bytes", json!(65_536), 5),
     ] {
         let wanted = json!({"name": name, "value": value, "from": "file", "line": line});
         assert_eq!(all[name], wanted);

@@ -121,6 +121,10 @@ fn is_shown(messages: &[&str], shown: &str) {
         let rate = rate.unwrap_or_else(|| panic!("no {message}: {shown:?}"));
         let bar = rate.split("left").next().unwrap();
         assert!(bar.contains("/s, "), "{message}: {shown:?}");
+        // Of something that is more than nothing.
+        let mut bars = shown.split(message).skip(1);
+        let has_total = bars.any(|bar| !bar.contains("/0 B ") && !bar.contains("/0 "));
+        assert!(has_total, "{message}: {shown:?}");
     }
 }
 
@@ -182,6 +186,67 @@ fn what_reads_a_whole_log_before_it_prints_shows_how_far_it_is() {
             assert!(!out.contains(message) && !err.contains(message), "{err}");
         }
         assert_eq!(run(&["compact", "--keep", "0s", "--data", data]).0, Some(0));
+    }
+}
+
+#[test]
+fn what_is_moved_to_an_archive_shows_how_far_it_is() {
+    let world = with_data();
+    let (data, copy) = (world.data(), world.path("copy"));
+    let (archive, other) = (world.path("archive"), world.path("other"));
+    let (data, copy) = (name(&data), name(&copy));
+    assert_eq!(run(&["backup", "--data", data, "--to", copy]).0, Some(0));
+    let compact = |data, archive| {
+        let of_age = ["compact", "--keep", "0s", "--data", data];
+        [&of_age[..], &["--archive", archive]].concat()
+    };
+    let Some(shown) = at_a_terminal(&compact(data, name(&archive)), &[]) else {
+        return;
+    };
+    is_shown(
+        &["writing a snapshot", "moving segments to the archive"],
+        &shown,
+    );
+    assert!(
+        shown.contains("removing what the snapshots cover"),
+        "{shown:?}"
+    );
+    assert!(!crate::support::files(&archive).is_empty());
+    let (code, out, err) = run(&compact(copy, name(&other)));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(!out.contains("moving") && err.is_empty(), "{out}{err}");
+}
+
+#[test]
+fn records_are_whole_lines_beside_how_far_the_log_is_read() {
+    let world = with_data();
+    let (data, facts) = (world.data(), world.path("facts.ndjson"));
+    let data = name(&data);
+    // So much that it is not printed in one piece.
+    std::fs::write(&facts, run(&["facts", "template"]).1).unwrap();
+    let load = ["facts", "load", name(&facts), "--data", data];
+    assert_eq!(run(&load).0, Some(0));
+    for how in [&[][..], &["--json"], &["--operation", "create_branch"]] {
+        let inspect = [&["inspect", "records", "--data", data], how].concat();
+        let Some(shown) = at_a_terminal(&inspect, &[]) else {
+            return;
+        };
+        is_shown(&["reading the log"], &shown);
+        let (code, out, err) = run(&inspect);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{how:?}");
+        assert!(!out.contains("reading the log"), "{out}");
+        // Each line is there as it is beside a terminal, on a line that is otherwise empty.
+        let shown: Vec<_> = shown
+            .split(['\n', '\r', '\u{1b}'])
+            .map(|part| {
+                // The cursor goes up or down, or the line is cleared.
+                let mut moves = ["[1A", "[1B", "[2K"].into_iter();
+                moves.find_map(|one| part.strip_prefix(one)).unwrap_or(part)
+            })
+            .collect();
+        for line in out.lines() {
+            assert!(shown.contains(&line), "{line:?} is not in {shown:#?}");
+        }
     }
 }
 

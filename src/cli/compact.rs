@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use indicatif::ProgressBar;
 use serde_json::json;
 use wal::SnapshotInfo;
 
 use super::exit::Failure;
-use super::open::{Opening, count_bar, log_name, open, waiting_bar};
+use super::open::{Opening, count_bar, log_name, open, progress_bar, waiting_bar};
 use super::output::{Output, new_directory};
 use crate::engine::Limits;
-use crate::engine::checkpointer::CheckpointPolicy;
+use crate::engine::checkpointer::{CheckpointPolicy, Step};
 use crate::engine::retention::LogRetention;
 
 /// Snapshots that are kept.
@@ -68,6 +69,55 @@ struct Done {
     snapshots: Vec<SnapshotInfo>,
     segments: u64,
     bytes: u64,
+}
+
+const WRITING: &str = "writing a snapshot";
+const MOVING: &str = "moving segments to the archive";
+const REMOVING: &str = "removing what the snapshots cover";
+
+/// The bar of the step that it is at.
+struct Shown(Option<(&'static str, ProgressBar)>);
+
+impl Shown {
+    fn new() -> Self {
+        Self(None)
+    }
+
+    /// Files are removed, which has no steps.
+    fn removing() -> Self {
+        Self(Some((REMOVING, waiting_bar(REMOVING))))
+    }
+
+    fn show(&mut self, step: Step) {
+        let (what, make, done, total): (_, fn(_) -> _, _, _) = match step {
+            Step::Writing(done, total) => (WRITING, count_bar, done, total),
+            Step::Archiving(done, total) => (MOVING, |what| progress_bar(0, what), done, total),
+        };
+        if self.0.as_ref().is_none_or(|(known, _)| *known != what) {
+            self.end();
+            self.0 = Some((what, make(what)));
+        }
+        if let Some((_, bar)) = &self.0 {
+            bar.set_length(total);
+            bar.set_position(done);
+        }
+        if matches!(step, Step::Archiving(done, total) if done == total) {
+            self.end();
+            *self = Self::removing();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((_, bar)) = self.0.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl CompactArgs {
@@ -133,19 +183,16 @@ impl CompactArgs {
             let whole = snapshots.iter().filter(|held| held.covers == last);
             last > 0 && whole.count() < KEPT
         } {
-            let bar = count_bar("writing a snapshot");
-            let done = engine.snapshot_now(&mut |done, total| {
-                bar.set_length(total);
-                bar.set_position(done);
-            });
-            bar.finish_and_clear();
+            let mut shown = Shown::new();
+            let done = engine.snapshot_now(&mut |step| shown.show(step));
+            drop(shown);
             done.map_err(of_log)?;
             taken += 1;
         }
         // An earlier run may have been interrupted just here.
-        let bar = waiting_bar("removing what the snapshots cover");
-        let compacted = engine.compact_log();
-        bar.finish_and_clear();
+        let mut shown = Shown::removing();
+        let compacted = engine.compact_log(&mut |step| shown.show(step));
+        drop(shown);
         let compacted = compacted.map_err(of_log)?;
         let (snapshots, figures) = (engine.snapshots(), engine.figures().checkpoints);
         engine.shut_down().map_err(of_log)?;

@@ -32,6 +32,11 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
+/// The time between two signs, for a manager that waits for one so long.
+fn interval(within: Duration) -> Duration {
+    (within / SIGNS_IN_TIME).max(Duration::from_millis(1))
+}
+
 /// Starts the thread that gives signs of life where the manager waits for them, as long as the
 /// engine goes on and until `stop` turns true. A thread that only sleeps would give them for a
 /// service that hangs, too.
@@ -46,7 +51,7 @@ pub(super) fn give_signs_of_life(
     let Some(within) = sd_notify::watchdog_enabled().filter(|within| !within.is_zero()) else {
         return Ok(());
     };
-    let interval = (within / SIGNS_IN_TIME).max(Duration::from_millis(1));
+    let interval = interval(within);
     let mut pulse = engine.pulse();
     let thread = std::thread::Builder::new().name("signs-of-life".to_owned());
     thread.spawn(move || {
@@ -74,4 +79,21 @@ pub(super) fn give_signs_of_life(
         }
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_of_life_may_come_late_by_half_of_the_time_and_is_in_time() {
+        for millis in [2, 200, 30_000, 86_400_000] {
+            let within = Duration::from_millis(millis);
+            assert!(interval(within) <= within / 2, "{within:?}");
+        }
+        assert!(
+            interval(Duration::from_micros(3)) > Duration::ZERO,
+            "it does not spin"
+        );
+    }
 }

@@ -56,6 +56,11 @@ impl Growing {
         self.print(out)
     }
 
+    /// Whether the next row is printed, with those before it.
+    pub(super) fn prints_the_next(&self) -> bool {
+        self.rows.len() + 1 >= BLOCK_ROWS
+    }
+
     /// Prints the rows that are not printed yet, under the title when it is the first time.
     pub(super) fn print(&mut self, out: &mut Output) -> Result<(), Failure> {
         if self.rows.is_empty() {

@@ -111,8 +111,17 @@ pub struct Checkpoint {
     pub compacted: Compacted,
 }
 
-/// Called with the progress of a snapshot: so many of so many resources.
-pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64);
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many resources, of so many, are in the snapshot.
+    Writing(u64, u64),
+    /// So many bytes, of so many, of segments that the log lets go of are in the archive.
+    Archiving(u64, u64),
+}
+
+/// Called with the progress of a checkpoint.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Step);
 
 /// What the checkpointer knows between two snapshots. Locked while one is taken.
 pub(super) struct Known {

@@ -6,17 +6,18 @@ use std::time::Instant as Tick;
 
 use wal::{Compacted, Keep};
 
-use super::checkpointer::CheckpointPolicy;
+use super::checkpointer::{CheckpointPolicy, OnProgress, Step};
 use super::core::Shared;
 use crate::journal::counters::Marks;
 
 impl Shared {
     /// Has the log let go of what the older snapshot covers and is not to be kept.
-    pub(crate) fn compact_log(&self) -> Result<Compacted, wal::Error> {
+    pub(crate) fn compact_log(&self, progress: OnProgress<'_>) -> Result<Compacted, wal::Error> {
         let mut known = self.checkpointer.known.lock();
         self.note_age(&mut known.marks);
         let policy = self.checkpointer.policy.lock().clone();
-        self.compact(&policy, &self.keep(&policy, &known.marks))
+        let keep = self.keep(&policy, &known.marks);
+        self.compact(&policy, &keep, progress)
     }
 
     /// What the log keeps now.
@@ -34,7 +35,7 @@ impl Shared {
         let retained = self.journal.retained(&keep);
         let done = match retained.removable_bytes {
             0 => Ok(()),
-            _ => self.compact(policy, &keep).map(drop),
+            _ => self.compact(policy, &keep, &mut |_| {}).map(drop),
         };
         let done = done.and_then(|()| self.make_room(policy));
         self.look_at_log(policy, &known.marks);
@@ -102,7 +103,7 @@ impl Shared {
         if self.journal.retained(&keep).removable_bytes == 0 {
             return Ok(());
         }
-        let compacted = self.compact(policy, &keep)?;
+        let compacted = self.compact(policy, &keep, &mut |_| {})?;
         self.tell_of_given_up(compacted.bytes);
         Ok(())
     }
@@ -120,12 +121,17 @@ impl Shared {
         &self,
         policy: &CheckpointPolicy,
         keep: &Keep,
+        progress: OnProgress<'_>,
     ) -> Result<Compacted, wal::Error> {
         let archive = policy.archive.as_deref();
         let before = self.journal.first();
+        let mut copying = |done, total| {
+            progress(Step::Archiving(done, total));
+            self.unless_stopped()
+        };
         let compacted = self
             .journal
-            .compact_throttled(keep, archive, &mut || self.unless_stopped())?;
+            .compact_throttled(keep, archive, &mut copying)?;
         let needed_from = self.checkpointer.needed_from.get();
         if let Some(from) = needed_from.map(|from| from.max(before))
             && from < compacted.first_position

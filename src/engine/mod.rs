@@ -292,8 +292,8 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::snapshot_now`].
-    pub fn compact_log(&self) -> Result<wal::Compacted, wal::Error> {
-        self.shared.compact_log()
+    pub fn compact_log(&self, progress: OnProgress<'_>) -> Result<wal::Compacted, wal::Error> {
+        self.shared.compact_log(progress)
     }
 
     /// Deliveries need the log from this position on: it is kept for them beyond its retention, up

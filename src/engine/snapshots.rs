@@ -8,11 +8,12 @@ use std::time::{Duration, Instant as Tick};
 use wal::{Compacted, SnapshotInfo};
 
 use super::checkpointer::{
-    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, WakeUp, is_due,
+    Checkpoint, CheckpointPolicy, Known, OnProgress, Schedule, Step, WakeUp, is_due,
 };
 use super::core::Shared;
 use super::turns::Turns;
 use crate::base::codec;
+use crate::base::digest::KeyDigest;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::journal::counters::{Counters, Marks};
@@ -61,7 +62,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
             continue;
         }
         // A panic in here costs a snapshot, not all later ones.
-        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_, _| {})));
+        let attempt = catch_unwind(AssertUnwindSafe(|| shared.checkpoint(true, &mut |_| {})));
         let failed = match attempt {
             Ok(Ok(None)) => false,
             Ok(Ok(Some(taken))) => {
@@ -222,7 +223,9 @@ impl Shared {
         let old = marks.through(Instant::from_millis(cutoff));
         // A command whose response is not final holds its key's lock, and will look for the key.
         let held = self.keys.held();
-        let unsettled = held.iter().filter_map(|key| self.tables.key(*key)).min();
+        // Unique keys are among them: no idempotency key has the digest of one.
+        let held = held.into_iter().map(KeyDigest);
+        let unsettled = held.filter_map(|key| self.tables.key(key)).min();
         let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
         (through > self.tables.forgotten()).then_some(through)
     }
@@ -316,7 +319,8 @@ impl Shared {
             Err(error) if is_no_room(&error) => {
                 // Segments that can be removed already may be the space that is missing, or else
                 // what is kept for its age.
-                self.compact(policy, &self.keep(policy, &known.marks))?;
+                let keep = self.keep(policy, &known.marks);
+                self.compact(policy, &keep, progress)?;
                 let estimate = self.checkpointer.figures.lock().estimate;
                 self.give_up_log(policy, estimate.saturating_sub(pace.spare()?))?;
                 self.must_fit(pace)?;
@@ -328,7 +332,8 @@ impl Shared {
         known.covered = covered;
         // A compaction that fails is tried again; the snapshot is kept.
         let keep = self.keep(policy, &known.marks);
-        let compacted = self.compact(policy, &keep).or_else(|error| match error {
+        let compacted = self.compact(policy, &keep, progress);
+        let compacted = compacted.or_else(|error| match error {
             wal::Error::Stopped { .. } => Err(error),
             error => {
                 tracing::warn!(%error, "the log was not compacted; it is tried again");
@@ -411,7 +416,7 @@ impl Shared {
             },
             || {
                 written += chunk.borrow_mut().write(&mut snapshot)?;
-                progress(written, total.max(written));
+                progress(Step::Writing(written, total.max(written)));
                 pace.throttle()
             },
         )?;

@@ -307,7 +307,7 @@ fn a_flipped_bit_in_a_directory_with_snapshots_never_makes_another_state() {
         drop(log);
         if number < last {
             let (engine, _) = engine(&disk).unwrap();
-            engine.snapshot_now(&mut |_, _| {}).unwrap().unwrap();
+            engine.snapshot_now(&mut |_| {}).unwrap().unwrap();
             engine.shut_down().unwrap();
         }
     }

@@ -305,6 +305,10 @@ fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
         let done = held_up.await;
         assert!(is_done(&done, false), "{done:?}");
         assert_eq!(pulse.look(), None);
+        // Nothing else has had its turn on this lane since.
+        assert_eq!(pulse.look(), Some(Stuck::Lane(0)));
+        tokio::task::yield_now().await;
+        assert_eq!(pulse.look(), None);
     })
     .unwrap();
     engine.shut_down().unwrap();

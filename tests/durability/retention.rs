@@ -47,7 +47,7 @@ fn deposit(engine: &Engine, world: &World, number: u64) -> (Vec<u8>, bool) {
 }
 
 fn snapshot(engine: &Engine) {
-    assert!(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+    assert!(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
 }
 
 fn figures(engine: &Engine) -> CheckpointFigures {
@@ -100,7 +100,7 @@ fn records_are_kept_for_their_age_over_starts_and_also_when_their_keys_are_forgo
         snapshot(&engine);
         // Keys are forgotten after a day, and yet it is known how old their records are.
         assert!(day == 0 || figures(&engine).forgotten_keys > 0);
-        let first = engine.compact_log().unwrap().first_position;
+        let first = engine.compact_log(&mut |_| {}).unwrap().first_position;
         let today = usize::try_from(day).unwrap() + 1;
         // Those of today and yesterday, who are less than three days old.
         let young = today.saturating_sub(2);
@@ -114,7 +114,7 @@ fn records_are_kept_for_their_age_over_starts_and_also_when_their_keys_are_forgo
     // It is not only after a snapshot that this is looked at.
     let engine = begin();
     engine.start_checkpointer().unwrap();
-    let before = engine.compact_log().unwrap().first_position;
+    let before = engine.compact_log(&mut |_| {}).unwrap().first_position;
     clock.run(2 * DAY);
     eventually("time goes by", || figures(&engine).log_first > before);
     let snapshots = figures(&engine).snapshots;
@@ -136,7 +136,7 @@ fn what_deliveries_need_is_kept_beyond_the_retention_up_to_bytes_and_an_age_of_i
     }
     snapshot(&engine);
     snapshot(&engine);
-    let first = engine.compact_log().unwrap().first_position;
+    let first = engine.compact_log(&mut |_| {}).unwrap().first_position;
     assert!((10..=20).contains(&first), "{first}");
     engine.start_checkpointer().unwrap();
     eventually("it is told", || {
@@ -189,7 +189,11 @@ fn a_disk_that_fills_takes_the_oldest_of_what_is_kept_before_a_command_is_refuse
     }
     snapshot(&engine);
     snapshot(&engine);
-    assert_eq!(engine.compact_log().unwrap().segments, 0, "all is young");
+    assert_eq!(
+        engine.compact_log(&mut |_| {}).unwrap().segments,
+        0,
+        "all is young"
+    );
     let is_settled = || !disk.names().iter().any(|name| name.ends_with(".new"));
     eventually("the segment ahead is made", is_settled);
     let used = || -> u64 {

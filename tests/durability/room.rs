@@ -206,10 +206,10 @@ fn a_stop_ends_a_snapshot_while_it_is_written_read_back_or_its_log_moved() {
         });
         deposits(engine, &world, 1..300);
         if name == ".log.new" {
-            assert!(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+            assert!(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
         }
         armed.store(true, Ordering::SeqCst);
-        let taken = engine.snapshot_now(&mut |_, _| {});
+        let taken = engine.snapshot_now(&mut |_| {});
         let error = taken.unwrap_err().to_string();
         assert!(error.contains("the service ends"), "{what}: {error}");
         let after = after.load(Ordering::SeqCst);
@@ -308,9 +308,9 @@ fn when_every_snapshot_is_bad_and_the_log_is_whole_a_start_replays_from_the_firs
     let engine = start(disk.storage(), roomy());
     deposits(&engine, &world, 1..30);
     // All is in one segment, of which nothing is removed.
-    assert!(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+    assert!(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
     deposits(&engine, &world, 30..31);
-    assert!(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+    assert!(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
     deposits(&engine, &world, 31..40);
     engine.shut_down().unwrap();
     let live = engine.digest();
@@ -354,21 +354,21 @@ fn a_compaction_that_was_interrupted_is_finished_by_the_next() {
     deposits(&engine, &world, 1..60);
     for _ in 0..2 {
         // The snapshot stands, and nothing can be moved.
-        let taken = engine.snapshot_now(&mut |_, _| {}).unwrap().unwrap();
+        let taken = engine.snapshot_now(&mut |_| {}).unwrap().unwrap();
         assert_eq!(taken.compacted.segments, 0);
     }
     engine.shut_down().unwrap();
     drop(engine);
     let engine = start(disk.storage(), small());
     let before = engine.snapshots();
-    let compacted = engine.compact_log().unwrap();
+    let compacted = engine.compact_log(&mut |_| {}).unwrap();
     assert!(compacted.segments > 1, "{compacted:?}");
     assert_eq!(compacted.first_position, engine.durable() + 1);
     assert_eq!(engine.snapshots(), before);
     let figures = engine.figures().checkpoints;
     assert_eq!(figures.compacted_segments, compacted.segments);
     assert_eq!(figures.compacted_bytes, compacted.bytes);
-    assert_eq!(engine.compact_log().unwrap().segments, 0);
+    assert_eq!(engine.compact_log(&mut |_| {}).unwrap().segments, 0);
     engine.shut_down().unwrap();
     assert_eq!(recovered(&disk).0.tables.digest(), engine.digest());
 }

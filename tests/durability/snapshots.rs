@@ -69,7 +69,7 @@ impl Visitor for LogAlone {
 }
 
 fn snapshot(engine: &Engine) {
-    let taken = engine.snapshot_now(&mut |_, _| {}).unwrap();
+    let taken = engine.snapshot_now(&mut |_| {}).unwrap();
     assert!(taken.is_some());
 }
 
@@ -109,7 +109,7 @@ fn beside_snapshots(engine: &Arc<Engine>, at_most: u64, work: impl Future<Output
         let taking = scope.spawn(|| {
             let mut taken = 0;
             while !done.load(Ordering::SeqCst) && taken < at_most {
-                taken += u64::from(engine.snapshot_now(&mut |_, _| {}).unwrap().is_some());
+                taken += u64::from(engine.snapshot_now(&mut |_| {}).unwrap().is_some());
             }
             taken
         });
@@ -243,7 +243,7 @@ fn a_key_older_than_its_retention_is_forgotten_over_starts_and_compactions() {
             retention: Some(Duration::from_secs(30 * 86_400)),
             ..CheckpointPolicy::default()
         });
-        engine.snapshot_now(&mut |_, _| {}).unwrap();
+        engine.snapshot_now(&mut |_| {}).unwrap();
         clock.run(day * DAY - clock.ran());
         engine
     };
@@ -455,7 +455,7 @@ fn a_snapshot_without_room_is_given_up_and_commands_go_on() {
         sizes.sum::<usize>() as u64
     };
     disk.set_capacity(used(&names) + 20_000);
-    let error = engine.snapshot_now(&mut |_, _| {}).unwrap_err();
+    let error = engine.snapshot_now(&mut |_| {}).unwrap_err();
     assert!(matches!(error, wal::Error::Io { .. }), "{error}");
     let left: Vec<_> = disk.names();
     let is_snapshot = |name: &String| name.contains("snapshot");

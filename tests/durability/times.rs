@@ -81,7 +81,7 @@ impl Life {
     }
 
     fn snapshot(&self) {
-        self.engine().snapshot_now(&mut |_, _| {}).unwrap();
+        self.engine().snapshot_now(&mut |_| {}).unwrap();
     }
 
     /// A token that was issued so long ago by the system's clock and is good for so long, in

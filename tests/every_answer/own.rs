@@ -229,7 +229,7 @@ fn where_the_first_answer_is_forgotten_another_one_is_not_made_up() {
         on_lane(inside.engine(), async { asked.send(&inside, &token).await }).unwrap()
     };
     let snapshot = || {
-        let taken = inside.engine().snapshot_now(&mut |_, _| {});
+        let taken = inside.engine().snapshot_now(&mut |_| {});
         assert!(taken.unwrap().is_some());
     };
     for asked in asked {

@@ -398,7 +398,7 @@ async fn life(seed: u64, commands: usize, medium: &Medium) {
             if let Medium::Memory(_) = medium {
                 // What is recovered then is a snapshot, and few of the records that made it.
                 let engine = running.service.engine();
-                let take = || engine.snapshot_now(&mut |_, _| {}).unwrap().unwrap();
+                let take = || engine.snapshot_now(&mut |_| {}).unwrap().unwrap();
                 take();
                 assert!(take().compacted.bytes > 0);
             }

@@ -21,7 +21,7 @@ use crate::format::{
 use crate::frame::{self, FrameHeader, HEADER, HeaderFound, KIND_START};
 use crate::manifest::{Manifest, Seal, Sealed, Segment};
 use crate::storage::{COPY, File, Locked, ReadOnly, Storage, copy_range};
-use crate::throttle::Throttle;
+use crate::throttle::Copying;
 use crate::window::Window;
 
 /// Bytes at the end of a segment in which its last frame is looked for first.
@@ -34,18 +34,20 @@ fn folder(log: &LogId) -> String {
 
 /// Copies segments to an archive, each under its own name and durable when this
 /// returns. One that is there already, from an interrupted compaction, is left as
-/// it is; when it holds anything else, that is an error. `throttle` is called before
-/// each chunk that is copied.
+/// it is; when it holds anything else, that is an error. `copying` is called before
+/// each chunk that is copied, and at the end.
 pub(crate) fn keep_in(
     storage: &dyn Storage,
     log: &LogId,
     archive: &dyn Storage,
     segments: &[Sealed],
-    throttle: Throttle<'_>,
+    copying: Copying<'_>,
 ) -> Result<(), Error> {
     if segments.is_empty() {
         return Ok(());
     }
+    let total = segments.iter().map(|segment| segment.length).sum();
+    let mut before = 0;
     let folder = folder(log);
     archive
         .create_dir(&folder)
@@ -63,6 +65,7 @@ pub(crate) fn keep_in(
             Ok(there)
                 if is_same(source.as_ref(), there.as_ref(), segment.length).map_err(failed)? =>
             {
+                before += segment.length;
                 continue;
             }
             Ok(_) => {
@@ -77,14 +80,16 @@ pub(crate) fn keep_in(
         let target = archive.create(&temp).map_err(failed)?;
         let mut at = 0;
         while at < segment.length {
-            throttle()?;
+            copying(before + at, total)?;
             let end = segment.length.min(at + COPY);
             copy_range(source.as_ref(), at, end, target.as_ref(), at).map_err(failed)?;
             at = end;
         }
         let kept = target.sync().and_then(|()| archive.rename(&temp, &name));
         kept.map_err(failed)?;
+        before += segment.length;
     }
+    copying(before, total)?;
     archive
         .sync_dir(&folder)
         .map_err(Error::io("sync", archive.describe(&folder)))

@@ -159,14 +159,15 @@ pub trait Medium: Send + Sync {
     fn given_up_bytes(&self) -> u64;
 
     /// Removes records that the older snapshot covers and that are not to be kept, or moves them
-    /// to the archive.
+    /// to the archive. `copying` is called before each chunk that is copied there, with the bytes
+    /// that are there by then and those that will be.
     ///
     /// # Errors
-    /// Those of [`Medium::install`].
+    /// Those of `copying`; others that pass and harm nothing; [`Error::Stopped`].
     fn compact(
         &self,
         keep: &Keep,
         archive: Option<&dyn Storage>,
-        throttle: &mut dyn FnMut() -> Result<(), Error>,
+        copying: &mut dyn FnMut(u64, u64) -> Result<(), Error>,
     ) -> Result<Compacted, Error>;
 }

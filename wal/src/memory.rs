@@ -422,7 +422,7 @@ impl Medium for MemoryLog {
         &self,
         keep: &Keep,
         _: Option<&dyn Storage>,
-        _: &mut dyn FnMut() -> Result<(), Error>,
+        _: &mut dyn FnMut(u64, u64) -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let mut state = self.state.lock();
         let (removed, retained) = retention::removable(&state.sealed(), state.covered(), keep);

@@ -368,9 +368,13 @@ impl Maker {
         let segments = self.removable(keep);
         if let Some(archive) = archive {
             let log = self.manifest.log;
-            archive::keep_in(self.storage.as_ref(), &log, archive, &segments, &mut || {
-                Ok(())
-            })
+            archive::keep_in(
+                self.storage.as_ref(),
+                &log,
+                archive,
+                &segments,
+                &mut |_, _| Ok(()),
+            )
             .map_err(MaintenanceError::Passing)?;
         }
         let compacted = self.forget(&segments, reader)?;

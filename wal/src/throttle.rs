@@ -7,6 +7,10 @@ use crate::visitor::{Record, SnapshotInfo, Visitor};
 /// error.
 pub(crate) type Throttle<'a> = &'a mut dyn FnMut() -> Result<(), Error>;
 
+/// Called before each chunk of segments that are copied to an archive, with the bytes that are there
+/// by then and those that will be; its error ends the copying.
+pub(crate) type Copying<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), Error>;
+
 /// Throttles the reading of a snapshot, and sees nothing else of it.
 pub(crate) struct Throttled<'a> {
     pub(crate) throttle: Throttle<'a>,

@@ -400,7 +400,7 @@ fn a_segment_that_is_given_up_during_a_compaction_is_no_harm_to_the_others() {
     let removed = appender.compact_throttled(
         &wal::Keep::NOTHING,
         Some(archive.storage().as_ref()),
-        &mut || {
+        &mut |_, _| {
             // The first is being copied, and more are to be.
             if appender.given_up_bytes() == 0 {
                 disk.set_capacity(used(&disk) + next - 1);

@@ -409,21 +409,31 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     let compacted = appender.compact_throttled(
         &wal::Keep::NOTHING,
         Some(archive.storage().as_ref()),
-        &mut || {
+        &mut |_, _| {
             pieces += 1;
             if pieces == 2 { Err(given_up()) } else { Ok(()) }
         },
     );
     assert!(matches!(compacted, Err(Error::Stopped { .. })));
     assert!(segments(&disk).starts_with(&before));
-    // The next one has all to do, and does it.
+    // The next one has all to do, and does it, and says how far it is.
     let archive = archive.storage();
+    let mut told = Vec::new();
+    let compacted = appender.compact_throttled(
+        &wal::Keep::NOTHING,
+        Some(archive.as_ref()),
+        &mut |done, total| {
+            told.push((done, total));
+            Ok(())
+        },
+    );
+    let compacted = compacted.unwrap();
+    assert!(compacted.segments > 1);
+    assert_eq!(told[0], (0, compacted.bytes));
+    assert_eq!(told.last(), Some(&(compacted.bytes, compacted.bytes)));
+    assert!(told.iter().all(|(_, total)| *total == compacted.bytes));
     assert!(
-        appender
-            .compact(&wal::Keep::NOTHING, Some(archive.as_ref()))
-            .unwrap()
-            .segments
-            > 1
+        told.is_sorted() && told.len() > told.iter().filter(|(done, _)| *done == 0).count() + 1
     );
     appender.shutdown().unwrap();
     assert!(verify(&disk).unwrap().1 == appended);

@@ -54,7 +54,7 @@ impl Looking {
     }
 }
 
-/// How far the reading of a log is: a bar on standard error, of a command that prints nothing meanwhile.
+/// How far the reading of a log is: a bar on standard error.
 pub(super) struct Reading {
     pub(super) bar: ProgressBar,
     /// The batch of the last record.

@@ -1,5 +1,6 @@
 //! `carebook inspect records`: the commits.
 
+use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use wal::live::{LiveEnd, LiveRecord};
 
 use super::ids::Ids;
 use super::looking::{
-    Looking, known, operation_name, parse_kind, parse_operation, parse_time, tell_what_is_missing,
+    Looking, Reading, known, operation_name, parse_kind, parse_operation, parse_time,
+    tell_what_is_missing,
 };
 use super::mask::Mask;
 use crate::base::digest::{Digest, hex};
@@ -105,7 +107,10 @@ fn parse_resource(text: &str) -> Result<Named, String> {
 
 impl RecordsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let mut reader = self.looking.reader(self.from.unwrap_or(1))?;
+        let from = self.from.unwrap_or(1);
+        let mut reader = self.looking.reader(from)?;
+        let reading = Reading::new("reading the log");
+        reading.begin(&reader, from)?;
         let mut showing = Showing {
             mask: self.looking.mask(),
             out: Output::new(),
@@ -113,9 +118,13 @@ impl RecordsArgs {
             ids: Ids::default(),
             left: self.limit.unwrap_or(u64::MAX),
             failure: None,
+            reading: Some(reading),
+            at_a_terminal: std::io::stdout().is_terminal(),
         };
         loop {
             let read = reader.read_on(&mut |found| self.look(found, &mut showing));
+            // What follows comes as it is committed: nobody knows how far that is.
+            showing.reading = None;
             // Records before damage are shown before the damage is reported.
             showing.pause()?;
             let end = read.map_err(|error| Failure::of_log(&error))?;
@@ -139,9 +148,12 @@ impl RecordsArgs {
         if showing.left == 0 || self.to.is_some_and(|to| found.position > to) {
             return Ok(ControlFlow::Break(()));
         }
+        if let Some(reading) = &mut showing.reading {
+            reading.passed(&found);
+        }
         let record = Record::decode(found.payload)?;
         if self.selects(&record) {
-            if let Err(failure) = showing.show(&found, &record)? {
+            if let Err(failure) = showing.show_aside(&found, &record)? {
                 showing.failure = Some(failure);
                 return Ok(ControlFlow::Break(()));
             }
@@ -182,6 +194,9 @@ struct Showing {
     left: u64,
     /// Why nothing more can be printed.
     failure: Option<Failure>,
+    /// How far the log is read, until its end is reached.
+    reading: Option<Reading>,
+    at_a_terminal: bool,
 }
 
 impl Showing {
@@ -194,6 +209,23 @@ impl Showing {
             table.print(&mut self.out)?;
         }
         self.out.flush()
+    }
+
+    /// Shows a record. On a terminal, the bar makes room for what is printed, whole lines of it.
+    fn show_aside(
+        &mut self,
+        found: &LiveRecord<'_>,
+        record: &Record<'_>,
+    ) -> Result<Result<(), Failure>, BoxError> {
+        let prints = self.table.as_ref().is_none_or(Growing::prints_the_next);
+        let bar = self.reading.as_ref().map(|reading| reading.bar.clone());
+        match bar {
+            Some(bar) if prints && self.at_a_terminal => bar.suspend(|| {
+                let shown = self.show(found, record)?;
+                Ok(shown.and_then(|()| self.out.flush()))
+            }),
+            _ => self.show(found, record),
+        }
     }
 
     /// Shows a record. The outer error is one of the record, the inner one of the output.

@@ -38,13 +38,13 @@ json_object! {
         /// The final review that counts, where there is one.
         pub current_review_projection_id: Option<Ident> = "currentReviewProjectionId",
         /// Why it cannot be confirmed; empty when it can.
-        pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes",
+        pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes" items unique,
     }
-    rules each_reason_once(disabled_reason_codes)
+    rules each_reason_once(Fields)
 }
 
-fn each_reason_once(at: &mut Reader, codes: Option<&Vec<Ident>>) {
-    if let Some(codes) = codes {
+fn each_reason_once(at: &mut Reader, fields: &Fields<'_>) {
+    if let Some(codes) = fields.disabled_reason_codes {
         refuse_repeats(codes, "disabledReasonCodes", at);
     }
 }

@@ -314,22 +314,23 @@ impl Appender {
     /// [`Error::Io`], which harms nothing and passes; [`Error::Stopped`] when the
     /// log has failed or was shut down.
     pub fn compact(&self, keep: &Keep, archive: Option<&dyn Storage>) -> Result<Compacted, Error> {
-        self.compact_throttled(keep, archive, &mut || Ok(()))
+        self.compact_throttled(keep, archive, &mut |_, _| Ok(()))
     }
 
-    /// As [`Appender::compact`], and calls `throttle` before each chunk that is copied to the
-    /// archive: an error ends it, and nothing is removed that is not copied.
+    /// As [`Appender::compact`], and calls `copying` before each chunk that is copied to the archive,
+    /// with the bytes that are there by then and those that will be: an error ends it, and nothing is
+    /// removed that is not copied.
     ///
     /// # Errors
-    /// Those of [`Appender::compact`], and that of `throttle`.
+    /// Those of [`Appender::compact`], and that of `copying`.
     pub fn compact_throttled(
         &self,
         keep: &Keep,
         archive: Option<&dyn Storage>,
-        throttle: &mut dyn FnMut() -> Result<(), Error>,
+        copying: &mut dyn FnMut(u64, u64) -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let _alone = self.maintenance.lock();
-        self.medium.compact(keep, archive, throttle)
+        self.medium.compact(keep, archive, copying)
     }
 
     /// Shows, in order, what the newest snapshot kept and the log's records

@@ -219,7 +219,7 @@ impl Medium for Files {
         &self,
         keep: &Keep,
         archive: Option<&dyn Storage>,
-        throttle: &mut dyn FnMut() -> Result<(), Error>,
+        copying: &mut dyn FnMut(u64, u64) -> Result<(), Error>,
     ) -> Result<Compacted, Error> {
         let shared = &self.shared;
         let Done::Removable(segments) = shared.ask(Request::Removable(*keep))? else {
@@ -228,7 +228,7 @@ impl Medium for Files {
         // What takes long is done here: commits may wait for the maintenance thread.
         let storage = shared.reader.storage();
         if let Some(archive) = archive {
-            archive::keep_in(storage, shared.reader.log(), archive, &segments, throttle)?;
+            archive::keep_in(storage, shared.reader.log(), archive, &segments, copying)?;
         }
         let Done::Forgotten(compacted) = shared.ask(Request::Forget(segments.clone()))? else {
             unreachable!("each request has its own answer");
