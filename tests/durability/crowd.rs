@@ -62,13 +62,23 @@ fn wall() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
+/// A token of each actor, good for an hour.
+fn tokens(world: &support::World) -> Vec<String> {
+    let all = ACTORS.iter();
+    all.map(|who| world.token(&who.actor())).collect()
+}
+
 impl Crowd {
+    /// Gives everybody a new token: a long campaign outlives the first ones.
+    pub fn renew_tokens(&mut self) {
+        self.tokens = tokens(&self.world);
+    }
+
     pub fn new(seed: u64) -> Self {
         let world = support::World::new();
-        let tokens = ACTORS.iter().map(|who| world.token(&who.actor())).collect();
         Self {
+            tokens: tokens(&world),
             world,
-            tokens,
             maker: Mutex::new(Maker {
                 world: world::World::new(seed),
                 model: Model::new(),

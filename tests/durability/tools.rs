@@ -361,6 +361,7 @@ impl Drop for Life<'_> {
 impl<'a> Life<'a> {
     fn begin(template: &'a mut Template, killing: &'a mut Killing, seed: u64, number: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed ^ number.rotate_left(32));
+        template.crowd.renew_tokens();
         let home = template.crowd.world.path(&format!("life-{number}"));
         let (data, archive) = (home.join("data"), home.join("archive"));
         copy(&template.data, &data);
