@@ -92,6 +92,11 @@ impl std::hash::Hasher for DigestHasher {
 /// Builds [`DigestHasher`]s.
 pub type DigestBuild = std::hash::BuildHasherDefault<DigestHasher>;
 
+/// The digest of an idempotency key in its scope: a type of its own, so that no resource is looked up
+/// as an idempotency key, and none of these as a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyDigest(pub Digest);
+
 /// SHA-256 over the canonical form of a command. Written as a [`Digest`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Fingerprint(pub [u8; 32]);

@@ -23,7 +23,7 @@ use super::outbox::Outbox;
 use super::publisher_counts::PublisherCounts;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
-use crate::base::digest::{Digest, Fingerprint};
+use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::catalogue::Row;
 use crate::domain::operation::{AnyCommand, Disposition};
 use crate::domain::rejection::Rejection;
@@ -183,7 +183,7 @@ pub(crate) struct PendingCommand {
     /// The idempotency key, its scope and its digest; empty if there is none.
     pub(super) key: Box<str>,
     pub(super) scope: Box<str>,
-    pub(super) key_digest: Option<Digest>,
+    pub(super) key_digest: Option<KeyDigest>,
     pub(super) fingerprint: Fingerprint,
     /// The identifier of the resource that it creates, if it creates one.
     pub(super) born: Uuid,

@@ -64,7 +64,7 @@ impl Shared {
             let row = pending.request.row;
             let digest = key_digest(pending.operation, &scope, &key);
             // While this is held, nobody else carries out a command with this key.
-            let held = self.keys.hold(digest).await;
+            let held = self.keys.hold(digest.0).await;
             if let Some(first) = self.tables.key(digest) {
                 drop(held);
                 let replay = self.replay(row, first, Some(pending.fingerprint), may_act);

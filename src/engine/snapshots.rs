@@ -13,6 +13,7 @@ use super::checkpointer::{
 use super::core::Shared;
 use super::turns::Turns;
 use crate::base::codec;
+use crate::base::digest::KeyDigest;
 use crate::base::time::Instant;
 use crate::catalogue;
 use crate::journal::counters::{Counters, Marks};
@@ -222,7 +223,9 @@ impl Shared {
         let old = marks.through(Instant::from_millis(cutoff));
         // A command whose response is not final holds its key's lock, and will look for the key.
         let held = self.keys.held();
-        let unsettled = held.iter().filter_map(|key| self.tables.key(*key)).min();
+        // Unique keys are among them: no idempotency key has the digest of one.
+        let held = held.into_iter().map(KeyDigest);
+        let unsettled = held.filter_map(|key| self.tables.key(key)).min();
         let through = unsettled.map_or(old, |first| old.min(first.saturating_sub(1)));
         (through > self.tables.forgotten()).then_some(through)
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::actor::ActorKind;
 use crate::base::codec::{self, Blob, DecodeError, TooLarge};
-use crate::base::digest::{Digest, Fingerprint};
+use crate::base::digest::{Digest, Fingerprint, KeyDigest};
 use crate::base::revision::Revision;
 use crate::base::time::Instant;
 use crate::domain::operation::{Disposition, OutboxMessage};
@@ -285,7 +285,7 @@ impl<'a> Record<'a> {
 
     /// The digest of the record's idempotency key in its scope.
     #[must_use]
-    pub fn key_digest(&self) -> Option<Digest> {
+    pub fn key_digest(&self) -> Option<KeyDigest> {
         let key = self.key.as_ref()?;
         Some(key_digest(self.operation, self.subject, key.key))
     }
@@ -307,10 +307,10 @@ impl Disposition {
 
 /// The digest of an idempotency key in its scope: operation and subject.
 #[must_use]
-pub fn key_digest(operation: u16, subject: &str, key: &str) -> Digest {
+pub fn key_digest(operation: u16, subject: &str, key: &str) -> KeyDigest {
     /// Distinguishes digests of idempotency keys from those of resources and index keys.
     const KEYS: u16 = 0x4000;
-    Digest::of(KEYS | operation, &[subject, key])
+    KeyDigest(Digest::of(KEYS | operation, &[subject, key]))
 }
 
 /// The layouts before this one: in none had a change the state before it.

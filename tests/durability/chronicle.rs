@@ -17,7 +17,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use carebook::base::actor::Actor;
-use carebook::base::digest::Digest;
+use carebook::base::digest::{Digest, KeyDigest};
 use carebook::base::json::{Json, Reader};
 use carebook::base::time::Instant;
 use carebook::catalogue::{self, KeySource, OPERATIONS, READS, Row};
@@ -247,7 +247,7 @@ struct Asked<'a> {
 
 struct Key {
     text: Box<str>,
-    digest: Digest,
+    digest: KeyDigest,
     /// The code of its use with other facts.
     reused: &'static str,
 }
@@ -436,7 +436,7 @@ struct Checking<'a> {
     /// By position the answers that rest on it.
     told_at: BTreeMap<u64, Vec<&'a Told>>,
     /// By their keys' digests the commands.
-    asked: HashMap<Digest, Vec<Asked<'a>>>,
+    asked: HashMap<KeyDigest, Vec<Asked<'a>>>,
     /// By the keys of their resources the facts that were sent.
     facts: HashMap<Digest, Vec<&'a Value>>,
     /// Actors who may not act, and since which position.

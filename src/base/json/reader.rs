@@ -217,15 +217,16 @@ pub fn field<T: FromJson>(
 ///         /// Its last day.
 ///         pub last: Date = "periodEnd",
 ///     }
-///     rules in_order(first, last)
+///     rules in_order(Fields)
 /// }
 /// ```
 ///
 /// The type says whether its field is required (`T`), may be null (`Nullable<T>`) or may be absent
 /// (`Option<T>`). `items unique` says of a list that a rule refuses repeats (`refuse_repeats`).
 /// `known` names the words that there are of a text that is read as any other is, see
-/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields: it
-/// is called with the reader and an `Option<&_>` of each field named, `None` for a faulty one.
+/// [`Shape::Text`](crate::base::json::Shape). `rules` names a function for faults between fields, and a
+/// struct that is declared for it: the function is called with the reader and that struct, which has an
+/// `Option<&_>` of each field under the field's name, `None` for a faulty one.
 #[macro_export]
 macro_rules! json_object {
     (
@@ -234,8 +235,10 @@ macro_rules! json_object {
             $( $(#[doc = $says:literal])* $field_vis:vis $field:ident : $type:ty = $json:literal
                 $(personal $personal:ident)? $(items $items:ident)? $(known [$($known:expr),+])? ),+ $(,)?
         }
-        $(rules $rules:ident ( $($arg:ident),+ $(,)? ))?
+        $(rules $rules:ident ( $fields:ident ))?
     ) => {
+        $crate::json_object!(@fields $($fields)? { $($field: $type),+ });
+
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq, ::serde::Serialize, ::serde::Deserialize)]
         $vis struct $name {
@@ -253,7 +256,7 @@ macro_rules! json_object {
                     let $field: Option<$type> =
                         $crate::base::json::field(slots.next().flatten(), $json, at);
                 )+
-                $( $rules(at, $($arg.as_ref()),+); )?
+                $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
                 Some(Self { $($field: $field?),+ })
             }
 
@@ -275,6 +278,18 @@ macro_rules! json_object {
         }
 
         $crate::schema_of_shape!(named $name);
+    };
+    (@fields { $($field:ident : $type:ty),+ }) => {};
+    (@fields $fields:ident { $($field:ident : $type:ty),+ }) => {
+        /// The fields that the rules between them are about; `None` stands for a faulty one.
+        #[allow(dead_code, reason = "rules are about some of the fields")]
+        struct $fields<'f> {
+            $( $field: Option<&'f $type> ),+
+        }
+    };
+    (@rules { $($field:ident),+ }) => {};
+    (@rules $rules:ident $at:ident $fields:ident { $($field:ident),+ }) => {
+        $rules($at, &$fields { $( $field: $field.as_ref() ),+ });
     };
 }
 
@@ -333,11 +348,11 @@ pub(super) mod tests {
             low: i64 = "low",
             high: i64 = "high",
         }
-        rules in_order(low, high)
+        rules in_order(Fields)
     }
 
-    fn in_order(at: &mut Reader, low: Option<&i64>, high: Option<&i64>) {
-        if let (Some(low), Some(high)) = (low, high)
+    fn in_order(at: &mut Reader, fields: &Fields<'_>) {
+        if let (Some(low), Some(high)) = (fields.low, fields.high)
             && low > high
         {
             at.fault_at::<()>("high", FaultCode::OutOfRange);

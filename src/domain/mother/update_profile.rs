@@ -57,20 +57,19 @@ json_object! {
         pub consent_acceptances: Option<NonEmpty<ConsentAcceptance>> = "consentAcceptances"
             items unique,
     }
-    rules plausible(birth_date, consent_acceptances)
+    rules plausible(Fields)
 }
 
-fn plausible(
-    at: &mut Reader,
-    birth_date: Option<&Date>,
-    acceptances: Option<&Option<NonEmpty<ConsentAcceptance>>>,
-) {
+fn plausible(at: &mut Reader, fields: &Fields<'_>) {
     let earliest = Date::new(1900, 1, 1).expect("a day that exists");
     let latest = at.now().seoul_date();
-    if birth_date.is_some_and(|day| !(earliest..=latest).contains(day)) {
+    if fields
+        .birth_date
+        .is_some_and(|day| !(earliest..=latest).contains(day))
+    {
         at.fault_at::<()>("birthDate", FaultCode::OutOfRange);
     }
-    if let Some(Some(NonEmpty(items))) = acceptances {
+    if let Some(Some(NonEmpty(items))) = fields.consent_acceptances {
         let versions: Vec<_> = items
             .iter()
             .map(|item| (&item.policy_key, &item.version_label))

@@ -57,28 +57,22 @@ json_object! {
         /// An amount in won; required for a chargeback.
         pub amount_krw: Option<AtLeast<1>> = "amountKrw",
     }
-    rules whole(operation_action, payment_id, search_key, amount_krw)
+    rules whole(Fields)
 }
 
 /// Each action has the members that it needs.
-fn whole(
-    at: &mut Reader,
-    action: Option<&OperationAction>,
-    payment_id: Option<&Option<Ident>>,
-    search_key: Option<&Option<Ident>>,
-    amount_krw: Option<&Option<AtLeast<1>>>,
-) {
-    let Some(action) = action else {
+fn whole(at: &mut Reader, fields: &Fields<'_>) {
+    let Some(action) = fields.operation_action else {
         return;
     };
     let searches = *action == OperationAction::SearchPayments;
-    if !searches && payment_id == Some(&None) {
+    if !searches && fields.payment_id == Some(&None) {
         at.fault_at::<()>("paymentId", FaultCode::Required);
     }
-    if searches && search_key == Some(&None) {
+    if searches && fields.search_key == Some(&None) {
         at.fault_at::<()>("searchKey", FaultCode::Required);
     }
-    if *action == OperationAction::RecordChargeback && amount_krw == Some(&None) {
+    if *action == OperationAction::RecordChargeback && fields.amount_krw == Some(&None) {
         at.fault_at::<()>("amountKrw", FaultCode::Required);
     }
 }

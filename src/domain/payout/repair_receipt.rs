@@ -10,7 +10,7 @@ use super::standing::{has_happened, is_dealt_with, mismatches};
 use super::state::{Payout, PayoutReceipt, PayoutReceiptBody, PayoutReceiptEvent, ReceiptRepaired};
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
-use crate::base::json::AtLeast;
+use crate::base::json::{AtLeast, Reader};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, Ident, Text};
 use crate::base::time::Instant;
@@ -46,7 +46,11 @@ json_object! {
         /// Why, in the actor's words.
         pub reason: Text = "reason" personal FreeText,
     }
-    rules has_happened(occurred_at)
+    rules plausible(Fields)
+}
+
+fn plausible(at: &mut Reader, fields: &Fields<'_>) {
+    has_happened(at, fields.occurred_at);
 }
 
 impl Command {

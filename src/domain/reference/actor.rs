@@ -1,6 +1,6 @@
 //! `actor`, by the token's subject: whether the actor may act at all.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::domain::resource::Kind;
 use crate::{json_object, wire_enum};
 
@@ -23,6 +23,8 @@ json_object! {
         pub lifecycle: ActorLifecycle = "lifecycle",
     }
 }
+
+impl HeldAlone for ActorFact {}
 
 impl FactKind for ActorFact {
     const KIND: Kind = Kind {

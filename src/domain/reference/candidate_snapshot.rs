@@ -1,7 +1,7 @@
 //! `candidate-snapshot`, by snapshot: the caregivers that matching found for a booking, frozen.
 //! The fact's revision is the snapshot's.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Ident;
 use crate::base::time::Instant;
 use crate::domain::resource::Kind;
@@ -34,6 +34,8 @@ json_object! {
         pub candidates: Vec<Candidate> = "candidates",
     }
 }
+
+impl HeldAlone for CandidateSnapshotFact {}
 
 impl FactKind for CandidateSnapshotFact {
     const KIND: Kind = Kind {

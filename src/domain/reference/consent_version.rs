@@ -1,7 +1,7 @@
 //! `consent-version`, by `{policyKey}@{versionLabel}`: one version of a text that mothers consent
 //! to.
 
-use super::{Fact, FactKind, has_form};
+use super::{Fact, FactKind, HeldAlone, has_form};
 use crate::base::text::{PolicyKey, VersionLabel};
 use crate::base::time::Instant;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView};
@@ -31,6 +31,8 @@ impl ConsentVersionFact {
         self.required && self.current
     }
 }
+
+impl HeldAlone for ConsentVersionFact {}
 
 impl FactKind for ConsentVersionFact {
     const KIND: Kind = Kind {

@@ -1,7 +1,7 @@
 //! `extension-eligibility`, by the owner's subject: the bookings that the owner may extend. The
 //! fact's revision is the catalog's.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -13,6 +13,8 @@ json_object! {
         pub eligible_reservation_booking_ids: Vec<Ident> = "eligibleReservationBookingIds",
     }
 }
+
+impl HeldAlone for ExtensionEligibilityFact {}
 
 impl FactKind for ExtensionEligibilityFact {
     const KIND: Kind = Kind {

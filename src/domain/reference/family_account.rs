@@ -1,6 +1,6 @@
 //! `family-account`, by the account's identifier: a mother and the members of her family.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -14,6 +14,8 @@ json_object! {
         pub member_ids: Vec<Ident> = "memberIds",
     }
 }
+
+impl HeldAlone for FamilyAccount {}
 
 impl FactKind for FamilyAccount {
     const KIND: Kind = Kind {

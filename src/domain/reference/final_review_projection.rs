@@ -1,7 +1,7 @@
 //! `final-review-projection`, by projection: the facts of a draft as its customer reviewed them
 //! last. The fact's revision is the review's.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::json::{AnyObject, AtLeast, AtMost, NonEmpty, Reader, refuse_repeats};
 use crate::base::text::{Ident, Text};
 use crate::domain::payment_words::{PaymentMethod, PaymentPurpose};
@@ -35,11 +35,11 @@ json_object! {
         /// The product plan that it falls under.
         pub payment_product_plan_code: Ident = "paymentProductPlanCode",
     }
-    rules each_method_once(eligible_payment_method_codes)
+    rules each_method_once(Fields)
 }
 
-fn each_method_once(at: &mut Reader, methods: Option<&NonEmpty<PaymentMethod>>) {
-    if let Some(NonEmpty(methods)) = methods {
+fn each_method_once(at: &mut Reader, fields: &Fields<'_>) {
+    if let Some(NonEmpty(methods)) = fields.eligible_payment_method_codes {
         refuse_repeats(methods, "eligiblePaymentMethodCodes", at);
     }
 }
@@ -64,6 +64,8 @@ json_object! {
         pub payment: ReviewedPayment = "payment",
     }
 }
+
+impl HeldAlone for FinalReviewProjectionFact {}
 
 impl FactKind for FinalReviewProjectionFact {
     const KIND: Kind = Kind {

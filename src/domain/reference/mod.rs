@@ -61,9 +61,6 @@ pub trait FactKind:
     /// What its identifiers are, in a few words.
     const ID: &'static str;
 
-    /// See [`Resource::OLDER`].
-    const OLDER: &'static [Older<Fact<Self>, FactEvent<Self>>] = &[];
-
     /// Whether a fact of this kind can have this identifier, where the kind's identifiers have a
     /// form of their own.
     fn id_has_form(_id: &str) -> bool {
@@ -84,6 +81,14 @@ pub trait FactKind:
     fn secondary_keys(&self, _id: &str) -> Vec<IndexKey> {
         Vec::new()
     }
+}
+
+/// A kind of which each fact is a resource of its own, [`Fact`]. The facts of other kinds are held by
+/// a resource that adds to them what this service knows, under the same identifier ([`FactHolder`]):
+/// their bytes are read as that resource, and as nothing else.
+pub trait HeldAlone: FactKind {
+    /// See [`Resource::OLDER`].
+    const OLDER: &'static [Older<Fact<Self>, FactEvent<Self>>] = &[];
 }
 
 /// Whether `text` can be read as a `T`.
@@ -115,7 +120,7 @@ pub enum FactEvent<K: FactKind> {
     Put(Box<Fact<K>>),
 }
 
-impl<K: FactKind> Resource for Fact<K> {
+impl<K: HeldAlone> Resource for Fact<K> {
     const KIND: Kind = K::KIND;
     type Event = FactEvent<K>;
     const OLDER: &'static [Older<Self, FactEvent<K>>] = K::OLDER;
@@ -147,7 +152,7 @@ impl<K: FactKind> Resource for Fact<K> {
     }
 }
 
-impl<K: FactKind> PublicEvents for Fact<K> {
+impl<K: HeldAlone> PublicEvents for Fact<K> {
     const READ_AT: &'static str = "reference-facts/{}/{}";
 
     const TYPES: &'static [EventType] = &[EventType::fact_put(K::KIND.name)];
@@ -159,8 +164,24 @@ impl<K: FactKind> PublicEvents for Fact<K> {
 
 impl ReadView<'_> {
     /// The fact of kind `K` with this identifier.
+    ///
+    /// ```
+    /// # use carebook::domain::{reference::reservation_booking::ReservationBooking, resource::ReadView};
+    /// fn is_known(view: &ReadView<'_>, booking: &str) -> bool {
+    ///     view.fact::<ReservationBooking>(booking).is_some()
+    /// }
+    /// ```
+    ///
+    /// A fact that another resource holds is read as that resource:
+    ///
+    /// ```compile_fail,E0277
+    /// # use carebook::domain::{reference::mother_profile::MotherProfileFact, resource::ReadView};
+    /// fn is_known(view: &ReadView<'_>, mother: &str) -> bool {
+    ///     view.fact::<MotherProfileFact>(mother).is_some()
+    /// }
+    /// ```
     #[must_use]
-    pub fn fact<K: FactKind>(&self, id: &str) -> Option<Fact<K>> {
+    pub fn fact<K: HeldAlone>(&self, id: &str) -> Option<Fact<K>> {
         self.get(&[id])
     }
 }
@@ -184,7 +205,7 @@ pub trait FactHolder: Resource {
     ) -> Option<Self::Event>;
 }
 
-impl<K: FactKind> FactHolder for Fact<K> {
+impl<K: HeldAlone> FactHolder for Fact<K> {
     type Facts = K;
 
     fn fact(&self) -> Option<(Revision, &K)> {

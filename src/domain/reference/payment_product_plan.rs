@@ -1,8 +1,8 @@
 //! `payment-product-plan`, by its code: what a product of the catalogue lays down for the
 //! payments under it.
 
-use super::FactKind;
 use super::basis_points::BasisPoints;
+use super::{FactKind, HeldAlone};
 use crate::base::json::NonEmpty;
 use crate::base::text::Ident;
 use crate::domain::payment_words::{
@@ -50,6 +50,8 @@ json_object! {
         pub virtual_account_rate_bps: BasisPoints = "virtualAccountRateBps",
     }
 }
+
+impl HeldAlone for PaymentProductPlan {}
 
 impl FactKind for PaymentProductPlan {
     const KIND: Kind = Kind {

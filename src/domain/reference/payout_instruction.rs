@@ -1,6 +1,6 @@
 //! `payout-instruction`, by instruction: what a caregiver is to be paid.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
 use crate::json_object;
@@ -22,6 +22,8 @@ json_object! {
         pub amount_krw: i64 = "amountKrw",
     }
 }
+
+impl HeldAlone for PayoutInstructionFact {}
 
 impl FactKind for PayoutInstructionFact {
     const KIND: Kind = Kind {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::basis_points::BasisPoints;
-use super::{Fact, FactKind};
+use super::{Fact, FactKind, HeldAlone};
 use crate::base::json::{AtLeast, FaultCode, Reader};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
@@ -33,22 +33,20 @@ json_object! {
         /// The most that it grants, in won, of either kind.
         pub cap_krw: Option<AtLeast<0>> = "capKrw",
     }
-    rules exactly_one(fixed_krw, basis_points)
+    rules exactly_one(Fields)
 }
 
-fn exactly_one(
-    at: &mut Reader,
-    fixed_krw: Option<&Option<AtLeast<0>>>,
-    basis_points: Option<&Option<BasisPoints>>,
-) {
+fn exactly_one(at: &mut Reader, fields: &Fields<'_>) {
     // The outer `None` is a faulty member, which has been told of.
-    let code = match (fixed_krw, basis_points) {
+    let code = match (fields.fixed_krw, fields.basis_points) {
         (Some(Some(_)), Some(Some(_))) => FaultCode::NotAllowed,
         (Some(None), Some(None)) => FaultCode::Required,
         _ => return,
     };
     at.fault_at::<()>("basisPoints", code);
 }
+
+impl HeldAlone for RegionalBenefitPolicyFact {}
 
 impl FactKind for RegionalBenefitPolicyFact {
     const KIND: Kind = Kind {

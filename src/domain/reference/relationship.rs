@@ -5,7 +5,7 @@
 //! apply it stand in the list of its object, relation and subject, and it holds as long as one
 //! does. One that is revoked leaves the list.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Text;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
@@ -47,6 +47,8 @@ impl Relationship {
         IndexKey::new(Index::RelationshipsOfSubject, &[relation, subject])
     }
 }
+
+impl HeldAlone for Relationship {}
 
 impl FactKind for Relationship {
     const KIND: Kind = Kind {

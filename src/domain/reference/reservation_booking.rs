@@ -1,6 +1,6 @@
 //! `reservation-booking`, by the booking's identifier. The fact's revision is the reservation's.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::Ident;
 use crate::domain::listing::Filter;
 use crate::domain::resource::Kind;
@@ -31,6 +31,8 @@ json_object! {
         pub state: BookingState = "state",
     }
 }
+
+impl HeldAlone for ReservationBooking {}
 
 impl FactKind for ReservationBooking {
     const KIND: Kind = Kind {

@@ -40,11 +40,11 @@ json_object! {
         /// Why it cannot be confirmed; empty when it can.
         pub disabled_reason_codes: Vec<Ident> = "disabledReasonCodes" items unique,
     }
-    rules each_reason_once(disabled_reason_codes)
+    rules each_reason_once(Fields)
 }
 
-fn each_reason_once(at: &mut Reader, codes: Option<&Vec<Ident>>) {
-    if let Some(codes) = codes {
+fn each_reason_once(at: &mut Reader, fields: &Fields<'_>) {
+    if let Some(codes) = fields.disabled_reason_codes {
         refuse_repeats(codes, "disabledReasonCodes", at);
     }
 }

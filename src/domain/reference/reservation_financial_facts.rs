@@ -1,7 +1,7 @@
 //! `reservation-financial-facts`, by booking: how its charge is shared.
 
-use super::FactKind;
 use super::basis_points::BasisPoints;
+use super::{FactKind, HeldAlone};
 use crate::base::json::{FaultCode, Reader};
 use crate::base::text::Ident;
 use crate::domain::resource::Kind;
@@ -20,20 +20,20 @@ json_object! {
         /// On how many days it was delivered.
         pub delivered_day_count: Option<i64> = "deliveredDayCount",
     }
-    rules at_most_the_whole(caregiver_share_basis_points, headquarters_share_basis_points)
+    rules at_most_the_whole(Fields)
 }
 
-fn at_most_the_whole(
-    at: &mut Reader,
-    caregiver: Option<&BasisPoints>,
-    headquarters: Option<&BasisPoints>,
-) {
+fn at_most_the_whole(at: &mut Reader, fields: &Fields<'_>) {
+    let caregiver = fields.caregiver_share_basis_points;
+    let headquarters = fields.headquarters_share_basis_points;
     if let (Some(caregiver), Some(headquarters)) = (caregiver, headquarters)
         && caregiver.number() + headquarters.number() > BasisPoints::WHOLE
     {
         at.fault_at::<()>("headquartersShareBasisPoints", FaultCode::OutOfRange);
     }
 }
+
+impl HeldAlone for ReservationFinancialFact {}
 
 impl FactKind for ReservationFinancialFact {
     const KIND: Kind = Kind {

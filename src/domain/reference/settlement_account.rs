@@ -1,7 +1,7 @@
 //! `settlement-account`, by account: the bank account that a branch settles with. The fact's
 //! revision is the account's.
 
-use super::FactKind;
+use super::{FactKind, HeldAlone};
 use crate::base::text::{Ident, Text};
 use crate::base::time::Date;
 use crate::domain::resource::Kind;
@@ -40,6 +40,8 @@ json_object! {
         pub effective_until: Option<Date> = "effectiveUntil",
     }
 }
+
+impl HeldAlone for SettlementAccountFact {}
 
 impl FactKind for SettlementAccountFact {
     const KIND: Kind = Kind {

@@ -98,20 +98,7 @@ json_object! {
         /// The facts behind it.
         pub service_calendar_impact_fact_ids: Option<Vec<Ident>> = "serviceCalendarImpactFactIds",
     }
-    rules consistent(
-        captured_on,
-        quoted_on,
-        service_price_krw,
-        own_price_krw,
-        additional_service_charge_krw,
-        rental_equipment_charge_krw,
-        government_discount_amount_krw,
-        coupon_discount_amount_krw,
-        pre_reservation_payment_amount_krw,
-        voucher_service_balance_add_on_krw,
-        voucher_inhome_user_fee_change_amount_krw,
-        amount_by_component_code,
-    )
+    rules consistent(Fields)
 }
 
 /// The flags, by their names, which have 1 to 512 characters.
@@ -210,47 +197,29 @@ impl Body {
     }
 }
 
-#[allow(
-    clippy::too_many_arguments,
-    reason = "one for each member that the rules are about"
-)]
-fn consistent(
-    at: &mut Reader,
-    captured_on: Option<&Date>,
-    quoted_on: Option<&Date>,
-    service_price: Option<&AtLeast<0>>,
-    own_price: Option<&AtLeast<0>>,
-    additional: Option<&Option<AtLeast<0>>>,
-    rental: Option<&Option<AtLeast<0>>>,
-    government: Option<&Option<AtLeast<0>>>,
-    coupon: Option<&Option<AtLeast<0>>>,
-    pre_reservation: Option<&Option<AtLeast<0>>>,
-    add_on: Option<&Option<AtLeast<0>>>,
-    user_fee_change: Option<&Option<i64>>,
-    components: Option<&Option<ComponentAmounts>>,
-) {
-    if let (Some(captured_on), Some(quoted_on)) = (captured_on, quoted_on)
+fn consistent(at: &mut Reader, fields: &Fields<'_>) {
+    if let (Some(captured_on), Some(quoted_on)) = (fields.captured_on, fields.quoted_on)
         && quoted_on > captured_on
     {
         at.fault_at::<()>("quotedOn", FaultCode::OutOfRange);
     }
-    if let (Some(service_price), Some(own_price)) = (service_price, own_price)
+    if let (Some(service_price), Some(own_price)) = (fields.service_price_krw, fields.own_price_krw)
         && own_price > service_price
     {
         at.fault_at::<()>("ownPriceKrw", FaultCode::OutOfRange);
     }
     let charge = || {
         let asked = Asked {
-            service_price: *service_price?,
-            own_price: *own_price?,
-            additional_service: *additional?,
-            rental_equipment: *rental?,
-            government_discount: *government?,
-            coupon_discount: *coupon?,
-            pre_reservation_payment: *pre_reservation?,
-            voucher_add_on: *add_on?,
-            user_fee_change: *user_fee_change?,
-            components: components?.as_ref(),
+            service_price: *fields.service_price_krw?,
+            own_price: *fields.own_price_krw?,
+            additional_service: *fields.additional_service_charge_krw?,
+            rental_equipment: *fields.rental_equipment_charge_krw?,
+            government_discount: *fields.government_discount_amount_krw?,
+            coupon_discount: *fields.coupon_discount_amount_krw?,
+            pre_reservation_payment: *fields.pre_reservation_payment_amount_krw?,
+            voucher_add_on: *fields.voucher_service_balance_add_on_krw?,
+            user_fee_change: *fields.voucher_inhome_user_fee_change_amount_krw?,
+            components: fields.amount_by_component_code?.as_ref(),
         };
         Some(asked.charge())
     };

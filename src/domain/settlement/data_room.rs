@@ -88,11 +88,11 @@ json_object! {
         /// The evidence.
         pub source_evidence_keys: EvidenceKeys = "sourceEvidenceKeys",
     }
-    rules period_in_order(settlement_period_start, settlement_period_end)
+    rules period_in_order(Fields)
 }
 
-fn period_in_order(at: &mut Reader, start: Option<&Date>, end: Option<&Date>) {
-    if let (Some(start), Some(end)) = (start, end)
+fn period_in_order(at: &mut Reader, fields: &Fields<'_>) {
+    if let (Some(start), Some(end)) = (fields.settlement_period_start, fields.settlement_period_end)
         && start > end
     {
         at.fault_at::<()>("settlementPeriodEnd", FaultCode::OutOfRange);

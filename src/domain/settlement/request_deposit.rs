@@ -49,11 +49,11 @@ json_object! {
         /// For the head office alone.
         pub head_office_private_memo: Nullable<Text> = "headOfficePrivateMemo" personal FreeText,
     }
-    rules period_in_order(settlement_period_start, settlement_period_end)
+    rules period_in_order(Fields)
 }
 
-fn period_in_order(at: &mut Reader, start: Option<&Date>, end: Option<&Date>) {
-    if let (Some(start), Some(end)) = (start, end)
+fn period_in_order(at: &mut Reader, fields: &Fields<'_>) {
+    if let (Some(start), Some(end)) = (fields.settlement_period_start, fields.settlement_period_end)
         && start > end
     {
         at.fault_at::<()>("settlementPeriodEnd", FaultCode::OutOfRange);

@@ -65,12 +65,17 @@ impl<'a, T> Vacant<'a, T> {
 
 impl<T> Default for HashIndex<T> {
     fn default() -> Self {
-        let part = || Part {
+        Self(Default::default())
+    }
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self {
             rows: Vec::new(),
             segments: 0,
             len: 0,
-        };
-        Self(std::array::from_fn(|_| part()))
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub use self::ready::Ready;
 use self::secondary::{List, SecondaryIndex};
 use self::states::{StateRef, States};
 pub use self::stored_state::StoredState;
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, KeyDigest};
 use crate::domain::operation::Change;
 use crate::domain::registered::Entries;
 
@@ -188,7 +188,7 @@ impl Tables {
     /// the sequencer is held: allocation, and what growing an index moves, would be most of the
     /// critical section. Nothing that anybody reads is altered; what comes in between may use the
     /// room, which is then made when it is needed.
-    pub fn reserve(&self, changes: &mut [Ready], key: Option<Digest>) {
+    pub fn reserve(&self, changes: &mut [Ready], key: Option<KeyDigest>) {
         for ready in changes {
             self.reserve_in_lists(ready);
             let Ready { change, page, .. } = ready;
@@ -218,13 +218,13 @@ impl Tables {
             let mut shard = self.states.shard(change.key).write();
             shard.reserve(state, page.is_some());
         }
-        if let Some(key) = key {
+        if let Some(KeyDigest(key)) = key {
             self.keys.shard(key).write().reserve(key, 0);
         }
     }
 
     /// Enters the idempotency key with this digest, used by the commit at `position`.
-    pub fn take_key(&self, key: Digest, position: u64) {
+    pub fn take_key(&self, KeyDigest(key): KeyDigest, position: u64) {
         self.keys.shard(key).write().insert(key, position);
     }
 
@@ -235,7 +235,7 @@ impl Tables {
     /// That of `may`.
     pub(super) fn take_key_if<E>(
         &self,
-        key: Digest,
+        KeyDigest(key): KeyDigest,
         position: u64,
         may: impl FnOnce(Option<u64>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -248,7 +248,7 @@ impl Tables {
 
     /// The position of the commit that used the key with this digest, unless that is forgotten.
     #[must_use]
-    pub fn key(&self, key: Digest) -> Option<u64> {
+    pub fn key(&self, KeyDigest(key): KeyDigest) -> Option<u64> {
         let position = self.keys.shard(key).read().get(key);
         position.filter(|position| *position > self.forgotten())
     }
@@ -585,7 +585,7 @@ mod tests {
         for number in 0..10_000 {
             // Old ones among later ones.
             let position = if number % 100 == 7 { 1 } else { 2 };
-            tables.take_key(of_one_shard(number), position);
+            tables.take_key(KeyDigest(of_one_shard(number)), position);
             tables.note_first(number, position);
         }
         tables.forget(1);
@@ -598,7 +598,7 @@ mod tests {
         assert_eq!(tables.firsts.lock().len(), 9_900);
         for number in 0..10_000 {
             let kept = (number % 100 != 7).then_some(2);
-            assert_eq!(tables.key(of_one_shard(number)), kept);
+            assert_eq!(tables.key(KeyDigest(of_one_shard(number))), kept);
             assert_eq!(tables.is_first(number), kept.is_some());
         }
         let chunks = 2 * (10_000 / CHUNK);
@@ -611,7 +611,7 @@ mod tests {
         let mut number = 0;
         let mut take = |count: u64, position| {
             for _ in 0..count {
-                tables.take_key(of_one_shard(number), position);
+                tables.take_key(KeyDigest(of_one_shard(number)), position);
                 number += 1;
             }
         };
@@ -712,9 +712,9 @@ mod tests {
         assert!(seen.insert(one.digest()), "a state");
         one.publish(4, change(1, b"c"));
         assert!(seen.insert(one.digest()), "a position");
-        one.take_key(Digest([3; 16]), 5);
+        one.take_key(KeyDigest(Digest([3; 16])), 5);
         assert!(seen.insert(one.digest()), "a key");
-        one.take_key(Digest([3; 16]), 6);
+        one.take_key(KeyDigest(Digest([3; 16])), 6);
         assert!(seen.insert(one.digest()), "a key's position");
     }
 
@@ -722,20 +722,20 @@ mod tests {
     fn a_forgotten_key_is_as_one_that_was_never_taken_and_can_be_taken_again() {
         let tables = Tables::default();
         for key in 1..=200 {
-            tables.take_key(Digest([key; 16]), u64::from(key));
+            tables.take_key(KeyDigest(Digest([key; 16])), u64::from(key));
         }
         let untouched = Tables::default();
         for key in 151..=200 {
-            untouched.take_key(Digest([key; 16]), u64::from(key));
+            untouched.take_key(KeyDigest(Digest([key; 16])), u64::from(key));
         }
         tables.forget(150);
-        assert_eq!(tables.key(Digest([150; 16])), None);
-        assert_eq!(tables.key(Digest([151; 16])), Some(151));
+        assert_eq!(tables.key(KeyDigest(Digest([150; 16]))), None);
+        assert_eq!(tables.key(KeyDigest(Digest([151; 16]))), Some(151));
         assert_eq!(tables.digest(), untouched.digest());
-        tables.take_key(Digest([7; 16]), 300);
+        tables.take_key(KeyDigest(Digest([7; 16])), 300);
         let swept = tables.sweep(|| Ok::<_, ()>(()));
         assert_eq!((swept, tables.keys()), (Ok(149), 51));
-        assert_eq!(tables.key(Digest([7; 16])), Some(300));
+        assert_eq!(tables.key(KeyDigest(Digest([7; 16]))), Some(300));
         tables.forget(20);
         assert_eq!(tables.forgotten(), 150, "it never goes back");
     }
