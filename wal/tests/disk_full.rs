@@ -163,14 +163,20 @@ fn a_system_that_does_not_tell_the_free_space_stops_what_is_new_and_not_the_log(
     assert_eq!(heard.state().failures, Vec::<String>::new());
 }
 
-/// Appends until there is no room; the last position that was given.
-fn until_no_room(appender: &Appender) -> u64 {
+/// Appends until there is no room, or the log has failed; the last position that was given.
+fn until_no_room(appender: &Appender, heard: &Heard) -> u64 {
     let mut last = appender.appended();
-    while appender.has_room() {
-        last = appender.sequence().push(vec![7; 1000]).unwrap();
-        eventually("it is durable, or there is no room", || {
-            appender.durable() == last || !appender.has_room()
-        });
+    let has_failed = || !heard.state().failures.is_empty();
+    while appender.has_room() && !has_failed() {
+        // Nothing is taken once it has failed.
+        let Ok(pushed) = appender.sequence().push(vec![7; 1000]) else {
+            break;
+        };
+        last = pushed;
+        eventually(
+            "it is durable, there is no room, or the log has failed",
+            || appender.durable() == last || !appender.has_room() || has_failed(),
+        );
         assert!(last < 1000, "there is room without an end");
     }
     last
@@ -186,7 +192,7 @@ fn want_of_descriptors_space_or_memory_for_a_segment_is_waited_for_and_ends_noth
         eventually("the segment ahead is made", || segments(&disk).len() == 2);
         disk.refuse_files(Some(code));
         // Both segments are filled before anybody is refused.
-        let filled = until_no_room(&appender);
+        let filled = until_no_room(&appender, &heard);
         assert!(filled >= 4, "{filled} records in two segments");
         let lack = appender.lack().unwrap();
         assert!(matches!(&lack, Lack::Segment { why } if why.contains(".log.new")));
@@ -215,7 +221,7 @@ fn a_disk_that_fails_is_given_time_while_records_find_place_and_ends_the_log_whe
             let appender = open(&disk).unwrap().log.start(heard.events()).unwrap();
             eventually("the segment ahead is made", || segments(&disk).len() == 2);
             disk.refuse_files(Some(code));
-            until_no_room(&appender);
+            until_no_room(&appender, &heard);
             let has_waited = heard.state().failures.is_empty();
             has_waited.then_some((disk, heard, appender))
         });

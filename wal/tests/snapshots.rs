@@ -429,12 +429,11 @@ fn a_compaction_that_is_given_up_while_it_copies_removes_nothing() {
     );
     let compacted = compacted.unwrap();
     assert!(compacted.segments > 1);
-    assert_eq!(told[0], (0, compacted.bytes));
-    assert_eq!(told.last(), Some(&(compacted.bytes, compacted.bytes)));
+    // What the one before had copied is there already.
+    assert!(told[0].0 < compacted.bytes, "{told:?}");
     assert!(told.iter().all(|(_, total)| *total == compacted.bytes));
-    assert!(
-        told.is_sorted() && told.len() > told.iter().filter(|(done, _)| *done == 0).count() + 1
-    );
+    assert!(told.is_sorted(), "{told:?}");
+    assert_eq!(told.last(), Some(&(compacted.bytes, compacted.bytes)));
     appender.shutdown().unwrap();
     assert!(verify(&disk).unwrap().1 == appended);
 }
