@@ -581,11 +581,14 @@ fn nothing_is_lost_when_the_process_is_killed_while_it_takes_snapshots() {
                 scope.spawn(move || town.work(address, memory, round));
             }
             let until = Instant::now() + Duration::from_millis(random.random_range(100..500));
-            while Instant::now() < until {
+            let mut of_round = 0.0;
+            // The first round ends with a snapshot, however long that takes.
+            while Instant::now() < until || round == 0 && of_round == 0.0 {
                 server.signal("USR1");
                 std::thread::sleep(Duration::from_millis(10));
+                of_round = server.metric("carebook_snapshots_total");
             }
-            taken += server.metric("carebook_snapshots_total");
+            taken += of_round;
             server.kill();
         });
         let left = crate::support::files(&town.world.data()).into_iter();
@@ -602,7 +605,7 @@ fn nothing_is_lost_when_the_process_is_killed_while_it_takes_snapshots() {
         "{rounds} rounds, {taken} snapshots, {interrupted} interrupted: {}",
         town.figures
     );
-    assert!(taken > 0.0 || interrupted > 0);
+    assert!(taken > 0.0);
 }
 
 #[test]
