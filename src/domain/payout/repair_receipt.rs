@@ -122,32 +122,16 @@ impl Operation for RepairReceipt {
 
     #[cfg(test)]
     fn ladder() -> Ladder {
-        use crate::domain::reference::Fact;
-        use crate::domain::reference::payout_instruction::PayoutInstructionFact;
-        use crate::domain::reference::reservation_booking::BookingState;
+        use super::samples::{cancelled, for_another_place};
         Ladder::of(&[
             ActorKind::BranchManager,
             ActorKind::HeadquartersAdministrator,
         ])
         .then(Reason::NotPermitted, |case| case.by(ActorKind::Mother))
-        .then(Reason::ReservationNotActive, |case| {
-            case.alter(
-                "reservation-booking-1",
-                |booking: &mut Fact<ReservationBooking>| {
-                    booking.facts.state = BookingState::Cancelled;
-                },
-            )
-        })
+        .then(Reason::ReservationNotActive, cancelled)
         .then(
             Rejection::from(Reason::PayoutInstructionMismatch).at(&["handoffOrder"]),
-            |case| {
-                case.alter(
-                    "payout-instruction-1",
-                    |instruction: &mut Fact<PayoutInstructionFact>| {
-                        instruction.facts.handoff_order = 2;
-                    },
-                )
-            },
+            for_another_place,
         )
         .then(Reason::RevisionStale, |case| {
             case.set("/expectedRevision", 9)

@@ -5,6 +5,10 @@
 use serde_json::{Value, json};
 
 use crate::base::actor::{Actor, ActorKind};
+use crate::domain::ladder::Case;
+use crate::domain::reference::Fact;
+use crate::domain::reference::payout_instruction::PayoutInstructionFact;
+use crate::domain::reference::reservation_booking::{BookingState, ReservationBooking};
 use crate::domain::scenario::{Scenario, actor, manager};
 
 /// The facts of a booking of `branch-1` in this state.
@@ -92,4 +96,20 @@ pub(super) fn faults<const N: usize>(
     faults: [(&str, &'static str); N],
 ) -> Vec<(String, &'static str)> {
     faults.map(|(path, code)| (path.to_owned(), code)).into()
+}
+
+/// The booking of the examples is cancelled.
+pub(super) fn cancelled(case: &mut Case) -> &mut Case {
+    case.alter(
+        "reservation-booking-1",
+        |booking: &mut Fact<ReservationBooking>| booking.facts.state = BookingState::Cancelled,
+    )
+}
+
+/// The instruction of the examples is for another place in the order.
+pub(super) fn for_another_place(case: &mut Case) -> &mut Case {
+    case.alter(
+        "payout-instruction-1",
+        |instruction: &mut Fact<PayoutInstructionFact>| instruction.facts.handoff_order = 2,
+    )
 }

@@ -45,18 +45,14 @@ fn an_operation_is_called_by_its_name_and_no_two_have_one() {
     }
 }
 
-/// The schemas of all properties with this name, wherever they stand.
-fn properties_named<'d>(value: &'d Value, name: &str, found: &mut Vec<&'d Value>) {
+/// Shows each object of the document.
+fn each_object<'d>(value: &'d Value, show: &mut dyn FnMut(&'d Map<String, Value>)) {
     match value {
         Value::Object(members) => {
-            found.extend(members.get("properties").and_then(|all| all.get(name)));
-            members
-                .values()
-                .for_each(|of| properties_named(of, name, found));
+            show(members);
+            members.values().for_each(|of| each_object(of, show));
         }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|of| properties_named(of, name, found)),
+        Value::Array(items) => items.iter().for_each(|of| each_object(of, show)),
         _ => {}
     }
 }
@@ -71,24 +67,13 @@ fn a_list_that_is_refused_with_not_unique_has_unique_items() {
         "sourceEvidenceKeys",
     ] {
         let mut found = Vec::new();
-        properties_named(&document, name, &mut found);
+        each_object(&document, &mut |object| {
+            let properties = object.get("properties");
+            found.extend(properties.and_then(|all| all.get(name)));
+        });
         // What is answered under such a name may be another list.
         let asked = found.iter().any(|schema| schema["uniqueItems"] == true);
         assert!(asked, "{name}: {found:?}");
-    }
-}
-
-/// Each reference in the document, and where it is.
-fn references(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::Object(members) => {
-            if let Some(Value::String(to)) = members.get("$ref") {
-                found.push(to.clone());
-            }
-            members.values().for_each(|of| references(of, found));
-        }
-        Value::Array(items) => items.iter().for_each(|of| references(of, found)),
-        _ => {}
     }
 }
 
@@ -96,7 +81,9 @@ fn references(value: &Value, found: &mut Vec<String>) {
 fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
     let document = document();
     let mut found = Vec::new();
-    references(&document, &mut found);
+    each_object(&document, &mut |object| {
+        found.extend(object.get("$ref").and_then(Value::as_str));
+    });
     for to in &found {
         let pointer = to.strip_prefix('#').unwrap();
         assert!(document.pointer(pointer).is_some(), "{to}");
@@ -104,7 +91,7 @@ fn what_is_referred_to_is_there_and_what_is_there_is_referred_to() {
     for (kind, all) in document["components"].as_object().unwrap() {
         for name in all.as_object().unwrap().keys() {
             let to = format!("#/components/{kind}/{name}");
-            assert!(kind == "securitySchemes" || found.contains(&to), "{to}");
+            assert!(kind == "securitySchemes" || found.contains(&&*to), "{to}");
         }
     }
 }
