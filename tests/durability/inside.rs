@@ -282,6 +282,7 @@ fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
         assert_eq!(pulse.look(), None, "nothing to do is no standstill");
         let done = carry_out(&engine, &world.deposit_request("S-0", "key-0")).await;
         assert!(is_done(&done, false), "{done:?}");
+        tokio::task::yield_now().await;
         assert_eq!(pulse.look(), None);
         gate.set(true);
         let body = world.deposit_request("S-1", "key-1");
@@ -291,6 +292,7 @@ fn a_log_whose_disk_hangs_is_stuck_and_goes_on_with_it() {
             done = &mut held_up => panic!("not durable, and yet {done:?}"),
             () = gate.somebody_waits() => {}
         }
+        tokio::task::yield_now().await;
         assert_eq!(
             pulse.look(),
             None,
