@@ -126,4 +126,9 @@ pub static READS: &[ReadRow] = &[
         reservation::read_adjustment::read_adjustment,
     )
     .with(reservation::read_adjustment::TRAIL),
+    ReadRow::new::<reservation::read_ledger::ChargeLedgerBody<'static>>(
+        "read_charge_ledger",
+        "/reservation-financial-lifecycles/{reservationBookingId}/ledger",
+        reservation::read_ledger::read_ledger,
+    ),
 ];

@@ -131,6 +131,20 @@ impl Demo {
         Ok(lines.join("\n"))
     }
 
+    /// Each actor with a token, for who signs in to the console.
+    ///
+    /// # Errors
+    /// When a token cannot be signed.
+    pub fn actors(&self) -> Result<serde_json::Value, BoxError> {
+        let cast = samples::cast().into_iter();
+        let actors = cast.map(|actor| {
+            let token = self.token(&actor)?;
+            let subject = &*actor.subject;
+            Ok(serde_json::json!({"kind": actor.kind, "subject": subject, "token": token}))
+        });
+        actors.collect()
+    }
+
     fn token(&self, actor: &Actor) -> Result<String, BoxError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
         let mut claims = Claims::of(actor, DEFAULT_ISSUER, DEFAULT_AUDIENCE, now, TTL_SECONDS);

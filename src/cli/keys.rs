@@ -76,6 +76,11 @@ impl KeyArgs {
         Ok(KeysFrom::Provider(Box::new(provider)))
     }
 
+    /// The issuer that tokens must have.
+    pub(super) fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
     /// What verifies tokens by the keys of a file.
     fn of_file(&self, file: &Path) -> Result<TokenVerifier, Failure> {
         let jwks = key_set::read(file).map_err(|error| {

@@ -4,6 +4,7 @@ pub mod backup;
 mod backup_status;
 pub mod client;
 pub mod compact;
+mod console;
 pub mod demo;
 pub mod descriptors;
 mod duration;

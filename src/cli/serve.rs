@@ -10,6 +10,7 @@ use clap::Args;
 use tokio::sync::watch;
 
 use super::backup_status;
+use super::console::{ConsoleArgs, Consoles};
 use super::demo::{Demo, load_samples};
 use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
@@ -164,6 +165,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     webhooks: WebhookArgs,
     #[command(flatten)]
+    console: ConsoleArgs,
+    #[command(flatten)]
     trust: TrustArgs,
     #[command(flatten)]
     logs: LogArgs,
@@ -223,7 +226,9 @@ impl ServeArgs {
             self.webhooks
                 .start(&engine, &data, trusted, traces.tracer.clone())?;
         let upkeep = self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?;
-        let (service, internal, inside) = self.services(&engine, &verifier, &webhooks, &upkeep)?;
+        let consoles = self.consoles(demo.as_ref())?;
+        let front = (&webhooks, &upkeep, &consoles);
+        let (service, internal, inside) = self.services(&engine, &verifier, front)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
             service,
@@ -244,7 +249,7 @@ impl ServeArgs {
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
-        announce(&engine, told, &base, inside, demo.as_ref())?;
+        announce(&engine, told, &base, (inside, &consoles), demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         engine.end_feed();
         if let Some(published) = published {
@@ -267,6 +272,7 @@ impl ServeArgs {
         }
         self.tls()?;
         self.nats.target(&trusted)?;
+        self.console.client(self.keys.issuer())?;
         self.settings.print()
     }
 
@@ -367,8 +373,7 @@ impl ServeArgs {
         &self,
         engine: &Arc<Engine>,
         verifier: &Arc<TokenVerifier>,
-        webhooks: &WebhookFront,
-        upkeep: &Upkeep,
+        (webhooks, upkeep, consoles): (&WebhookFront, &Upkeep, &Consoles),
     ) -> Result<(Arc<Service>, Option<Internal>, Option<SocketAddr>), Failure> {
         let cors = Cors::of(self.cors_origin.clone());
         let of_both = |service: Service| {
@@ -378,16 +383,20 @@ impl ServeArgs {
         };
         let Some(inside) = self.internal_listen else {
             let all = Service::new(Arc::clone(engine), Arc::clone(verifier));
-            return Ok((Arc::new(of_both(all).with_cors(cors)), None, None));
+            let all = of_both(all).with_cors(cors);
+            let all = all.with_console(consoles.public.clone());
+            return Ok((Arc::new(all), None, None));
         };
         let listener = listen(inside).map_err(|error| cannot_listen(inside, &error))?;
         let address = listener.local_addr().map_err(Failure::from_error)?;
-        let (public, internal) = Service::in_two(engine, verifier);
+        let inside = consoles.offer_inside();
+        let (public, internal) = Service::in_two(engine, verifier, inside);
         let internal = Internal {
             listener,
-            service: Arc::new(of_both(internal)),
+            service: Arc::new(of_both(internal).with_console(consoles.internal.clone())),
         };
-        let public = Arc::new(of_both(public).with_cors(cors));
+        let public = of_both(public).with_cors(cors);
+        let public = Arc::new(public.with_console(consoles.public.clone()));
         Ok((public, Some(internal), Some(address)))
     }
 
@@ -409,6 +418,23 @@ impl ServeArgs {
             log_lost: Some(logs.lost.clone()),
             tracer: tracer.cloned(),
         })
+    }
+
+    /// The console, which tells what is kept and for how long.
+    fn consoles(&self, demo: Option<&Demo>) -> Result<Consoles, Failure> {
+        let kept = serde_json::json!({
+            "logSeconds": self.log_retention.as_secs(),
+            "logBytes": self.log_retention_bytes,
+            "logForDeliverySeconds": self.log_kept_for_delivery.as_secs(),
+            "logForDeliveryBytes": self.log_kept_for_delivery_bytes,
+            "idempotencyKeysSeconds": self.idempotency_retention.map(|kept| kept.as_secs()),
+            "snapshotIntervalSeconds": self.snapshot_interval.as_secs(),
+            "snapshotLogBytes": self.snapshot_log_bytes,
+            "isArchived": self.archive.is_some(),
+        });
+        let has_inside = self.internal_listen.is_some();
+        self.console
+            .consoles(self.keys.issuer(), demo, has_inside, kept)
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {
@@ -462,7 +488,7 @@ fn announce(
     engine: &Arc<Engine>,
     told_to_stop: watch::Receiver<bool>,
     base: &str,
-    inside: Option<SocketAddr>,
+    (inside, consoles): (Option<SocketAddr>, &Consoles),
     demo: Option<&Demo>,
 ) -> Result<(), Failure> {
     // What was logged at the start stands before it.
@@ -472,8 +498,12 @@ fn announce(
     manager::give_signs_of_life(engine, told_to_stop, listening.clone())
         .map_err(Failure::from_error)?;
     say(&listening);
-    if let Some(inside) = inside {
-        say(&format!("internal on http://{inside}"));
+    let inside = inside.map(|inside| format!("http://{inside}"));
+    if let Some(inside) = &inside {
+        say(&format!("internal on {inside}"));
+    }
+    for line in consoles.told(base, inside.as_deref()) {
+        say(&line);
     }
     if let Some(demo) = demo {
         say(&demo.introduction(base).map_err(Failure::other)?);

@@ -48,6 +48,7 @@ fn member_of_cast(kind: ActorKind) -> Actor {
                 "events:read",
                 "webhooks:manage",
                 "outbox:manage",
+                "figures:read",
             ]),
             ..of("headquarters-1")
         },
@@ -62,6 +63,7 @@ fn member_of_cast(kind: ActorKind) -> Actor {
                 "events:read",
                 "webhooks:manage",
                 "outbox:manage",
+                "figures:read",
             ]),
             ..of("workflow-1")
         },

@@ -53,7 +53,7 @@ impl Unchanging {
 }
 
 /// Whether `If-None-Match` has the tag: weakly compared, `*` matches what exists (RFC 9110 13.1.2).
-fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
+pub(super) fn has_tag(headers: &HeaderMap, tag: &str) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|value| {
         let Ok(value) = value.to_str() else {
             return false;

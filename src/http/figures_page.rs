@@ -96,7 +96,9 @@ pub fn described() -> Vec<Described> {
         process: ProcessFigures::default(),
         now: Instant::default(),
     };
-    descriptions(&page(&Metrics::new(1), &all))
+    let metrics = Metrics::new(1);
+    metrics.count_refusal("overloaded");
+    descriptions(&page(&metrics, &all))
 }
 
 /// What a page of metrics says of each.

@@ -4,10 +4,12 @@
 //! Each lane counts for itself, in atomics that no other lane writes: three additions to a
 //! request, and no lock.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::StatusCode;
+use parking_lot::Mutex;
 
 use super::engine_metrics::{engine, publisher};
 use super::metrics_page::Page;
@@ -49,6 +51,28 @@ const APART: [StatusCode; 5] = [
 pub struct Metrics {
     names: Vec<&'static str>,
     lanes: Box<[Box<[Counts]>]>,
+    /// Of each lane, how often each code of a problem was answered.
+    refusals: Box<[Mutex<BTreeMap<&'static str, u64>>]>,
+}
+
+/// What was counted of one series of requests.
+#[derive(Clone, Debug)]
+pub struct SeriesFigures {
+    /// Its name.
+    pub operation: &'static str,
+    /// Answers by the class of their status, from 1xx.
+    pub by_class: [u64; CLASSES.len()],
+    /// Answers by how long they took, in the buckets of [`bucket_bounds`] and one beyond.
+    pub by_bucket: Vec<u64>,
+    /// How long all took together.
+    pub time: Duration,
+}
+
+/// The bounds of the latencies' buckets, in seconds.
+#[must_use]
+pub fn bucket_bounds() -> Vec<f64> {
+    let micros = BUCKETS.iter().map(|(bound, _)| *bound);
+    micros.map(|bound| Duration::from_micros(bound).as_secs_f64()).collect()
 }
 
 /// The counts of one series on one lane.
@@ -69,8 +93,53 @@ impl Metrics {
         let lane = || names.iter().map(|_| Counts::default()).collect();
         Self {
             lanes: (0..lanes.max(1)).map(|_| lane()).collect(),
+            refusals: (0..lanes.max(1)).map(|_| Mutex::default()).collect(),
             names,
         }
+    }
+
+    /// The series of requests for the console.
+    #[must_use]
+    pub fn console(&self) -> Series {
+        Series(self.names.len() - 2)
+    }
+
+    /// Counts a problem of this code.
+    pub fn count_refusal(&self, code: &'static str) {
+        let mut refusals = self.refusals[lane::here(self.refusals.len())].lock();
+        *refusals.entry(code).or_default() += 1;
+    }
+
+    /// How often each code of a problem was answered.
+    #[must_use]
+    pub fn refusals(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = BTreeMap::new();
+        for lane in &self.refusals {
+            for (code, count) in &*lane.lock() {
+                *all.entry(*code).or_default() += count;
+            }
+        }
+        all
+    }
+
+    /// What was counted of each series that was asked for.
+    #[must_use]
+    pub fn answered(&self) -> Vec<SeriesFigures> {
+        let all = self.names.iter().enumerate().map(|(series, operation)| {
+            let buckets = 0..=BUCKETS.len();
+            SeriesFigures {
+                operation,
+                by_class: std::array::from_fn(|class| {
+                    self.sum(series, |counts| &counts.by_class[class])
+                }),
+                by_bucket: buckets
+                    .map(|bucket| self.sum(series, |counts| &counts.by_bucket[bucket]))
+                    .collect(),
+                time: Duration::from_micros(self.sum(series, |counts| &counts.micros)),
+            }
+        });
+        all.filter(|series| series.by_class.iter().any(|count| *count > 0))
+            .collect()
     }
 
     /// The series of requests that match no route.
@@ -122,6 +191,14 @@ impl Metrics {
             "Requests that were answered 429 before any work.",
             self.shed(),
         );
+        page.head(
+            "carebook_refusals_total",
+            "counter",
+            "Problems answered, by their code.",
+        );
+        for (code, count) in self.refusals() {
+            page.sample("carebook_refusals_total", &format!("code=\"{code}\""), count);
+        }
         self::front(&mut page, front);
         engine(&mut page, figures, now);
         if let Some(figures) = published {
@@ -139,7 +216,8 @@ impl Metrics {
     }
 
     /// Requests that were answered 429.
-    fn shed(&self) -> u64 {
+    #[must_use]
+    pub fn shed(&self) -> u64 {
         let Some(apart) = place_apart(StatusCode::TOO_MANY_REQUESTS) else {
             return 0;
         };

@@ -8,6 +8,8 @@ mod body;
 mod commands;
 mod conditional;
 pub mod connections;
+pub mod console;
+mod console_asked;
 pub mod cors;
 mod cursor;
 pub mod dial;

@@ -185,7 +185,7 @@ pub fn series_names() -> Vec<&'static str> {
         .chain(["read_history"])
         .chain(lists)
         .chain(special)
-        .chain(["other"])
+        .chain(["console", "other"])
         .collect()
 }
 
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(names.len(), series_names().len());
         let operations = OPERATIONS.len() + MANAGEMENT.len();
         let reads = READS.len() + MANAGEMENT_READS.len();
-        let others = LISTS.len() + Special::ALL.len() + 2;
+        let others = LISTS.len() + Special::ALL.len() + 3;
         assert_eq!(names.len(), operations + reads + others);
     }
 

@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
 use super::connections::ConnectionCounts;
+use super::console::{self, Console, ConsolePart};
 use super::cors::Cors;
 use super::events::{self, Reader};
 use super::forgeries::{Forgeries, Peer};
@@ -56,6 +57,7 @@ pub struct Service {
     pub(super) connections: Arc<ConnectionCounts>,
     pub(super) upkeep: Upkeep,
     cors: Option<Cors>,
+    console: Option<Arc<Console>>,
 }
 
 /// The client of a connection.
@@ -63,6 +65,8 @@ pub struct Caller {
     pub(super) peer: Peer,
     /// Whether the connection is over TLS.
     is_secure: bool,
+    /// Whether it comes from this machine.
+    is_near: bool,
 }
 
 impl Caller {
@@ -70,6 +74,12 @@ impl Caller {
     #[must_use]
     pub fn is_to_go(&self) -> bool {
         self.peer.is_to_go()
+    }
+
+    /// Whether the client is on this machine, as far as its address tells.
+    #[must_use]
+    pub fn is_on_this_machine(&self) -> bool {
+        self.is_near
     }
 
     /// Waits until that is so.
@@ -104,15 +114,19 @@ impl Service {
         Self::offering(Offer::All, engine, verifier, shared)
     }
 
-    /// The same in two: the public routes, and the internal ones.
+    /// The same in two: the public routes, and what the internal listener offers.
     #[must_use]
-    pub fn in_two(engine: &Arc<Engine>, verifier: &Arc<TokenVerifier>) -> (Self, Self) {
+    pub fn in_two(
+        engine: &Arc<Engine>,
+        verifier: &Arc<TokenVerifier>,
+        inside: Offer,
+    ) -> (Self, Self) {
         let shared = Shared::new(engine);
         let part = |offer| {
             let (engine, verifier) = (Arc::clone(engine), Arc::clone(verifier));
             Self::offering(offer, engine, verifier, shared.clone())
         };
-        (part(Offer::Public), part(Offer::Internal))
+        (part(Offer::Public), part(inside))
     }
 
     fn offering(
@@ -141,6 +155,7 @@ impl Service {
             connections,
             upkeep: Upkeep::default(),
             cors: None,
+            console: None,
         }
     }
 
@@ -155,6 +170,13 @@ impl Service {
     #[must_use]
     pub fn with_cors(mut self, cors: Option<Cors>) -> Self {
         self.cors = cors;
+        self
+    }
+
+    /// The same, with the console.
+    #[must_use]
+    pub fn with_console(mut self, console: Option<Arc<Console>>) -> Self {
+        self.console = console;
         self
     }
 
@@ -177,6 +199,7 @@ impl Service {
         Caller {
             peer: self.forgeries.peer(address),
             is_secure,
+            is_near: address.to_canonical().is_loopback(),
         }
     }
 
@@ -230,6 +253,9 @@ impl Service {
         };
         let took = started.elapsed();
         self.metrics.count(told.series, answer.status(), took);
+        if let Some(code) = answer.body().code() {
+            self.metrics.count_refusal(code);
+        }
         let ended = Ended {
             method: &head.method,
             told: &told,
@@ -316,6 +342,13 @@ impl Service {
                 response::empty(StatusCode::NO_CONTENT),
                 "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
             );
+        }
+        if let (Some(console), Some(part)) = (&self.console, ConsolePart::at(path)) {
+            told.series = self.metrics.console();
+            told.route = Some(console::PATH);
+            // On the heap, as it is seldom: every request carries the room for what it may await.
+            let asked = self.console(console, part, (caller, method), headers, body);
+            return Box::pin(asked).await;
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
             return Problems::PLAIN.problem(

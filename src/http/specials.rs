@@ -124,7 +124,7 @@ impl Service {
         webhooks.map_or_else(Arc::default, |webhooks| webhooks.dispatcher.figures())
     }
 
-    fn figures(&self) -> FrontFigures {
+    pub(super) fn figures(&self) -> FrontFigures {
         FrontFigures {
             key_set_age: self.verifier.key_set_age(Instant::now()),
             key_set_failures: self.verifier.failed_readings(),

@@ -32,6 +32,7 @@ pub mod finalize_charge;
 pub mod ledger;
 pub mod lifecycle;
 pub mod read_adjustment;
+pub mod read_ledger;
 pub mod read_lifecycle;
 pub mod read_roster;
 pub mod roster;

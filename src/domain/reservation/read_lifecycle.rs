@@ -14,14 +14,9 @@ use crate::domain::resource::Resource;
 /// # Errors
 /// `not_found` when no charge of the booking was finalized, or it is not for the actor to see.
 pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejection> {
-    let actor = request.actor;
     let id = request.param("reservationBookingId");
     let lifecycle = request.view.get::<FinancialLifecycle>(&[id]);
-    let may_read = request.admits(|| {
-        let booking = request.view.fact::<ReservationBooking>(id);
-        actor.is_headquarters()
-            || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
-    });
+    let may_read = may_read_of(request, id);
     match lifecycle {
         Some(lifecycle) if may_read => Representation::at_position(
             request.view,
@@ -30,6 +25,16 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
         ),
         _ => Err(Rejection::not_found()),
     }
+}
+
+/// Whether the actor may read what the charge of this booking came to.
+pub(super) fn may_read_of(request: &ReadRequest<'_>, booking_id: &str) -> bool {
+    let actor = request.actor;
+    request.admits(|| {
+        let booking = request.view.fact::<ReservationBooking>(booking_id);
+        actor.is_headquarters()
+            || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
+    })
 }
 
 /// Whether the actor manages the booking's branch, or is its mother.

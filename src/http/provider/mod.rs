@@ -65,16 +65,20 @@ impl Provider {
     /// # Errors
     /// When the issuer is no `https` URL, or has a query or a fragment; why.
     pub fn of_issuer(issuer: &str, dialer: Dialer) -> Result<Self, String> {
-        if issuer.contains(['?', '#']) {
-            return Err("an issuer has neither a query nor a fragment".to_owned());
-        }
-        let base = issuer.strip_suffix('/').unwrap_or(issuer);
-        let at = HttpsUrl::read(&format!("{base}{WELL_KNOWN}"))?;
+        let at = document_of(issuer)?;
         let issuer = issuer.into();
         Ok(Self {
             fetcher: Fetcher::new(dialer),
             place: Place::Discovered { issuer, at },
         })
+    }
+
+    /// Whether this issuer can be asked for its discovery document.
+    ///
+    /// # Errors
+    /// As [`Self::of_issuer`] has them.
+    pub fn is_one(issuer: &str) -> Result<(), String> {
+        document_of(issuer).map(drop)
     }
 
     /// Where it is asked first, for people.
@@ -102,6 +106,15 @@ impl Provider {
             max_age: document.max_age,
         })
     }
+}
+
+/// Where the discovery document of this issuer is.
+fn document_of(issuer: &str) -> Result<HttpsUrl, String> {
+    if issuer.contains(['?', '#']) {
+        return Err("an issuer has neither a query nor a fragment".to_owned());
+    }
+    let base = issuer.strip_suffix('/').unwrap_or(issuer);
+    HttpsUrl::read(&format!("{base}{WELL_KNOWN}"))
 }
 
 /// Where the keys are by a discovery document, which has to be that of the issuer.

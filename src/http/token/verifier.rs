@@ -266,6 +266,17 @@ impl TokenVerifier {
         self.keys.load().keys.len()
     }
 
+    /// The name and the algorithm of each key in use, by the name.
+    pub fn key_names(&self) -> Vec<(String, &'static str)> {
+        let keys = self.keys.load();
+        let names = keys.keys.iter();
+        let mut names: Vec<_> = names
+            .map(|(name, key)| (name.to_string(), key.kind.name()))
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
     fn next_generation(&self) -> u64 {
         self.next_generation.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,0 +1,122 @@
+//! A link that signs in once: printed at the start of a demonstration, for who sits at the machine.
+//!
+//! The code is 256 random bits after the `#` of the link, which browsers send to nobody. It is good
+//! for a few minutes, for one sign-in, and from the loopback alone. Whoever has stolen and used it
+//! has used it up: its owner is told so.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// How long a link is good.
+pub const GOOD_FOR: Duration = Duration::from_secs(10 * 60);
+/// The bytes of its code.
+const CODE_BYTES: usize = 32;
+
+/// A link that signs in once.
+pub struct Link {
+    /// Of the code: nobody who reads the memory of the process later finds it here.
+    digest: blake3::Hash,
+    made: Instant,
+    /// What it gives, until it has.
+    gives: Mutex<Option<Value>>,
+}
+
+/// Why a link signs nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSignIn {
+    /// It is no code of this service.
+    Unknown,
+    /// It was used.
+    Used,
+    /// It is too old.
+    Ended,
+}
+
+impl NoSignIn {
+    /// Its code, and what it means.
+    #[must_use]
+    pub fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Unknown => (
+                "link_unknown",
+                "This link is none of this run of the service.",
+            ),
+            Self::Used => ("link_used", "This link has signed somebody in already."),
+            Self::Ended => ("link_ended", "This link was good for ten minutes."),
+        }
+    }
+}
+
+impl Link {
+    /// A new one with its code, which gives this.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub fn new(gives: Value) -> std::io::Result<(Self, String)> {
+        let mut code = [0; CODE_BYTES];
+        aws_lc_rs::rand::fill(&mut code).map_err(std::io::Error::other)?;
+        let code = URL_SAFE_NO_PAD.encode(code);
+        let link = Self {
+            digest: blake3::hash(code.as_bytes()),
+            made: Instant::now(),
+            gives: Mutex::new(Some(gives)),
+        };
+        Ok((link, code))
+    }
+
+    /// What the link with this code gives: once.
+    ///
+    /// # Errors
+    /// When it gives nothing (any more).
+    pub fn redeem(&self, code: &str, now: Instant) -> Result<Value, NoSignIn> {
+        // Compared in constant time.
+        if blake3::hash(code.as_bytes()) != self.digest {
+            return Err(NoSignIn::Unknown);
+        }
+        if now.saturating_duration_since(self.made) > GOOD_FOR {
+            self.gives.lock().take();
+            return Err(NoSignIn::Ended);
+        }
+        self.gives.lock().take().ok_or(NoSignIn::Used)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_link_gives_once_what_it_has_and_only_for_its_code() {
+        let (link, code) = Link::new(json!("a")).unwrap();
+        let now = Instant::now();
+        assert_eq!(link.redeem("", now), Err(NoSignIn::Unknown));
+        assert_eq!(link.redeem(&code[1..], now), Err(NoSignIn::Unknown));
+        assert_eq!(link.redeem(&code, now), Ok(json!("a")));
+        assert_eq!(link.redeem(&code, now), Err(NoSignIn::Used));
+        let (_, other) = Link::new(json!("b")).unwrap();
+        assert_ne!(code, other);
+        assert!(!format!("{link:?}").contains(&code));
+    }
+
+    #[test]
+    fn a_link_ends() {
+        let (link, code) = Link::new(json!("a")).unwrap();
+        let late = Instant::now() + GOOD_FOR + Duration::from_secs(1);
+        assert_eq!(link.redeem(&code, late), Err(NoSignIn::Ended));
+        assert_eq!(link.redeem(&code, Instant::now()), Err(NoSignIn::Used));
+    }
+}

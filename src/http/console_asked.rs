@@ -1,0 +1,144 @@
+//! A request for the console: its files, a sign-in with a link, the figures of the service.
+
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::body::json_body;
+use super::console::figures::{FIGURES_READ, figures};
+use super::console::link::NoSignIn;
+use super::console::{Console, ConsolePart};
+use super::figures_page::AllFigures;
+use super::process::ProcessFigures;
+use super::response::{self, Answer, Problems, at_position, json};
+use super::service::{Caller, Service};
+use crate::catalogue::Success;
+use crate::domain::rejection::Rejection;
+
+/// The body of a sign-in with a link.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignIn {
+    code: String,
+}
+
+impl Service {
+    /// The answer to a request for a part of the console.
+    pub(super) async fn console<B>(
+        &self,
+        console: &Console,
+        part: ConsolePart<'_>,
+        (caller, method): (&Caller, &Method),
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if *method == Method::OPTIONS {
+            return response::allowing(response::empty(StatusCode::NO_CONTENT), part.methods());
+        }
+        let is_meant = match part {
+            ConsolePart::SignIns => *method == Method::POST,
+            _ => *method == Method::GET || *method == Method::HEAD,
+        };
+        if !is_meant {
+            let answer = Problems::PLAIN.problem(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "This path does not have that method; Allow names those it has.",
+            );
+            return response::allowing(answer, part.methods());
+        }
+        match part {
+            ConsolePart::Page | ConsolePart::File(_) => {
+                let file = console.file(part, headers);
+                file.unwrap_or_else(|| not_found("The console has no such file."))
+            }
+            ConsolePart::Settings => console.told(),
+            ConsolePart::SignIns => self.sign_in(console, caller, headers, body).await,
+            ConsolePart::Figures => self.shown_figures(console, caller, headers).await,
+        }
+    }
+
+    /// Signs in with a link.
+    async fn sign_in<B>(
+        &self,
+        console: &Console,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let problems = Problems::PLAIN;
+        let Some(link) = console.link().filter(|_| caller.is_on_this_machine()) else {
+            return not_found("There is no link that signs in here.");
+        };
+        let (body, _share) = match json_body(headers, body, &self.bodies, problems).await {
+            Ok(body) => body,
+            Err(answer) => return *answer,
+        };
+        let redeemed = match serde_json::from_slice::<SignIn>(&body) {
+            Ok(SignIn { code }) => link.redeem(&code, std::time::Instant::now()),
+            Err(_) => Err(NoSignIn::Unknown),
+        };
+        let mut answer = match redeemed {
+            Ok(given) => json(StatusCode::OK, given.to_string()),
+            Err(why) => {
+                let (code, message) = why.told();
+                tracing::warn!(code, "a link of the console signed nobody in");
+                problems.problem(StatusCode::FORBIDDEN, code, message)
+            }
+        };
+        let none = HeaderValue::from_static("no-store");
+        answer.headers_mut().insert(CACHE_CONTROL, none);
+        answer
+    }
+
+    /// The figures of the service, for who may read them.
+    async fn shown_figures(
+        &self,
+        console: &Console,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Answer {
+        let problems = Problems::PLAIN;
+        let actor = match self.actor(caller, headers, problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        if let Err(reply) = self.engine.may_act(&actor).await {
+            return problems.reply(reply, Success::Ok);
+        }
+        if !actor.may_be_granted(FIGURES_READ) {
+            let rejection = Rejection::permission_denied(
+                "Only headquarters and system workflows with figures:read may read figures.",
+            );
+            return at_position(problems.rejected(&rejection), self.engine.durable());
+        }
+        // It reads files of the kernel.
+        let process = tokio::task::spawn_blocking(ProcessFigures::read).await;
+        let all = AllFigures {
+            engine: self.engine.figures(),
+            front: self.figures(),
+            publisher: self.engine.publisher_figures(),
+            webhooks: &[],
+            upkeep: self.upkeep.figures(),
+            process: process.unwrap_or_default(),
+            now: self.engine.now(),
+        };
+        let keys = self.verifier.key_names();
+        let shown = figures(&self.metrics, &all, &keys, console.kept());
+        json(StatusCode::OK, shown.to_string())
+    }
+}
+
+fn not_found(message: &str) -> Answer {
+    Problems::PLAIN.problem(StatusCode::NOT_FOUND, "route_not_found", message)
+}
