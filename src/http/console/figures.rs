@@ -52,6 +52,7 @@ pub fn figures(
             "openFiles": all.process.open_fds,
             "openFilesMax": all.process.max_fds,
         },
+        "outbox": outbox(&all.engine),
         "events": all.publisher.as_ref().map(|nats| json!({
             "waiting": nats.waiting, "isFailing": nats.is_failing,
         })),
@@ -114,6 +115,24 @@ fn log(figures: &Figures) -> Value {
         "syncSeconds": figures.log_batch_time.as_secs_f64(),
         "diskFreeBytes": figures.disk.map(|disk| disk.free),
         "diskReserveBytes": figures.disk.map(|disk| disk.reserve),
+    })
+}
+
+fn outbox(figures: &Figures) -> Value {
+    let receivers = figures.outbox.receivers.iter().map(|receiver| {
+        json!({
+            "name": receiver.name,
+            "waiting": receiver.waiting,
+            "dead": receiver.dead,
+            "taken": receiver.taken,
+            "attempts": receiver.attempts,
+            "isFailing": receiver.is_failing,
+            "oldestSeconds": receiver.oldest_age.as_secs_f64(),
+        })
+    });
+    json!({
+        "receivers": receivers.collect::<Vec<_>>(),
+        "unclaimed": figures.outbox.unclaimed,
     })
 }
 

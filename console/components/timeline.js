@@ -1,0 +1,50 @@
+// A history: each revision with who, when, by which operation, and its differences side by side.
+
+import { html, useCallback, useEffect, useState } from '../lib/html.js'
+import { get } from '../lib/api.js'
+import { onEvents } from '../lib/events.js'
+import { problemOf } from '../lib/load.js'
+import { t, word } from '../lib/words.js'
+import { Differences } from './differences.js'
+import { Loading, Problem } from './states.js'
+import { Time } from './values.js'
+
+/** @param {{path: string, subject: string, stoodAt: (revision: number) => void}} props */
+export function Timeline({ path, subject, stoodAt }) {
+  const [revisions, setRevisions] = useState(/** @type {any[] | null} */ (null))
+  const [next, setNext] = useState(/** @type {string | null} */ (null))
+  const [isComplete, setComplete] = useState(true)
+  const [problem, setProblem] = useState(/** @type {any} */ (null))
+  const ask = useCallback((/** @type {string | undefined} */ cursor) => {
+    get(`${path}/history`, { limit: 20, cursor }).then(
+      (page) => {
+        setProblem(null)
+        setRevisions((old) => (cursor && old ? [...old, ...page.revisions] : page.revisions))
+        setNext(page.next)
+        setComplete(page.complete)
+      },
+      (error) => setProblem(problemOf(error)),
+    )
+  }, [path])
+  useEffect(() => ask(undefined), [path])
+  useEffect(() => onEvents((events) => {
+    if (events.some((event) => event.subject === subject)) ask(undefined)
+  }), [path, subject])
+  if (problem) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
+  if (!revisions) return html`<${Loading} />`
+  return html`<ol class="timeline">
+    ${revisions.map((one, index) => html`<li key=${one.position} class="revision">
+      <details open=${index === 0}>
+        <summary>
+          <span class="revision-number">${t('timeline.revision', { n: one.revision })}</span>
+          <span class="revision-what">${word(one.operation)}</span>
+          <span class="revision-who">${one.actorKind ? html`${word(one.actorKind)} <span class="muted">${one.actorProfileId ?? ''}</span>` : html`<span class="muted">${t('value.nobody')}</span>`}</span>
+          <${Time} at=${one.at} />
+          <span class="muted small">${t('timeline.changes', { n: one.changes.length })}</span>
+        </summary>
+        <${Differences} changes=${one.changes} label=${t('timeline.differencesOf', { n: one.revision })} />
+        <p class="actions"><button type="button" onClick=${() => stoodAt(one.revision)}>${t('timeline.asItStood')}</button> <span class="muted small">${t('timeline.position', { n: one.position })}</span></p>
+      </details></li>`)}
+  </ol>
+  ${next ? html`<button type="button" onClick=${() => ask(next)}>${t('timeline.older')}</button>` : html`<p class="muted small">${t(isComplete ? 'timeline.complete' : 'timeline.incomplete')}</p>`}`
+}

@@ -1,0 +1,106 @@
+// Requests to the service's API, as who has signed in.
+
+import { actor, signOut } from './session.js'
+
+/**
+ * @typedef {object} Problem
+ * @property {number} status
+ * @property {string} code
+ * @property {string} [message]
+ * @property {{fieldPath: string, code: string, message?: string}[]} [fieldErrors]
+ * @property {string[]} [conflictingFieldPaths]
+ * @property {string} [requestId]
+ */
+
+/** An answer that is no success. */
+export class Refused extends Error {
+  /** @param {Problem} problem */
+  constructor(problem) {
+    super(problem.code)
+    this.problem = problem
+  }
+}
+
+/**
+ * @typedef {object} Asked
+ * @property {Record<string, string | number | undefined | null | boolean>} [query]
+ * @property {unknown} [body]
+ * @property {string} [key] the idempotency key
+ * @property {AbortSignal} [signal]
+ * @property {string} [accept]
+ */
+
+/** @typedef {{status: number, headers: Headers, body: any}} Answer */
+
+/**
+ * @param {string} path
+ * @param {Asked['query']} [query]
+ */
+export function address(path, query) {
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== '')
+  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString()
+  return text ? `${path}?${text}` : path
+}
+
+/**
+ * The bare response: for streams.
+ * @param {string} method
+ * @param {string} path
+ * @param {Asked} [asked]
+ */
+export async function send(method, path, asked = {}) {
+  const token = actor.value?.token
+  /** @type {Record<string, string>} */
+  const headers = { Accept: asked.accept ?? 'application/json' }
+  if (token) headers.Authorization = `Bearer ${token}`
+  if (asked.key) headers['Idempotency-Key'] = asked.key
+  if (asked.body !== undefined) headers['Content-Type'] = 'application/json'
+  let answer
+  try {
+    answer = await fetch(address(path, asked.query), {
+      method,
+      headers,
+      body: asked.body === undefined ? undefined : JSON.stringify(asked.body),
+      signal: asked.signal,
+      credentials: 'omit',
+    })
+  } catch (error) {
+    if (asked.signal?.aborted) throw error
+    throw new Refused({ status: 0, code: 'unreachable' })
+  }
+  if (answer.status === 401 && token && token === actor.value?.token) signOut('signIn.ended')
+  return answer
+}
+
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {Asked} [asked]
+ * @returns {Promise<Answer>}
+ */
+export async function call(method, path, asked = {}) {
+  const answer = await send(method, path, asked)
+  const text = await answer.text()
+  let body = null
+  try {
+    body = text ? JSON.parse(text) : null
+  } catch {
+    body = null
+  }
+  if (!answer.ok) {
+    const requestId = answer.headers.get('x-request-id') ?? ''
+    throw new Refused({ status: answer.status, code: String(answer.status), ...body, requestId })
+  }
+  return { status: answer.status, headers: answer.headers, body }
+}
+
+/** @param {string} path @param {Asked['query']} [query] @param {AbortSignal} [signal] */
+export const get = async (path, query, signal) => (await call('GET', path, { query, signal })).body
+
+/** A path with its parameters filled in. @param {string} template @param {Record<string, string>} values */
+export function filled(template, values) {
+  return template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(values[name] ?? ''))
+}
+
+/** A fresh idempotency key. */
+export const freshKey = () => crypto.randomUUID()

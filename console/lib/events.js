@@ -1,0 +1,117 @@
+// What is committed, as it is committed: one stream for the whole page, while somebody listens. After
+// a break it goes on after the last event, so nothing is asked for where nothing is new.
+
+import { effect, signal } from './html.js'
+import { get, send } from './api.js'
+import { actor } from './session.js'
+
+/** @typedef {{id: string, type: string, subject: string, time: string, data: Record<string, any>}} Told */
+
+/** `live`, `waiting` (it is connecting), `off` (nobody is signed in), `refused` (not for this actor). */
+export const stream = signal(/** @type {'live' | 'waiting' | 'off' | 'refused'} */ ('off'))
+
+/** @type {Set<(events: Told[]) => void>} */
+const listeners = new Set()
+
+/** @param {(events: Told[]) => void} listener */
+export function onEvents(listener) {
+  listeners.add(listener)
+  return () => {
+    listeners.delete(listener)
+  }
+}
+
+/** @type {Told[]} */
+let gathered = []
+let isDue = false
+
+/** Several that come at once are told at once. @param {Told} event */
+function tell(event) {
+  gathered.push(event)
+  if (isDue) return
+  isDue = true
+  setTimeout(() => {
+    const events = gathered
+    gathered = []
+    isDue = false
+    for (const listener of listeners) listener(events)
+  }, 120)
+}
+
+/** @param {string} block */
+function read(block) {
+  let [id, data] = ['', '']
+  for (const line of block.split('\n')) {
+    if (line.startsWith('id:')) id = line.slice(3).trim()
+    else if (line.startsWith('data:')) data += line.slice(5)
+  }
+  return { id, event: data ? /** @type {Told} */ (JSON.parse(data)) : null }
+}
+
+/** @param {AbortSignal} signal */
+async function follow(signal) {
+  /** @type {string | undefined} */
+  let last
+  let pause = 500
+  while (!signal.aborted) {
+    stream.value = 'waiting'
+    try {
+      last ??= await newest(signal)
+      const answer = await send('GET', '/events', { query: { after: last }, accept: 'text/event-stream', signal })
+      if (answer.status === 403) {
+        stream.value = 'refused'
+        return
+      }
+      if (answer.status === 410) last = undefined
+      if (answer.ok && answer.body) {
+        stream.value = 'live'
+        pause = 500
+        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+        let rest = ''
+        for (;;) {
+          const { done, value } = await reader.read()
+          if (done) break
+          const blocks = (rest + value).split('\n\n')
+          rest = blocks.pop() ?? ''
+          for (const block of blocks) {
+            const { id, event } = read(block)
+            if (id) last = id
+            if (event) tell(event)
+          }
+        }
+      }
+    } catch {
+      // It is tried again.
+    }
+    if (signal.aborted) return
+    stream.value = 'waiting'
+    await new Promise((done) => setTimeout(done, pause))
+    pause = Math.min(pause * 2, 10_000)
+  }
+}
+
+/** Where the log is now: what was before is no news. @param {AbortSignal} signal */
+async function newest(signal) {
+  const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
+  const position = answer.headers.get('carebook-position')
+  return position ? `${position}-0` : '0-0'
+}
+
+effect(() => {
+  if (!actor.value) {
+    stream.value = 'off'
+    return
+  }
+  const abort = new AbortController()
+  follow(abort.signal)
+  return () => abort.abort()
+})
+
+/** The newest events, for a feed. @param {AbortSignal} signal @param {number} count */
+export async function recent(signal, count) {
+  const answer = await send('GET', '/events', { query: { limit: 1 }, signal })
+  const position = Number(answer.headers.get('carebook-position') ?? 0)
+  const after = Math.max(0, position - count)
+  const page = await get('/events', { after: `${after}-0`, limit: count * 4 }, signal)
+  return /** @type {Told[]} */ (page.events).slice(-count).reverse()
+}

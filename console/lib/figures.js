@@ -1,0 +1,112 @@
+// The figures of the service, sampled while somebody looks, and what they say over time.
+
+import { signal } from './html.js'
+import { get } from './api.js'
+import { problemOf } from './load.js'
+
+const EVERY = 2_000
+/** Ten minutes. */
+const SAMPLES = 300
+
+/**
+ * @typedef {object} Point
+ * @property {number} at seconds since 1970
+ * @property {number | null} rate answers a second
+ * @property {number | null} refused refusals a second
+ * @property {number | null} p50 seconds
+ * @property {number | null} p99 seconds
+ * @property {number | null} sync seconds, the mean
+ * @property {number} queued bytes
+ * @property {number} inFlight
+ * @property {number} memory bytes
+ * @property {number} connections
+ */
+
+export const latest = signal(/** @type {any} */ (null))
+export const points = signal(/** @type {Point[]} */ ([]))
+export const trouble = signal(/** @type {any} */ (null))
+
+/** What the page itself asks for is no load of the service's. */
+const OWN = new Set(['console', 'read_events', 'metrics', 'healthz', 'readyz'])
+
+/** @param {any} figures */
+function sums(figures) {
+  const buckets = figures.requestBoundsSeconds.map(() => 0).concat(0)
+  let [answered, refused] = [0, 0]
+  for (const series of figures.requests) {
+    if (OWN.has(series.operation)) continue
+    answered += series.answered
+    refused += series.refused + series.failed
+    series.buckets.forEach((/** @type {number} */ count, /** @type {number} */ index) => (buckets[index] += count))
+  }
+  const syncs = figures.log.syncBuckets.reduce((/** @type {number} */ all, /** @type {number} */ one) => all + one, 0)
+  return { answered, refused, buckets, syncs, syncSeconds: figures.log.syncSeconds }
+}
+
+/**
+ * The time within which a share of what was counted lies, within its bucket evenly spread.
+ * @param {number[]} counts @param {number[]} bounds @param {number} share
+ */
+export function quantile(counts, bounds, share) {
+  const all = counts.reduce((sum, one) => sum + one, 0)
+  if (all === 0) return null
+  let rest = all * share
+  for (let index = 0; index < counts.length; index += 1) {
+    if (rest <= counts[index]) {
+      const low = index === 0 ? 0 : bounds[index - 1]
+      const high = bounds[index] ?? bounds[bounds.length - 1]
+      return low + (high - low) * (counts[index] ? rest / counts[index] : 1)
+    }
+    rest -= counts[index]
+  }
+  return bounds[bounds.length - 1]
+}
+
+/** @param {any} before @param {any} figures @returns {Point} */
+function point(before, figures) {
+  const at = Date.parse(figures.at) / 1000
+  const gauges = {
+    at,
+    queued: figures.log.queuedBytes,
+    inFlight: figures.engine.commandsInFlight,
+    memory: figures.process.residentBytes,
+    connections: figures.connections.open,
+  }
+  const since = before ? at - Date.parse(before.at) / 1000 : 0
+  if (since <= 0) return { ...gauges, rate: null, refused: null, p50: null, p99: null, sync: null }
+  const [was, is] = [sums(before), sums(figures)]
+  const counts = is.buckets.map((/** @type {number} */ count, /** @type {number} */ index) => Math.max(0, count - was.buckets[index]))
+  const syncs = is.syncs - was.syncs
+  return {
+    ...gauges,
+    rate: Math.max(0, is.answered - was.answered) / since,
+    refused: Math.max(0, is.refused - was.refused) / since,
+    p50: quantile(counts, figures.requestBoundsSeconds, 0.5),
+    p99: quantile(counts, figures.requestBoundsSeconds, 0.99),
+    sync: syncs > 0 ? (is.syncSeconds - was.syncSeconds) / syncs : null,
+  }
+}
+
+/** Samples until it is told to stop; not while the page is out of sight. */
+export function sample() {
+  const abort = new AbortController()
+  const look = async () => {
+    if (document.hidden) return
+    try {
+      const figures = await get('/console/figures', undefined, abort.signal)
+      const before = latest.value
+      const isOther = before && before.startedAt !== figures.startedAt
+      points.value = [...(isOther ? [] : points.value), point(isOther ? null : before, figures)].slice(-SAMPLES)
+      latest.value = figures
+      trouble.value = null
+    } catch (error) {
+      if (!abort.signal.aborted) trouble.value = problemOf(error)
+    }
+  }
+  look()
+  const timer = setInterval(look, EVERY)
+  return () => {
+    clearInterval(timer)
+    abort.abort()
+  }
+}

@@ -1,0 +1,49 @@
+// A value that is asked for: loading, there, or refused; asked for again when something is told of it.
+
+import { useCallback, useEffect, useRef, useState } from './html.js'
+import { Refused } from './api.js'
+import { onEvents } from './events.js'
+
+/**
+ * @template T
+ * @typedef {{value: T | undefined, problem: import('./api.js').Problem | undefined, isLoading: boolean, again: () => void}} Loaded
+ */
+
+/** @param {unknown} error @returns {import('./api.js').Problem} */
+export function problemOf(error) {
+  if (error instanceof Refused) return error.problem
+  return { status: 0, code: 'internal_error', message: String(error) }
+}
+
+/**
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} ask
+ * @param {unknown[]} inputs asked anew when one of them changes
+ * @param {(subject: string, type: string) => boolean} [concerns] which events make it be asked for again
+ * @returns {Loaded<T>}
+ */
+export function useLoad(ask, inputs, concerns) {
+  const [state, setState] = useState(/** @type {{value?: T, problem?: any, isLoading: boolean}} */ ({ isLoading: true }))
+  const [turn, setTurn] = useState(0)
+  const asking = useRef(ask)
+  asking.current = ask
+  useEffect(() => {
+    const abort = new AbortController()
+    setState((old) => ({ ...old, isLoading: true }))
+    asking.current(abort.signal).then(
+      (value) => !abort.signal.aborted && setState({ value, isLoading: false }),
+      (error) => !abort.signal.aborted && setState((old) => ({ value: old.value, problem: problemOf(error), isLoading: false })),
+    )
+    return () => abort.abort()
+  }, [...inputs, turn])
+  const again = useCallback(() => setTurn((turn) => turn + 1), [])
+  const concerning = useRef(concerns)
+  concerning.current = concerns
+  useEffect(() => {
+    if (!concerns) return
+    return onEvents((events) => {
+      if (events.some((event) => concerning.current?.(event.subject, event.type))) again()
+    })
+  }, [Boolean(concerns)])
+  return { value: state.value, problem: state.problem, isLoading: state.isLoading, again }
+}

@@ -1,0 +1,60 @@
+// Where one is: the part of the address after the `#`, which no server is told. `#/statements?status=…`
+
+import { signal } from './html.js'
+
+/** @typedef {{path: string[], query: URLSearchParams}} Place */
+
+/** @returns {Place} */
+function here() {
+  const [path, query] = location.hash.replace(/^#\/?/, '').split('?')
+  const parts = path.split('/').filter(Boolean)
+  return {
+    path: parts.map((part) => {
+      try {
+        return decodeURIComponent(part)
+      } catch {
+        return part
+      }
+    }),
+    query: new URLSearchParams(query ?? ''),
+  }
+}
+
+export const place = signal(here())
+
+addEventListener('hashchange', () => {
+  place.value = here()
+})
+
+/** The place that the address says, after it was replaced without an event. */
+export function look() {
+  place.value = here()
+}
+
+/** @param {string[]} path @param {Record<string, string | undefined>} [query] */
+export function link(path, query = {}) {
+  const given = Object.entries(query).filter((pair) => pair[1])
+  const text = new URLSearchParams(/** @type {[string, string][]} */ (given)).toString()
+  return `#/${path.map(encodeURIComponent).join('/')}${text ? `?${text}` : ''}`
+}
+
+/** The page of the resource that is read at this path (`settlement-statements/…`). @param {string} readPath */
+export function linkToResource(readPath) {
+  const parts = readPath.split('/').map((part) => {
+    try {
+      return decodeURIComponent(part)
+    } catch {
+      return part
+    }
+  })
+  if (parts[0] === 'outbox') return link(['messages', parts[1] ?? ''])
+  return link(['resource', ...parts])
+}
+
+/** @param {Record<string, string | undefined>} changes to the query, in the same place */
+export function refine(changes) {
+  const { path, query } = place.value
+  const next = { ...Object.fromEntries(query), ...changes }
+  history.replaceState(null, '', link(path, next))
+  look()
+}

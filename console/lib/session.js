@@ -1,0 +1,154 @@
+// Who has signed in. Tokens are in this module's memory and nowhere else: not in storage, not in a
+// URL, not in the page. Reloading the page signs out.
+
+import { signal } from './html.js'
+
+/** @typedef {{kind: string, subject: string, token: string}} Actor */
+/** @typedef {{issuer: string, clientId: string, scope: string, resource: string | null}} Provider */
+/** @typedef {{version: string, provider: Provider | null, link: boolean}} Settings */
+
+/** Who acts now. */
+export const actor = signal(/** @type {Actor | null} */ (null))
+/** Who may be chosen, where a link has given several. */
+export const actors = signal(/** @type {Actor[]} */ ([]))
+/** Why nobody is signed in, as a key of words. */
+export const reason = signal('')
+/** What the service says of itself. */
+export const settings = signal(/** @type {Settings | null} */ (null))
+
+const PENDING = 'carebook.signing-in'
+
+/** @param {Uint8Array} bytes */
+const base64url = (bytes) =>
+  btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+
+const random = () => base64url(crypto.getRandomValues(new Uint8Array(32)))
+
+/** The claims of a token, which the service judges and not this page. @param {string} token */
+function claims(token) {
+  try {
+    const part = token.split('.')[1].replaceAll('-', '+').replaceAll('_', '/')
+    return JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(part), (c) => c.charCodeAt(0))))
+  } catch {
+    return {}
+  }
+}
+
+/** Signs in with a token that one has. @param {string} token */
+export function signInWith(token) {
+  const { actor_kind: kind, sub: subject } = claims(token)
+  reason.value = ''
+  actor.value = { kind: String(kind ?? ''), subject: String(subject ?? ''), token }
+}
+
+/** @param {string} [why] a key of words */
+export function signOut(why = '') {
+  actor.value = null
+  actors.value = []
+  reason.value = why
+}
+
+/** @param {Actor} next */
+export function actAs(next) {
+  actor.value = next
+}
+
+/** Where the provider sends people back to. */
+const back = () => `${location.origin}${location.pathname}`
+
+/** @param {Provider} provider */
+async function discovered(provider) {
+  const at = `${provider.issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  const answer = await fetch(at, { credentials: 'omit', referrerPolicy: 'no-referrer' })
+  const document = await answer.json()
+  if (document.issuer !== provider.issuer) throw new Error('issuer')
+  return /** @type {{authorization_endpoint: string, token_endpoint: string}} */ (document)
+}
+
+/** Goes to the provider, to come back with a code. */
+export async function goToProvider() {
+  const provider = settings.value?.provider
+  if (!provider) return
+  try {
+    const { authorization_endpoint: endpoint } = await discovered(provider)
+    const [verifier, state] = [random(), random()]
+    const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
+    sessionStorage.setItem(PENDING, JSON.stringify({ verifier, state, to: location.hash }))
+    const url = new URL(endpoint)
+    if (url.protocol !== 'https:') throw new Error('endpoint')
+    const query = {
+      client_id: provider.clientId,
+      response_type: 'code',
+      redirect_uri: back(),
+      scope: provider.scope,
+      state,
+      code_challenge: base64url(new Uint8Array(digest)),
+      code_challenge_method: 'S256',
+      ...(provider.resource ? { resource: provider.resource } : {}),
+    }
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    location.assign(url)
+  } catch {
+    reason.value = 'signIn.providerUnreachable'
+  }
+}
+
+/**
+ * Comes back from the provider. The code is gone from the address before anything else is done.
+ * @param {URLSearchParams} query
+ */
+async function comeBack(query) {
+  const pending = JSON.parse(sessionStorage.getItem(PENDING) ?? 'null')
+  sessionStorage.removeItem(PENDING)
+  history.replaceState(null, '', `${location.pathname}${pending?.to ?? ''}`)
+  const provider = settings.value?.provider
+  if (!provider || !pending || pending.state !== query.get('state')) return signOut('signIn.stateMismatch')
+  const code = query.get('code')
+  if (!code) return signOut('signIn.refusedByProvider')
+  try {
+    const { token_endpoint: endpoint } = await discovered(provider)
+    const answer = await fetch(endpoint, {
+      method: 'POST',
+      credentials: 'omit',
+      referrerPolicy: 'no-referrer',
+      body: new URLSearchParams({
+        grant_type: 'authorization_code',
+        code,
+        redirect_uri: back(),
+        client_id: provider.clientId,
+        code_verifier: pending.verifier,
+        ...(provider.resource ? { resource: provider.resource } : {}),
+      }),
+    })
+    const { access_token: token } = await answer.json()
+    if (!answer.ok || typeof token !== 'string') return signOut('signIn.refusedByProvider')
+    signInWith(token)
+  } catch {
+    signOut('signIn.providerUnreachable')
+  }
+}
+
+/** Signs in with the code of a link, which is gone from the address and its history at once. @param {string} code */
+async function useLink(code) {
+  history.replaceState(null, '', location.pathname)
+  const answer = await fetch('/console/sign-ins', {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify({ code }),
+  })
+  const body = await answer.json()
+  if (!answer.ok) return signOut(`signIn.${body.code}`)
+  actors.value = body.actors
+  const first = actors.value.find((one) => one.kind === 'headquarters_administrator')
+  actor.value = first ?? actors.value[0] ?? null
+}
+
+/** What the address brings along: a link's code, a provider's, or nothing. */
+export async function begin() {
+  const answer = await fetch('/console/settings.json')
+  settings.value = await answer.json()
+  const link = location.hash.match(/^#link=([\w-]+)$/)?.[1]
+  if (link) return useLink(link)
+  const query = new URLSearchParams(location.search)
+  if (query.has('state')) return comeBack(query)
+}

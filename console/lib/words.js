@@ -1,0 +1,58 @@
+// The words of the page, in the language that is chosen: `t('statements.title')`. Each language has a
+// file under words/ with the same keys; a test compares them.
+
+import { signal } from './html.js'
+import { en } from '../words/en.js'
+import { ko } from '../words/ko.js'
+
+/** @typedef {'ko' | 'en'} Language */
+
+/** @type {Record<Language, Record<string, string>>} */
+const words = { ko, en }
+
+/** @returns {Language} */
+function first() {
+  const kept = localStorage.getItem('carebook.language')
+  if (kept === 'ko' || kept === 'en') return kept
+  return navigator.language.startsWith('ko') ? 'ko' : 'en'
+}
+
+export const language = signal(/** @type {Language} */ (first()))
+
+/** @param {Language} next */
+export function speak(next) {
+  localStorage.setItem('carebook.language', next)
+  document.documentElement.lang = next
+  language.value = next
+}
+
+/**
+ * The words of this key, with `{name}` replaced by the values.
+ * @param {string} key
+ * @param {Record<string, string | number>} [values]
+ * @returns {string}
+ */
+export function t(key, values) {
+  const text = words[language.value][key]
+  if (text === undefined) return key
+  if (!values) return text
+  return text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all))
+}
+
+/**
+ * The words of a value of the API (`awaiting_branch_deposit`), or the value itself where it has none.
+ * @param {string} value
+ * @returns {string}
+ */
+export function word(value) {
+  return words[language.value][`value.${value}`] ?? value
+}
+
+/**
+ * The words of a member of the API (`statementCode`), or its name where it has none.
+ * @param {string} name
+ * @returns {string}
+ */
+export function field(name) {
+  return words[language.value][`field.${name}`] ?? name
+}

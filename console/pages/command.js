@@ -1,0 +1,157 @@
+// A form for each operation: filled in, tried, and only then sent.
+
+import { html, useEffect, useMemo, useState } from '../lib/html.js'
+import { call, filled, freshKey, get } from '../lib/api.js'
+import { differences } from '../lib/differences.js'
+import { blank, operations, resolved } from '../lib/document.js'
+import { ANSWERED, kindNamed, pathOf } from '../lib/kinds.js'
+import { problemOf, useLoad } from '../lib/load.js'
+import { link, linkToResource } from '../lib/router.js'
+import { actAs, actor, actors } from '../lib/session.js'
+import { t, word } from '../lib/words.js'
+import { Body } from '../components/body.js'
+import { Differences } from '../components/differences.js'
+import { Field } from '../components/form.js'
+import { PageHead, Panel } from '../components/panel.js'
+import { Problem, When } from '../components/states.js'
+
+/** @typedef {import('../lib/document.js').Operation} Operation */
+
+/** @param {{rest: string[]}} props */
+export function Command({ rest }) {
+  const document = useLoad(() => operations(), [])
+  return html`<${When} of=${document}>${(/** @type {{operations: Operation[], whole: any}} */ found) => {
+    const operation = found.operations.find((one) => one.id === rest[0])
+    return operation ? html`<${OneCommand} key=${operation.id} operation=${operation} whole=${found.whole} />` : html`<${AllCommands} operations=${found.operations} />`
+  }}<//>`
+}
+
+/** @param {{operations: Operation[]}} props */
+function AllCommands({ operations }) {
+  const tags = [...new Set(operations.map((one) => one.tag))]
+  return html`<${PageHead} title=${t('commands.title')} lead=${t('commands.lead')} />
+    ${tags.map((tag) => html`<${Panel} key=${tag} title=${t(`tag.${tag}`)}><ul class="commands">
+      ${operations.filter((one) => one.tag === tag).map((one) => html`<li key=${one.id}><a href=${link(['commands', one.id])}><span class="muted number">${one.number}</span> <strong>${word(one.id)}</strong> <code>${one.id}</code></a> <span class="muted small">${word(one.actor)}</span></li>`)}
+    </ul><//>`)}`
+}
+
+/** @param {any} key of a body that has one of its own @param {any} body */
+function withKeys(key, body) {
+  return body && typeof body === 'object' && 'idempotencyKey' in body ? { ...body, idempotencyKey: key } : body
+}
+
+/** What the answer is about, as it stands, or null where it is not there yet. @param {string} id @param {any} answer */
+async function stands(id, answer) {
+  const kind = kindNamed(ANSWERED[id] ?? '')
+  if (!kind || !answer || kind.ids.some((name) => answer[name] === undefined)) return undefined
+  try {
+    return await get(`/${pathOf(kind, answer)}`)
+  } catch (error) {
+    if (problemOf(error).status === 404) return null
+    return undefined
+  }
+}
+
+/** @param {{operation: Operation, whole: any}} props */
+function OneCommand({ operation, whole }) {
+  const [key, setKey] = useState(freshKey)
+  const [path, setPath] = useState(/** @type {Record<string, string>} */ ({}))
+  const [body, setBody] = useState(() => (operation.body ? withKeys(key, blank(whole, operation.body) ?? {}) : null))
+  const [tried, setTried] = useState(/** @type {any} */ (null))
+  const [sent, setSent] = useState(/** @type {any} */ (null))
+  const [problem, setProblem] = useState(/** @type {any} */ (null))
+  const [isBusy, setBusy] = useState(false)
+  const faults = useMemo(() => new Map((problem?.fieldErrors ?? []).map((/** @type {any} */ fault) => [fault.fieldPath.replace(/^body\./, ''), fault.code])), [problem])
+  useEffect(() => {
+    setTried(null)
+  }, [body, path, key, actor.value])
+
+  const fillIn = () => {
+    const fresh = freshKey()
+    setKey(fresh)
+    setSent(null)
+    setProblem(null)
+    if (operation.body && operation.example) setBody(withKeys(fresh, operation.example))
+    setPath(Object.fromEntries(operation.parameters.map((parameter) => [parameter.name, String(parameter.example ?? resolved(whole, parameter.schema ?? {})['example'] ?? '')])))
+  }
+  /** @param {boolean} dryRun */
+  const ask = (dryRun) => {
+    const query = Object.fromEntries(operation.parameters.filter((one) => one.in === 'query').map((one) => [one.name, path[one.name]]))
+    return call(operation.method, filled(operation.path, path), {
+      query: { ...query, dryRun: dryRun || undefined },
+      body: operation.body ? body : undefined,
+      key: operation.hasKey && !dryRun ? key : undefined,
+    })
+  }
+  /** @param {boolean} dryRun */
+  const act = async (dryRun) => {
+    setBusy(true)
+    setProblem(null)
+    try {
+      const answer = await ask(dryRun)
+      if (dryRun) {
+        const before = await stands(operation.id, answer.body)
+        setTried({ answer, before })
+      } else {
+        setSent(answer)
+        setTried(null)
+      }
+    } catch (error) {
+      const found = problemOf(error)
+      setProblem(found)
+      setTried(null)
+    }
+    setBusy(false)
+  }
+  const again = () => {
+    const fresh = freshKey()
+    setKey(fresh)
+    setBody((/** @type {any} */ body) => withKeys(fresh, body))
+    setSent(null)
+  }
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault()
+    act(operation.canBeTried)
+  }
+  const fits = actors.value.find((one) => one.kind === operation.actor)
+  return html`
+    <${PageHead} title=${word(operation.id)} lead=${html`<code>${operation.method} ${operation.path}</code>`}>
+      <a class="button" href=${link(['commands'])}>${t('commands.all')}</a>
+    <//>
+    ${operation.description ? html`<p class="muted">${operation.description}</p>` : ''}
+    ${fits && fits.subject !== actor.value?.subject ? html`<p class="notice">${t('commands.otherActor', { actor: word(operation.actor) })} <button type="button" onClick=${() => actAs(fits)}>${t('commands.actAs', { actor: word(operation.actor) })}</button></p>` : ''}
+    <div class="columns two">
+      <form class="panel command" onSubmit=${submit} novalidate>
+        <header class="panel-head"><h2>${t('commands.form')}</h2>${operation.example ? html`<button type="button" onClick=${fillIn}>${t('commands.example')}</button>` : ''}</header>
+        ${operation.parameters.map((parameter) => html`<${Field} key=${parameter.name} whole=${whole} schema=${parameter.schema ?? { type: 'string' }} value=${path[parameter.name]} name=${parameter.name} path=${`${parameter.in}.${parameter.name}`} faults=${faults}
+          change=${(/** @type {any} */ value) => setPath({ ...path, [parameter.name]: value ?? '' })} />`)}
+        ${operation.body?.properties ? Object.entries(operation.body.properties).map(([name, schema]) => html`<${Field} key=${name} whole=${whole} schema=${schema} value=${body?.[name]} name=${name} path=${name} faults=${faults}
+          required=${operation.body?.required?.includes(name) ?? false}
+          change=${(/** @type {any} */ value) => setBody((/** @type {any} */ old) => { const all = { ...old }; if (value === undefined) delete all[name]; else all[name] = value; return all })} />`) : ''}
+        ${operation.hasKey ? html`<p class="muted small">Idempotency-Key <code>${key}</code></p>` : ''}
+        <div class="actions sticky">
+          ${operation.canBeTried ? html`<button type="submit" class=${tried ? '' : 'primary'} disabled=${isBusy}>${t('commands.try')}</button>` : ''}
+          <button type=${operation.canBeTried ? 'button' : 'submit'} class=${tried || !operation.canBeTried ? 'primary' : ''} disabled=${isBusy || Boolean(sent) || (operation.canBeTried && !tried)} onClick=${operation.canBeTried ? () => act(false) : undefined}>${t('commands.send')}</button>
+          ${operation.canBeTried && !tried && !sent ? html`<span class="muted small">${t('commands.tryFirst')}</span>` : ''}
+        </div>
+      </form>
+      <div class="results" aria-live="polite">
+        ${problem ? html`<${Panel} title=${t('commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
+        ${tried ? html`<${Panel} title=${t('commands.would')} aside=${html`<span class="badge good">${tried.answer.status}</span>`}>
+            ${tried.before === undefined ? '' : html`<h3>${t(tried.before === null ? 'commands.wouldMake' : 'commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />`}
+            <details open=${tried.before === undefined}><summary>${t('commands.answer')}</summary>${tried.answer.body ? html`<${Body} value=${tried.answer.body} />` : ''}</details><//>` : ''}
+        ${sent ? html`<${Panel} title=${t('commands.sent')} aside=${html`<span class="badge good">${sent.status}</span>`}>
+            <p class="actions">${about(operation.id, sent.body)} <button type="button" onClick=${again}>${t('commands.anew')}</button></p>
+            ${sent.body ? html`<${Body} value=${sent.body} />` : ''}<//>` : ''}
+        ${!problem && !tried && !sent ? html`<p class="state">${t('commands.nothingYet')}</p>` : ''}
+      </div>
+    </div>`
+}
+
+/** @param {string} id @param {any} answer */
+function about(id, answer) {
+  const kind = kindNamed(ANSWERED[id] ?? '')
+  if (!kind || !answer || kind.ids.some((name) => answer[name] === undefined)) return ''
+  return html`<a class="button primary" href=${linkToResource(pathOf(kind, answer))}>${t('commands.look')}</a>`
+}

@@ -1,0 +1,71 @@
+// One search for any identifier: whatever is read by it, and whatever it is a part of.
+
+import { html } from '../lib/html.js'
+import { get } from '../lib/api.js'
+import { KINDS, pathOf } from '../lib/kinds.js'
+import { useLoad } from '../lib/load.js'
+import { link, linkToResource } from '../lib/router.js'
+import { t } from '../lib/words.js'
+import { PageHead, Panel } from '../components/panel.js'
+import { Empty, When } from '../components/states.js'
+import { Id, Scalar, Status, Time } from '../components/values.js'
+
+/** By what a list is looked through, besides where it stands. */
+const BY = ['branchProfileId', 'reservationBookingId', 'paymentId', 'motherUserId', 'code']
+
+/** @typedef {{kind: import('../lib/kinds.js').Kind, path: string, body: any, by: string}} Found */
+
+/** What there is, or nothing where this actor is shown nothing. @param {Promise<any>} asked */
+const orNothing = (asked) => asked.catch((error) => {
+  if ([400, 403, 404, 410].includes(error?.problem?.status)) return null
+  throw error
+})
+
+/** @param {string} term @param {AbortSignal} signal */
+async function search(term, signal) {
+  /** @type {Map<string, Found>} */
+  const found = new Map()
+  /** @type {Promise<void>[]} */
+  const asked = []
+  /** @param {import('../lib/kinds.js').Kind} kind @param {any} body @param {string} by */
+  const add = (kind, body, by) => {
+    const path = pathOf(kind, body)
+    if (!found.has(path)) found.set(path, { kind, path, body, by })
+  }
+  for (const kind of KINDS) {
+    if (kind.ids.length === 1) {
+      asked.push(orNothing(get(`/${kind.path}/${encodeURIComponent(term)}`, {}, signal)).then((body) => body && add(kind, body, kind.ids[0])))
+    }
+    for (const by of BY.filter((name) => kind.filters.includes(name))) {
+      asked.push(orNothing(get(`/${kind.path}`, { [by]: term, limit: 10 }, signal)).then((page) => page?.items.forEach((/** @type {any} */ body) => add(kind, body, by))))
+    }
+  }
+  /** @type {any} */
+  let [message, subscription] = [null, null]
+  if (/^\d{1,15}$/.test(term)) asked.push(orNothing(get(`/outbox/${term}`, {}, signal)).then((body) => { message = body }))
+  asked.push(orNothing(get(`/webhook-subscriptions/${encodeURIComponent(term)}`, {}, signal)).then((body) => { subscription = body }))
+  await Promise.all(asked)
+  return { found: [...found.values()], message, subscription }
+}
+
+/** @param {{query: URLSearchParams}} props */
+export function Find({ query }) {
+  const term = (query.get('q') ?? '').trim()
+  const results = useLoad((signal) => (term ? search(term, signal) : Promise.resolve({ found: [], message: null, subscription: null })), [term])
+  return html`
+    <${PageHead} title=${t('find.title')} lead=${term ? html`<span class="id">${term}</span>` : t('find.hint')} />
+    <${When} of=${results}>${(/** @type {any} */ { found, message, subscription }) => {
+      if (found.length === 0 && !message && !subscription) return html`<${Empty}>${t('find.none')}<//>`
+      const kinds = KINDS.filter((kind) => found.some((/** @type {Found} */ one) => one.kind === kind))
+      return html`<p class="muted" role="status">${t('find.count', { n: found.length + (message ? 1 : 0) + (subscription ? 1 : 0) })}</p>
+        ${message ? html`<${Panel} title=${t('message.title')}><ul class="plain-list"><li><a href=${link(['messages', String(message.number)])}>${t('message.number', { n: message.number })}</a> <code>${message.topic}</code> <${Status} value=${message.state} /></li></ul><//>` : ''}
+        ${subscription ? html`<${Panel} title=${t('subscription.title')}><ul class="plain-list"><li><a href=${link(['webhooks', subscription.subscriptionId])}>${subscription.url}</a> <${Status} value=${subscription.status} /></li></ul><//>` : ''}
+        ${kinds.map((kind) => html`<${Panel} key=${kind.name} title=${t(`kind.${kind.name}`)}><ul class="plain-list">
+          ${found.filter((/** @type {Found} */ one) => one.kind === kind).map((/** @type {Found} */ one) => html`<li key=${one.path}>
+            <${Id} id=${decodeURIComponent(one.path.slice(kind.path.length + 1))} href=${kind.name === 'lifecycle' ? link(['reservations', one.body.reservationBookingId]) : linkToResource(one.path)} whole=${true} />
+            ${kind.columns.slice(0, 2).map((column) => html` <${Scalar} key=${column} path=${column} value=${one.body[column]} />`)}
+            ${kind.status ? html` <${Status} value=${one.body[kind.status]} />` : ''} ${kind.at ? html`<${Time} at=${one.body[kind.at]} />` : ''}
+            <span class="muted small">${t('find.by', { name: one.by })}</span></li>`)}
+        </ul><//>`)}`
+    }}<//>`
+}

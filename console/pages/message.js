@@ -1,0 +1,32 @@
+// One message to another system: where it stands and why; it is tried again, or given up with a reason.
+
+import { html } from '../lib/html.js'
+import { get } from '../lib/api.js'
+import { useLoad } from '../lib/load.js'
+import { linkToResource } from '../lib/router.js'
+import { t } from '../lib/words.js'
+import { Act } from '../components/act.js'
+import { Body } from '../components/body.js'
+import { PageHead, Panel } from '../components/panel.js'
+import { When } from '../components/states.js'
+import { Id, Status } from '../components/values.js'
+import { why } from './deliveries.js'
+
+/** @param {{rest: string[]}} props */
+export function Message({ rest }) {
+  const number = rest[0] ?? ''
+  const path = `/outbox/${encodeURIComponent(number)}`
+  const message = useLoad((signal) => get(path, {}, signal), [path], (subject) => subject === `outbox/${number}`)
+  return html`<${When} of=${message}>${(/** @type {any} */ one) => {
+    const isOpen = one.state === 'waiting' || one.state === 'dead'
+    return html`
+      <${PageHead} title=${t('message.number', { n: one.number })} lead=${html`<code>${one.topic}</code>`}>
+        <${Status} value=${one.state} />
+        ${isOpen ? html`
+          <${Act} label=${t('message.retry')} explains=${t('message.retryExplains')} method="POST" path=${`${path}/retries`} done=${() => { message.again() }} />
+          <${Act} label=${t('message.skip')} explains=${t('message.skipExplains')} method="POST" path=${`${path}/skips`} asksReason=${true} isGrave=${true} done=${() => { message.again() }} />` : ''}
+      <//>
+      <${Panel} title=${t('message.about')}><p><${Id} id=${one.resource} href=${linkToResource(one.resource)} whole=${true} /></p>
+        ${isOpen ? html`<p class="notice">${why(one)}</p>` : ''}<${Body} value=${one} /><//>`
+  }}<//>`
+}

@@ -1,0 +1,50 @@
+// One webhook: how it stands, what waits and what is dead, and what can be done about it.
+
+import { html } from '../lib/html.js'
+import { get } from '../lib/api.js'
+import { number } from '../lib/format.js'
+import { useLoad } from '../lib/load.js'
+import { link, linkToResource, refine } from '../lib/router.js'
+import { t, word } from '../lib/words.js'
+import { Act } from '../components/act.js'
+import { Body } from '../components/body.js'
+import { Listing } from '../components/listing.js'
+import { PageHead, Panel } from '../components/panel.js'
+import { When } from '../components/states.js'
+import { Id, Status, Time } from '../components/values.js'
+import { Secret, why } from './deliveries.js'
+
+/** @param {{rest: string[], query: URLSearchParams}} props */
+export function Subscription({ rest, query }) {
+  const id = rest[0] ?? ''
+  const path = `/webhook-subscriptions/${encodeURIComponent(id)}`
+  const state = query.get('state') ?? 'waiting'
+  const one = useLoad((signal) => get(path, {}, signal), [path], () => true)
+  const columns = [
+    { key: 'event', label: t('field.eventId'), grow: 0.8, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.eventId} />` },
+    { key: 'type', label: t('field.type'), grow: 2.2, show: (/** @type {any} */ delivery) => html`<code title=${delivery.type}>${delivery.type}</code>` },
+    { key: 'subject', label: t('field.subject'), grow: 1.6, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.subject} href=${linkToResource(delivery.subject)} />` },
+    { key: 'attempts', label: t('field.attempts'), end: true, grow: 0.5, show: (/** @type {any} */ delivery) => number(delivery.attempts) },
+    { key: 'why', label: t('deliveries.why'), grow: 1.2, show: (/** @type {any} */ delivery) => html`<span title=${delivery.lastError ?? ''}>${why(delivery)}</span>` },
+    { key: 'next', label: t('field.nextAttemptAt'), grow: 1.3, show: (/** @type {any} */ delivery) => html`<${Time} at=${delivery.nextAttemptAt} />` },
+    { key: 'do', label: t('action.do'), grow: 1, show: (/** @type {any} */ delivery) => html`<${Act} label=${t('message.retry')} explains=${t('webhooks.retryExplains')} method="POST" path=${`${path}/deliveries/${encodeURIComponent(delivery.eventId)}/retries`} done=${() => { one.again() }} />` },
+  ]
+  return html`<${When} of=${one}>${(/** @type {any} */ body) => {
+    const isPaused = body.status === 'paused' || body.status === 'gone'
+    return html`
+      <${PageHead} title=${t('subscription.title')} lead=${html`<span class="id">${body.url}</span>`}>
+        <${Status} value=${body.status} />
+        <${Act} label=${t(isPaused ? 'webhooks.resume' : 'webhooks.pause')} explains=${t(isPaused ? 'webhooks.resumeExplains' : 'webhooks.pauseExplains')} method="PATCH" path=${path}
+          body=${{ expectedRevision: body.revision, status: isPaused ? 'enabled' : 'paused' }} done=${() => { one.again() }} />
+        <${Act} label=${t('webhooks.rotate')} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
+          done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
+        <${Act} label=${t('webhooks.delete')} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
+          done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
+      <//>
+      <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
+      <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
+          ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
+        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => true} />
+      <//>`
+  }}<//>`
+}
