@@ -75,7 +75,9 @@ fn metrics(client: &mut Client) -> BTreeMap<String, f64> {
 #[test]
 fn what_needs_no_token_is_on_the_listener_for_inside_alone() {
     let world = World::new();
-    let server = Server::start_with(&world, &["--internal-listen", "127.0.0.1:0"]);
+    // The console would have there what it asks.
+    let apart = ["--internal-listen", "127.0.0.1:0", "--console", "off"];
+    let server = Server::start_with(&world, &apart);
     let (mut outside, mut inside) = (
         server.client(),
         Client::connect(server.internal.as_ref().unwrap()),

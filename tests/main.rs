@@ -8,6 +8,7 @@ mod bodies;
 mod cli;
 mod clients;
 mod concurrency;
+mod console;
 mod contract;
 mod cors;
 mod demo;

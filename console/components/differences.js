@@ -14,7 +14,7 @@ function Path({ path }) {
 /** @param {{changes: import('../lib/differences.js').Change[], label: string}} props */
 export function Differences({ changes, label }) {
   if (changes.length === 0) return html`<p class="muted small">${t('differences.none')}</p>`
-  return html`<div class="scroll-x" tabindex="0" role="region" aria-label=${label}>
+  return html`<div class="scroll-x" tabindex="0" role="group" aria-label=${label}>
     <table class="differences">
       <caption class="hidden">${label}</caption>
       <thead><tr><th scope="col">${t('differences.member')}</th><th scope="col">${t('differences.before')}</th><th scope="col">${t('differences.after')}</th></tr></thead>

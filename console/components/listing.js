@@ -38,8 +38,7 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   const key = JSON.stringify([path, query])
   const rowHeight = narrow ? 76 : 37
 
-  /** @param {string | undefined} cursor */
-  const ask = useCallback((cursor) => {
+  const ask = useCallback((/** @type {string | undefined} */ cursor) => {
     asking.current?.abort()
     const abort = new AbortController()
     asking.current = abort

@@ -70,13 +70,13 @@ export function Shell({ children }) {
   return html`
     <a class="skip" href="#content" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.getElementById('content')?.focus() }}>${t('shell.skip')}</a>
     <header class="top">
-      <a class="brand" href="#/"><img src=${new URL('../icon.svg', import.meta.url).pathname} alt="" width="24" height="24" /><span>carebook</span></a>
+      <a class="brand" href="#/" aria-label="carebook"><img src=${new URL('../icon.svg', import.meta.url).pathname} alt="" width="24" height="24" /><span>carebook</span></a>
       <${Search} />
       <div class="tools">
         <span class=${`live ${stream.value}`} role="status" title=${t(`stream.${stream.value}`)}><span class="dot" aria-hidden="true"></span><span class="live-word">${t(`stream.${stream.value}`)}</span></span>
         <${Acting} />
         <button type="button" class="quiet" aria-pressed=${areShown.value} onClick=${() => { areShown.value = !areShown.value }} title=${t(areShown.value ? 'personal.hide' : 'personal.show')} aria-label=${t('personal.show')}><${Icon} name=${areShown.value ? 'eye' : 'hidden'} /></button>
-        <button type="button" class="quiet" onClick=${() => speak(other)} lang=${other} aria-label=${t('shell.otherLanguage')}>${other === 'ko' ? '한' : 'EN'}</button>
+        <button type="button" class="quiet" onClick=${() => speak(other)} lang=${other} title=${t('shell.otherLanguage')}>${other === 'ko' ? '한' : 'EN'}</button>
         <button type="button" class="quiet" onClick=${() => wear(otherLook)} title=${t(`shell.${otherLook}`)} aria-label=${t(`shell.${otherLook}`)}><${Icon} name=${otherLook === 'dark' ? 'moon' : 'sun'} /></button>
         <button type="button" class="quiet" onClick=${() => signOut('signIn.out')} title=${t('shell.signOut')} aria-label=${t('shell.signOut')}><${Icon} name="leave" /></button>
       </div>

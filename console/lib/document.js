@@ -18,6 +18,7 @@ import { get } from './api.js'
  * @property {number} [maxLength]
  * @property {number} [minItems]
  * @property {boolean | Schema} [additionalProperties]
+ * @property {unknown} [example]
  */
 
 /**

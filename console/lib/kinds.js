@@ -1,5 +1,7 @@
 // The kinds of resources: where one is read, where they are listed, and what of a body names one.
 
+import { get } from './api.js'
+
 /**
  * @typedef {object} Kind
  * @property {string} name its words are `kind.NAME`
@@ -61,3 +63,15 @@ export const ANSWERED = {
 
 /** @param {string} name */
 export const kindNamed = (name) => KINDS.find((kind) => kind.name === name)
+
+/** What this body is of as it stands now, or null where it is not there. @param {Kind} kind @param {Record<string, any>} body @returns {Promise<any>} */
+export async function now(kind, body) {
+  const path = pathOf(kind, body)
+  if (kind.ids.length > 1) {
+    const page = await get(`/${kind.path}`, { [kind.ids[0]]: body[kind.ids[0]], limit: 200 })
+    return page.items.find((/** @type {any} */ item) => pathOf(kind, item) === path) ?? null
+  }
+  const { found } = await get('/console/found', { id: body[kind.ids[0]] })
+  const isThere = found.some((/** @type {any} */ one) => kindAt(one.path.split('/')) === kind && one.path.split('/').length === path.split('/').length)
+  return isThere ? get(`/${path}`) : null
+}

@@ -5,7 +5,7 @@ import { signal } from './html.js'
 
 export const PERSONAL = new Set([
   'accountHolder', 'accountNumberDisplay', 'acknowledgementNote', 'address', 'addressLine', 'bankName', 'birthDate',
-  'businessIdentity', 'businessRegistrationReference', 'components', 'contact', 'contactEmail', 'description', 'displayName',
+  'businessIdentity', 'businessRegistrationReference', 'components', 'contact', 'contactEmail', 'description', 'detailAddress', 'displayName',
   'email', 'externalRecipientCode', 'fileName', 'fullName', 'gatewayMessage', 'headOfficePrivateMemo', 'legalName', 'level1', 'level2',
   'level3', 'maskedAccountReference', 'message', 'messageToBranch', 'metadata', 'normalizedValue', 'phoneNumber', 'primaryPhoneNumber',
   'providerContext', 'providerMessage', 'reason', 'registrationIdentityReference', 'registrationNumber', 'resultMessage',

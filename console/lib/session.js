@@ -2,6 +2,7 @@
 // URL, not in the page. Reloading the page signs out.
 
 import { signal } from './html.js'
+import { look } from './router.js'
 
 /** @typedef {{kind: string, subject: string, token: string}} Actor */
 /** @typedef {{issuer: string, clientId: string, scope: string, resource: string | null}} Provider */
@@ -101,6 +102,7 @@ async function comeBack(query) {
   const pending = JSON.parse(sessionStorage.getItem(PENDING) ?? 'null')
   sessionStorage.removeItem(PENDING)
   history.replaceState(null, '', `${location.pathname}${pending?.to ?? ''}`)
+  look()
   const provider = settings.value?.provider
   if (!provider || !pending || pending.state !== query.get('state')) return signOut('signIn.stateMismatch')
   const code = query.get('code')
@@ -131,6 +133,7 @@ async function comeBack(query) {
 /** Signs in with the code of a link, which is gone from the address and its history at once. @param {string} code */
 async function useLink(code) {
   history.replaceState(null, '', location.pathname)
+  look()
   const answer = await fetch('/console/sign-ins', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },

@@ -1,10 +1,10 @@
 // A form for each operation: filled in, tried, and only then sent.
 
 import { html, useEffect, useMemo, useState } from '../lib/html.js'
-import { call, filled, freshKey, get } from '../lib/api.js'
+import { call, filled, freshKey } from '../lib/api.js'
 import { differences } from '../lib/differences.js'
 import { blank, operations, resolved } from '../lib/document.js'
-import { ANSWERED, kindNamed, pathOf } from '../lib/kinds.js'
+import { ANSWERED, kindNamed, now, pathOf } from '../lib/kinds.js'
 import { problemOf, useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { actAs, actor, actors } from '../lib/session.js'
@@ -45,9 +45,8 @@ async function stands(id, answer) {
   const kind = kindNamed(ANSWERED[id] ?? '')
   if (!kind || !answer || kind.ids.some((name) => answer[name] === undefined)) return undefined
   try {
-    return await get(`/${pathOf(kind, answer)}`)
-  } catch (error) {
-    if (problemOf(error).status === 404) return null
+    return await now(kind, answer)
+  } catch {
     return undefined
   }
 }
@@ -72,7 +71,7 @@ function OneCommand({ operation, whole }) {
     setSent(null)
     setProblem(null)
     if (operation.body && operation.example) setBody(withKeys(fresh, operation.example))
-    setPath(Object.fromEntries(operation.parameters.map((parameter) => [parameter.name, String(parameter.example ?? resolved(whole, parameter.schema ?? {})['example'] ?? '')])))
+    setPath(Object.fromEntries(operation.parameters.map((parameter) => [parameter.name, String(parameter.example ?? resolved(whole, parameter.schema ?? {}).example ?? '')])))
   }
   /** @param {boolean} dryRun */
   const ask = (dryRun) => {

@@ -2,7 +2,7 @@
 
 import { html } from '../lib/html.js'
 import { get } from '../lib/api.js'
-import { KINDS, pathOf } from '../lib/kinds.js'
+import { KINDS, kindAt, pathOf } from '../lib/kinds.js'
 import { useLoad } from '../lib/load.js'
 import { link, linkToResource } from '../lib/router.js'
 import { t } from '../lib/words.js'
@@ -11,15 +11,9 @@ import { Empty, When } from '../components/states.js'
 import { Id, Scalar, Status, Time } from '../components/values.js'
 
 /** By what a list is looked through, besides where it stands. */
-const BY = ['branchProfileId', 'reservationBookingId', 'paymentId', 'motherUserId', 'code']
+const BY = ['branchProfileId', 'reservationBookingId', 'paymentId', 'motherUserId']
 
 /** @typedef {{kind: import('../lib/kinds.js').Kind, path: string, body: any, by: string}} Found */
-
-/** What there is, or nothing where this actor is shown nothing. @param {Promise<any>} asked */
-const orNothing = (asked) => asked.catch((error) => {
-  if ([400, 403, 404, 410].includes(error?.problem?.status)) return null
-  throw error
-})
 
 /** @param {string} term @param {AbortSignal} signal */
 async function search(term, signal) {
@@ -33,17 +27,22 @@ async function search(term, signal) {
     if (!found.has(path)) found.set(path, { kind, path, body, by })
   }
   for (const kind of KINDS) {
-    if (kind.ids.length === 1) {
-      asked.push(orNothing(get(`/${kind.path}/${encodeURIComponent(term)}`, {}, signal)).then((body) => body && add(kind, body, kind.ids[0])))
-    }
     for (const by of BY.filter((name) => kind.filters.includes(name))) {
-      asked.push(orNothing(get(`/${kind.path}`, { [by]: term, limit: 10 }, signal)).then((page) => page?.items.forEach((/** @type {any} */ body) => add(kind, body, by))))
+      asked.push(get(`/${kind.path}`, { [by]: term, limit: 10 }, signal).then((page) => page.items.forEach((/** @type {any} */ body) => add(kind, body, by))))
     }
   }
   /** @type {any} */
   let [message, subscription] = [null, null]
-  if (/^\d{1,15}$/.test(term)) asked.push(orNothing(get(`/outbox/${term}`, {}, signal)).then((body) => { message = body }))
-  asked.push(orNothing(get(`/webhook-subscriptions/${encodeURIComponent(term)}`, {}, signal)).then((body) => { subscription = body }))
+  /** @param {{read: string, path: string}} named */
+  const look = async ({ read, path }) => {
+    const body = await get(`/${path}`, {}, signal)
+    if (read === 'read_outbox_message') message = body
+    else if (read === 'read_webhook_subscription') subscription = body
+    const kind = kindAt(decodeURIComponent(path).split('/'))
+    if (kind) add(kind, body, kind.ids[0])
+  }
+  const named = get('/console/found', { id: term }, signal)
+  asked.push(named.then(({ found }) => Promise.all(found.filter((/** @type {any} */ one) => one.read !== 'read_charge_ledger').map(look))).then(() => {}))
   await Promise.all(asked)
   return { found: [...found.values()], message, subscription }
 }

@@ -117,7 +117,7 @@ function Keys({ figures }) {
 function Operations({ figures }) {
   const busiest = [...figures.requests].filter((one) => one.operation !== 'console').sort((a, b) => b.answered - a.answered).slice(0, 8)
   return html`<${Panel} title=${t('operations.title')} aside=${html`<span class="muted small">${t('overview.sinceStart')}</span>`}>
-    <div class="scroll-x" tabindex="0" role="region" aria-label=${t('operations.title')}><table class="plain"><thead><tr><th scope="col">${t('operations.name')}</th><th scope="col" class="end">${t('operations.answered')}</th><th scope="col" class="end">${t('operations.refused')}</th><th scope="col" class="end">p99</th></tr></thead>
+    <div class="scroll-x" tabindex="0" role="group" aria-label=${t('operations.title')}><table class="plain"><thead><tr><th scope="col">${t('operations.name')}</th><th scope="col" class="end">${t('operations.answered')}</th><th scope="col" class="end">${t('operations.refused')}</th><th scope="col" class="end">p99</th></tr></thead>
     <tbody>${busiest.map((one) => html`<tr key=${one.operation}><th scope="row"><code>${one.operation}</code></th><td class="end">${number(one.answered)}</td><td class="end">${number(one.refused + one.failed)}</td><td class="end">${duration(quantile(one.buckets, figures.requestBoundsSeconds, 0.99) ?? 0)}</td></tr>`)}</tbody></table></div>
   <//>`
 }

@@ -44,24 +44,20 @@ function All({ query }) {
       concerns=${(/** @type {string} */ subject) => subject.startsWith('reservation-financial-lifecycles/')} />`
 }
 
-/** What is there, or null where nothing is (for this actor). @param {Promise<any>} asked */
-const orNothing = (asked) => asked.catch((error) => {
-  if (error?.problem?.status === 404 || error?.problem?.status === 410) return null
-  throw error
-})
-
 /** @param {{id: string}} props */
 function Reservation({ id }) {
   const values = { id }
   const concerns = (/** @type {string} */ subject) => subject.split('/').includes(encodeURIComponent(id)) || subject.startsWith('caregiver-payout')
-  const ledger = useLoad((signal) => orNothing(get(filled('/reservation-financial-lifecycles/{id}/ledger', values), {}, signal)), [id], concerns)
+  const ledger = useLoad(async (signal) => {
+    const { items } = await get('/reservation-financial-lifecycles', { reservationBookingId: id, limit: 1 }, signal)
+    return items.length ? get(filled('/reservation-financial-lifecycles/{id}/ledger', values), {}, signal) : null
+  }, [id], concerns)
   const team = useLoad(async (signal) => {
     const path = filled('/care-team-rosters/{id}', values)
-    const [roster, history] = await Promise.all([
-      orNothing(get(path, {}, signal)),
-      orNothing(get(`${path}/history`, { limit: 100 }, signal)),
-    ])
-    return { roster, revisions: history?.revisions ?? [] }
+    const { items } = await get('/care-team-rosters', { reservationBookingId: id, limit: 1 }, signal)
+    if (items.length === 0) return { roster: null, revisions: [] }
+    const { revisions } = await get(`${path}/history`, { limit: 100 }, signal)
+    return { roster: items[0], revisions }
   }, [id], concerns)
   return html`
     <${PageHead} title=${t('reservation.title')} lead=${html`<span class="id">${id}</span> <${Copy} text=${id} />`} />

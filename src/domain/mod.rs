@@ -5,6 +5,7 @@
 //! change it, and each operation has a file of its own.
 
 pub mod branch;
+pub mod by_code;
 pub mod cast;
 pub mod change;
 pub mod erased;

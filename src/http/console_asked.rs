@@ -4,7 +4,9 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::body::json_body;
 use super::console::figures::{FIGURES_READ, figures};
@@ -12,9 +14,13 @@ use super::console::link::NoSignIn;
 use super::console::{Console, ConsolePart};
 use super::figures_page::AllFigures;
 use super::process::ProcessFigures;
-use super::response::{self, Answer, Problems, at_position, json};
+use super::query::Query;
+use super::response::{self, Answer, Problems, at_position};
 use super::service::{Caller, Service};
-use crate::catalogue::Success;
+use super::token::IDENTIFIER_CHARS_MAX;
+use crate::base::json::FaultCode;
+use crate::catalogue::{MANAGEMENT_READS, READS, Success};
+use crate::domain::by_code::{Coded, by_code};
 use crate::domain::rejection::Rejection;
 
 /// The body of a sign-in with a link.
@@ -30,7 +36,7 @@ impl Service {
         &self,
         console: &Console,
         part: ConsolePart<'_>,
-        (caller, method): (&Caller, &Method),
+        (caller, method, query): (&Caller, &Method, Option<&str>),
         headers: &HeaderMap,
         body: B,
     ) -> Answer
@@ -61,6 +67,7 @@ impl Service {
             ConsolePart::Settings => console.told(),
             ConsolePart::SignIns => self.sign_in(console, caller, headers, body).await,
             ConsolePart::Figures => self.shown_figures(console, caller, headers).await,
+            ConsolePart::Found => self.found(caller, headers, query).await,
         }
     }
 
@@ -89,7 +96,7 @@ impl Service {
             Err(_) => Err(NoSignIn::Unknown),
         };
         let mut answer = match redeemed {
-            Ok(given) => json(StatusCode::OK, given.to_string()),
+            Ok(given) => response::json(StatusCode::OK, given.to_string()),
             Err(why) => {
                 let (code, message) = why.told();
                 tracing::warn!(code, "a link of the console signed nobody in");
@@ -99,6 +106,47 @@ impl Service {
         let none = HeaderValue::from_static("no-store");
         answer.headers_mut().insert(CACHE_CONTROL, none);
         answer
+    }
+
+    /// The paths of what the actor may read by this identifier or code: each is read as its own
+    /// request would be, so nobody is told of what is not for them.
+    async fn found(&self, caller: &Caller, headers: &HeaderMap, query: Option<&str>) -> Answer {
+        let problems = Problems::PLAIN;
+        let actor = match self.actor(caller, headers, problems).await {
+            Ok(actor) => actor,
+            Err(answer) => return *answer,
+        };
+        let mut query = Query::read(query, &["id"]);
+        let id = query.one("id", |id| match id.chars().count() {
+            0..=IDENTIFIER_CHARS_MAX => Ok(id.to_owned()),
+            _ => Err(FaultCode::TooLong),
+        });
+        if let Err(rejection) = query.finish() {
+            return problems.rejected(&rejection);
+        }
+        let id = id.unwrap_or_default();
+        let coded = self.engine.read(by_code, &actor, &[("code", &id)]).await;
+        let coded: Vec<Coded> = match coded {
+            Ok((found, _)) => serde_json::from_slice(&found.body).unwrap_or_default(),
+            Err(reply) => return problems.reply(reply, Success::Ok),
+        };
+        let mut found = Vec::new();
+        for row in READS.iter().chain(MANAGEMENT_READS) {
+            let mut names = row.parameters();
+            let (Some(name), None) = (names.next(), names.next()) else {
+                continue;
+            };
+            let codes = coded.iter().filter(|coded| coded.read == row.name);
+            let ids = codes.map(|coded| &*coded.id).chain([&*id]);
+            for id in ids {
+                if self.engine.read(row.read, &actor, &[(name, id)]).await.is_ok() {
+                    let id = utf8_percent_encode(id, NON_ALPHANUMERIC).to_string();
+                    let path = row.path.replace(&format!("{{{name}}}"), &id);
+                    found.push(json!({"read": row.name, "path": path.trim_start_matches('/')}));
+                }
+            }
+        }
+        response::json(StatusCode::OK, json!({"found": found}).to_string())
     }
 
     /// The figures of the service, for who may read them.
@@ -135,7 +183,7 @@ impl Service {
         };
         let keys = self.verifier.key_names();
         let shown = figures(&self.metrics, &all, &keys, console.kept());
-        json(StatusCode::OK, shown.to_string())
+        response::json(StatusCode::OK, shown.to_string())
     }
 }
 

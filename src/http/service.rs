@@ -347,7 +347,8 @@ impl Service {
             told.series = self.metrics.console();
             told.route = Some(console::PATH);
             // On the heap, as it is seldom: every request carries the room for what it may await.
-            let asked = self.console(console, part, (caller, method), headers, body);
+            let asked = (caller, method, uri.query());
+            let asked = self.console(console, part, asked, headers, body);
             return Box::pin(asked).await;
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {

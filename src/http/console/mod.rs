@@ -82,6 +82,8 @@ pub enum ConsolePart<'p> {
     SignIns,
     /// The figures of the service.
     Figures,
+    /// What is read by an identifier.
+    Found,
     /// A file.
     File(&'p str),
 }
@@ -96,6 +98,7 @@ impl<'p> ConsolePart<'p> {
             "/settings.json" => Self::Settings,
             "/sign-ins" => Self::SignIns,
             "/figures" => Self::Figures,
+            "/found" => Self::Found,
             _ => Self::File(rest.strip_prefix('/')?),
         })
     }

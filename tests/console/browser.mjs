@@ -1,0 +1,527 @@
+// The console's tasks in a real Chromium: `node browser.mjs TOOLS CHROMIUM BASE CODE`, with a token of
+// headquarters in TOKEN. CODE is that of the link which signs in once. With PICTURES=FOLDER it takes a
+// picture of every page. Prints what it did and measured; ends with 1 when something is not as it
+// should be.
+
+import path from 'node:path'
+import fs from 'node:fs'
+import { pathToFileURL } from 'node:url'
+
+const [tools, chromium, base, code] = process.argv.slice(2)
+const modules = path.join(tools, 'node_modules')
+const { chromium: driver } = await import(pathToFileURL(path.join(modules, 'playwright-core/index.mjs')))
+const axeSource = fs.readFileSync(path.join(modules, 'axe-core/axe.min.js'), 'utf8')
+const words = {
+  ko: (await import(pathToFileURL(path.resolve('console/words/ko.js')))).ko,
+  en: (await import(pathToFileURL(path.resolve('console/words/en.js')))).en,
+}
+const token = process.env.TOKEN
+const pictures = process.env.PICTURES
+const faults = []
+const began = Date.now()
+
+const browser = await driver.launch({
+  executablePath: chromium,
+  args: ['--no-sandbox', '--no-proxy-server', '--disable-background-networking', '--disable-component-update'],
+})
+
+function check(holds, what) {
+  if (!holds) throw new Error(what)
+}
+
+async function step(name, run) {
+  const at = Date.now()
+  try {
+    await run()
+    console.log(`ok   ${name} (${Date.now() - at} ms)`)
+  } catch (error) {
+    faults.push(name)
+    console.log(`FAIL ${name}: ${error.stack ?? error}`)
+  }
+}
+
+/** A page of its own, whose complaints are kept. */
+async function opened({ language, width, look = 'light' }) {
+  const context = await browser.newContext({
+    viewport: { width, height: width < 500 ? 844 : 900 },
+    locale: language === 'ko' ? 'ko-KR' : 'en-GB',
+    timezoneId: 'America/New_York',
+    reducedMotion: 'reduce',
+    bypassCSP: false,
+    permissions: ['clipboard-write', 'clipboard-read'],
+  })
+  await context.addInitScript(([language, look]) => {
+    if (!localStorage.getItem('carebook.language')) localStorage.setItem('carebook.language', language)
+    if (!localStorage.getItem('carebook.look')) localStorage.setItem('carebook.look', look)
+    window.reports = []
+    addEventListener('securitypolicyviolation', (event) => window.reports.push(`${event.violatedDirective} ${event.blockedURI}`))
+  }, [language, look])
+  const page = await context.newPage()
+  page.setDefaultTimeout(15_000)
+  page.complaints = []
+  page.refusals = 0
+  page.on('console', (message) => {
+    if (message.type() !== 'error' && message.type() !== 'warning') return
+    // A refusal that a step asks for is told by the browser, too.
+    if (page.refusals > 0 && message.text().startsWith('Failed to load resource')) page.refusals -= 1
+    else page.complaints.push(message.text())
+  })
+  page.on('pageerror', (error) => page.complaints.push(String(error.stack)))
+  page.on('request', (request) => {
+    const url = request.url()
+    if (!url.startsWith(`${base}/`) && !url.startsWith('blob:')) page.complaints.push(`asked ${url}`)
+  })
+  page.t = (key, values = {}) => words[language][key].replace(/\{(\w+)\}/g, (_, name) => values[name] ?? '')
+  return page
+}
+
+/** Goes on with Tab until what has the focus is this. */
+async function tabTo(page, what, matches, most = 90) {
+  for (let times = 0; times < most; times += 1) {
+    if (await page.evaluate(matches[0], matches[1])) return
+    await page.keyboard.press('Tab')
+  }
+  throw new Error(`the keyboard does not come to ${what}`)
+}
+
+const isLink = (text) => [(text) => document.activeElement?.matches('a') && document.activeElement.textContent.trim() === text, text]
+const isButton = (text) => [(text) => document.activeElement?.matches('button') && (document.activeElement.textContent.trim() === text || document.activeElement.ariaLabel === text), text]
+const matches = (selector) => [(selector) => Boolean(document.activeElement?.matches(selector)), selector]
+
+async function signedIn(page) {
+  await page.goto(`${base}/console`)
+  await page.waitForSelector('#token')
+  await tabTo(page, 'the token', matches('#token'))
+  await page.keyboard.insertText(token)
+  await page.keyboard.press('Enter')
+  await page.waitForSelector('main h1')
+}
+
+/** To a page of the navigation, by keyboard. */
+async function visit(page, key) {
+  await page.evaluate(() => /** @type {any} */ (document.activeElement)?.blur())
+  await tabTo(page, page.t(key), isLink(page.t(key)))
+  await page.keyboard.press('Enter')
+  await heading(page, page.t(key))
+}
+
+async function heading(page, text) {
+  await page.waitForFunction((text) => document.querySelector('main h1')?.textContent.trim().startsWith(text), text)
+}
+
+async function go(page, hash) {
+  await page.evaluate((hash) => { location.hash = hash }, hash)
+}
+
+/** Nothing that a screen reader, or somebody who sees little, would stumble over. */
+async function accessible(page, where) {
+  await calm(page, where)
+  // As a debugger would: the page's own policy lets no text become code.
+  if (!(await page.evaluate(() => Boolean(window.axe)))) {
+    const session = await page.context().newCDPSession(page)
+    await session.send('Runtime.evaluate', { expression: axeSource })
+    await session.detach()
+  }
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'], preload: false }))
+  // It tries styles of its own, which the policy refuses.
+  await page.evaluate(() => { window.reports = [] })
+  page.complaints.length = 0
+  const told = found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 140)} ${node.any[0]?.message ?? ''}`).join(' | ')}`)
+  check(told.length === 0, `${where}: ${told.join('\n')}`)
+}
+
+async function fits(page, where) {
+  const [is, may] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth])
+  check(is <= may, `${where} is ${is} pixels wide, of ${may}`)
+}
+
+/** Once what is asked for is there. */
+async function settled(page) {
+  await page.waitForFunction(() => !document.querySelector('main .spinner'))
+}
+
+async function calm(page, where) {
+  const reports = await page.evaluate(() => window.reports)
+  check(reports.length === 0, `${where}: reports of the policy: ${reports.join(', ')}`)
+  check(page.complaints.length === 0, `${where}: ${page.complaints.join('\n')}`)
+}
+
+async function api(method, path, { body, key } = {}) {
+  const answer = await fetch(`${base}${path}`, {
+    method,
+    headers: {
+      Authorization: `Bearer ${token}`,
+      ...(body ? { 'Content-Type': 'application/json' } : {}),
+      ...(key ? { 'Idempotency-Key': key } : {}),
+    },
+    body: body && JSON.stringify(body),
+  })
+  return { status: answer.status, body: await answer.json().catch(() => null) }
+}
+
+const statement = (await api('GET', '/settlement-statements?status=awaiting_confirmation&limit=1')).body.items[0]
+const branch = (await api('GET', '/admin/branches?limit=1')).body.items[0]
+
+/** Every page, by a name, and what is there once it stands. */
+const everywhere = () => ({
+  overview: ['#/', '.charts canvas'],
+  statements: ['#/statements', '[data-row]'],
+  branches: ['#/branches', '[data-row]'],
+  branch: [`#/resource/admin/branches/${branch.branchId}`, '.steps li'],
+  reservations: ['#/reservations', '[data-row]'],
+  reservation: ['#/reservations/reservation-booking-1', '.ledger'],
+  resource: [`#/resource/settlement-statements/${statement.statementId}`, '.body'],
+  history: [`#/resource/settlement-statements/${statement.statementId}?tab=history`, '.differences'],
+  past: [`#/resource/settlement-statements/${statement.statementId}?tab=past&revision=1`, '.differences'],
+  messages: ['#/deliveries?state=all', '[data-row]'],
+  message: ['#/messages/4', '.body'],
+  webhooks: ['#/deliveries?tab=webhooks', '.rows'],
+  webhook: [`#/webhooks/${everywhere.webhook}`, '.body'],
+  commands: ['#/commands', '.commands'],
+  command: ['#/commands/request_deposit', '.command'],
+  find: ['#/find?q=reservation-booking-1', '.plain-list'],
+})
+
+// One webhook with what a browser must not take for markup, whose deliveries do not arrive.
+const hostile = '<img src=x onerror="window.hacked = 1"><script>window.hacked = 1</script>'
+const made = await api('POST', '/webhook-subscriptions', {
+  key: 'browser-test',
+  body: { url: 'https://receiver.invalid/events', types: ['carebook.settlement-statement.*'], description: hostile },
+})
+everywhere.webhook = made.body.subscriptionId
+
+await step('a link signs in once, and is gone from the address', async () => {
+  const page = await opened({ language: 'ko', width: 1440 })
+  await page.goto(`${base}/console#link=${code}`)
+  await heading(page, page.t('overview.title'))
+  check(!(await page.evaluate(() => location.href)).includes(code), 'the code is in the address')
+  check((await page.evaluate(() => history.length)) <= 2, 'the code is in the history')
+  const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]))
+  check(!/eyJ/.test(kept), `a token is kept: ${kept}`)
+  check((await page.locator('select.acting option').count()) === 7, 'not each actor can be chosen')
+  await calm(page, 'the first sign-in')
+  await page.reload()
+  await page.waitForSelector('#token')
+  const other = await opened({ language: 'en', width: 1440 })
+  other.refusals = 1
+  await other.goto(`${base}/console#link=${code}`)
+  await other.getByText(other.t('signIn.link_used')).waitFor()
+  await other.context().close()
+  await page.context().close()
+})
+
+await step('the first page is useful at once', async () => {
+  const page = await opened({ language: 'ko', width: 1440 })
+  const times = []
+  for (let times_ = 0; times_ < 3; times_ += 1) {
+    const at = Date.now()
+    await page.goto(`${base}/console`)
+    await page.waitForSelector('#token')
+    times.push(Date.now() - at)
+    const signed = Date.now()
+    await page.fill('#token', token)
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.ready.good')
+    times.push(Date.now() - signed)
+  }
+  console.log(`     cold and warm, sign-in and overview: ${times.join(', ')} ms`)
+  const wire = await page.evaluate(() => performance.getEntriesByType('resource').reduce((all, one) => all + one.encodedBodySize, 0))
+  console.log(`     ${performance.now() && wire} bytes of files and answers`)
+  await page.context().close()
+})
+
+async function tasks(language, width) {
+  const where = `${language} ${width}`
+  const page = await opened({ language, width })
+  const isNarrow = width < 500
+  await step(`${where}: signs in with a token by keyboard`, async () => {
+    await signedIn(page)
+    await page.waitForSelector('.ready.good')
+  })
+
+  await step(`${where}: on call: it takes commands, and how it goes`, async () => {
+    check((await page.locator('.chart').count()) === 6, 'there are not six charts')
+    await api('GET', '/settlement-statements/nothing')
+    await page.locator('code', { hasText: 'not_found' }).first().waitFor()
+    for (const key of ['log.title', 'snapshots.title', 'keys.title']) await page.getByRole('heading', { name: page.t(key), exact: true }).waitFor()
+    await page.getByText('ES256').first().waitFor()
+  })
+
+  await step(`${where}: which statements await a deposit, since when, at which branch`, async () => {
+    await visit(page, 'statements.title')
+    await page.waitForSelector('[data-row="0"]')
+    const row = await page.locator('[data-row="0"]').innerText()
+    check(row.includes('branch-seoul-1') && /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d/.test(row), row)
+    const at = await page.locator('[data-row="0"] time').first()
+    check((await at.getAttribute('title')).endsWith('(UTC)'), 'the hover does not say UTC')
+    const seoul = await at.innerText()
+    const utc = new Date(await at.getAttribute('datetime'))
+    check(seoul === new Date(utc.getTime() + 9 * 3_600_000).toISOString().slice(0, 19).replace('T', ' '), `${seoul} is not ${utc.toISOString()} in Seoul`)
+    await tabTo(page, 'the branch', matches('.filters input'))
+    await page.keyboard.type('no-such-branch')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('statements.none')).waitFor()
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.press('Delete')
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('[data-row="1"]')
+    await tabTo(page, 'a statement', matches('[data-row="0"] a'))
+    await page.keyboard.press('ArrowDown')
+    check(await page.evaluate(() => document.activeElement.matches('[data-row="1"] a')), 'the arrow does not go on')
+    await page.keyboard.press('Enter')
+    await heading(page, page.t('kind.statement'))
+  })
+
+  await step(`${where}: a statement that is asked for shows at once`, async () => {
+    await visit(page, 'statements.title')
+    await page.waitForSelector('[data-row="1"]')
+    const code = `LIVE-${language}-${width}`
+    const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+    const sent = await api('POST', '/settlement-deposit-requests', { body: { ...example, statementCode: code, idempotencyKey: code, messageToBranch: hostile } })
+    check(sent.status === 201, JSON.stringify(sent.body))
+    await page.getByRole('link', { name: code }).waitFor()
+  })
+
+  await step(`${where}: the history of a resource, and how it stood`, async () => {
+    await go(page, `#/resource/settlement-statements/${statement.statementId}`)
+    await page.waitForSelector('.body')
+    check((await page.locator('.masked').count()) > 0, 'personal values are shown')
+    await tabTo(page, 'the personal values', isButton(page.t('personal.show')))
+    await page.keyboard.press('Enter')
+    await page.getByText('한빛은행').waitFor()
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.masked')
+    await tabTo(page, 'the tabs', matches('#tab-state'))
+    await page.keyboard.press('ArrowRight')
+    await page.waitForSelector('.revision')
+    const newest = await page.locator('.revision').first().innerText()
+    check(newest.includes(page.t('value.acknowledge_deposit')) && newest.includes(page.t('value.branch_manager')), newest)
+    const changed = await page.locator('.revision').first().locator('.differences tr', { has: page.locator('th code', { hasText: /^status$/ }) }).innerText()
+    check(changed.includes(page.t('value.awaiting_branch_deposit')) && changed.includes(page.t('value.awaiting_confirmation')), changed)
+    check((await page.locator('.revision').count()) === 2, 'there are not two revisions')
+    await tabTo(page, 'the older revision', [() => document.activeElement?.matches('.revision:nth-child(2) summary'), null])
+    await page.keyboard.press('Enter')
+    await tabTo(page, 'as it stood', [() => document.activeElement?.matches('.revision:nth-child(2) button'), null])
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('past.atRevision', { n: 1 })).waitFor()
+    await page.getByText(page.t('past.sinceThen')).first().waitFor()
+    await tabTo(page, 'a time', matches('.filters input'))
+    await page.keyboard.type('2999-01-01 09:00')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('differences.none')).waitFor()
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.type('yesterday')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('past.wrong')).waitFor()
+  })
+
+  await step(`${where}: what a reservation costs, who gets which share, who assigned`, async () => {
+    await visit(page, 'reservations.title')
+    await page.waitForSelector('[data-row="0"]')
+    await tabTo(page, 'a reservation', matches('[data-row="0"] a'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.ledger tfoot')
+    const sums = await page.locator('.ledger tfoot .won').allInnerTexts()
+    check(sums.length === 2 && sums[0] === sums[1], sums.join(' '))
+    check(sums[0] === (language === 'ko' ? '1,530,000원' : '₩1,530,000'), sums[0])
+    await page.locator('.decisions').getByText('manager-1').waitFor()
+    await page.locator('.decisions').getByText(page.t('value.branch_manager')).waitFor()
+  })
+
+  await step(`${where}: a branch's onboarding, and what is pending`, async () => {
+    await visit(page, 'branches.title')
+    await page.waitForSelector('[data-row="0"]')
+    await tabTo(page, 'the branch', matches('[data-row="0"] a'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.steps li')
+    check((await page.locator('.steps .done').count()) >= 3, 'nothing is done')
+    check((await page.locator('.steps .open').count()) >= 1, 'nothing is pending')
+  })
+
+  await step(`${where}: one search for any identifier`, async () => {
+    for (const [term, kind] of [[statement.statementCode, 'kind.statement'], [branch.branchCode, 'kind.branch'], ['reservation-booking-1', 'kind.roster'], ['adjustment-payment-2', 'kind.adjustment'], ['7', 'message.title']]) {
+      await page.evaluate(() => /** @type {any} */ (document.activeElement)?.blur())
+      await page.keyboard.press('/')
+      await page.keyboard.press('ControlOrMeta+a')
+      await page.keyboard.insertText(term)
+      await page.keyboard.press('Enter')
+      await page.getByRole('heading', { name: page.t(kind), exact: true }).waitFor()
+    }
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.insertText('nothing has this name')
+    await page.keyboard.press('Enter')
+    await page.getByText(page.t('find.none')).waitFor()
+  })
+
+  await step(`${where}: a message is tried again, and skipped with a reason`, async () => {
+    await visit(page, 'deliveries.title')
+    await page.waitForSelector('[data-row="0"]')
+    // The languages take turns at the same time: each has its own end of the list.
+    const end = language === 'ko' ? ':first-child' : ':last-child'
+    await tabTo(page, 'a message', matches(`[data-row]${end} a`))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.notice')
+    await tabTo(page, 'the retry', isButton(page.t('message.retry')))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('dialog[open]')
+    await tabTo(page, 'the retry itself', matches('dialog button[type=submit]'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('dialog', { state: 'detached' })
+    await tabTo(page, 'the skip', isButton(page.t('message.skip')))
+    await page.keyboard.press('Enter')
+    await tabTo(page, 'the reason', matches('#act-reason'))
+    await page.keyboard.type('Told by telephone.')
+    await tabTo(page, 'the skip itself', matches('dialog button[type=submit]'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('dialog', { state: 'detached' })
+    await page.locator('.page-head .badge', { hasText: page.t('value.skipped') }).waitFor()
+  })
+
+  await step(`${where}: a webhook: its secret once, paused, resumed, what waits and why, deleted`, async () => {
+    await visit(page, 'deliveries.title')
+    await tabTo(page, 'adding', isButton(page.t('webhooks.add')))
+    await page.keyboard.press('Enter')
+    await tabTo(page, 'the address', matches('#webhook-url'))
+    await page.keyboard.type(`https://receiver.invalid/${language}/${width}`)
+    await tabTo(page, 'the button', matches('dialog button[type=submit]'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('#secret')
+    check((await page.locator('#secret').innerText()).startsWith('whsec_'), 'no secret')
+    await tabTo(page, 'the webhook', isLink(page.t('webhooks.open')))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.page-head .badge')
+    check((await page.locator('#secret').count()) === 0 && !(await page.content()).includes('whsec_'), 'the secret is shown again')
+    for (const [button, status] of [['webhooks.pause', 'value.paused'], ['webhooks.resume', 'value.enabled']]) {
+      await page.getByRole('button', { name: page.t(button), exact: true }).waitFor()
+      await tabTo(page, button, isButton(page.t(button)))
+      await page.keyboard.press('Enter')
+      await tabTo(page, 'doing it', matches('dialog button[type=submit]'))
+      await page.keyboard.press('Enter')
+      await page.locator('.page-head .badge', { hasText: page.t(status) }).waitFor()
+    }
+    const other = `#/webhooks/${everywhere.webhook}`
+    const mine = await page.evaluate(() => location.hash)
+    await go(page, other)
+    await page.waitForSelector('[data-row="0"]')
+    await page.waitForFunction(() => document.querySelector('[data-row="0"]')?.textContent.match(/resolve|connect|name|address|dns|unreach|lookup|refused|timed/i), undefined, { timeout: 20_000 }).catch(async () => {
+      throw new Error(`no reason is told: ${await page.locator('[data-row="0"]').innerText()}`)
+    })
+    check((await page.evaluate(() => window.hacked)) === undefined, 'a value became markup')
+    if (!isNarrow) {
+      await tabTo(page, 'the retry', matches('[data-row="0"] button'))
+      await page.keyboard.press('Enter')
+      await tabTo(page, 'the retry itself', matches('dialog button[type=submit]'))
+      await page.keyboard.press('Enter')
+      await page.waitForSelector('dialog', { state: 'detached' })
+    }
+    await go(page, mine)
+    await page.getByRole('button', { name: page.t('webhooks.delete'), exact: true }).waitFor()
+    await tabTo(page, 'deleting', isButton(page.t('webhooks.delete')))
+    await page.keyboard.press('Enter')
+    await tabTo(page, 'deleting it', matches('dialog button[type=submit]'))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('#tab-webhooks[aria-selected=true]')
+  })
+
+  await step(`${where}: a command is tried, changes nothing, and is then sent`, async () => {
+    await visit(page, 'commands.title')
+    await page.waitForSelector('.commands')
+    await tabTo(page, 'the command', [() => Boolean(document.activeElement?.matches('a[href="#/commands/request_deposit"]')), null])
+    await page.keyboard.press('Enter')
+    await heading(page, page.t('value.request_deposit'))
+    const sends = page.getByRole('button', { name: page.t('commands.send'), exact: true })
+    check(await sends.isDisabled(), 'it can be sent before it was tried')
+    await tabTo(page, 'trying', isButton(page.t('commands.try')))
+    page.refusals += 1
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('.problem .faults li')
+    check((await page.locator('.at-fault').count()) > 0, 'no field is named as at fault')
+    await tabTo(page, 'the example', isButton(page.t('commands.example')))
+    await page.keyboard.press('Enter')
+    const code = `FORM-${language}-${width}`
+    await page.waitForFunction(() => [...document.querySelectorAll('.command input')].some((input) => input.value === 'statement-code-1'))
+    await tabTo(page, 'the code', [() => document.activeElement?.value === 'statement-code-1', null])
+    await page.keyboard.press('ControlOrMeta+a')
+    await page.keyboard.type(code)
+    await tabTo(page, 'trying', isButton(page.t('commands.try')))
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: page.t('commands.wouldMake') }).waitFor()
+    const found = (await api('GET', `/console/found?id=${code}`)).body.found
+    check(found.length === 0, 'the trial has made it')
+    await tabTo(page, 'sending', isButton(page.t('commands.send')))
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: page.t('commands.sent') }).waitFor()
+    check((await api('GET', `/console/found?id=${code}`)).body.found.length === 1, 'it was not made')
+    await tabTo(page, 'looking at it', isLink(page.t('commands.look')))
+    await page.keyboard.press('Enter')
+    await heading(page, page.t('kind.statement'))
+  })
+
+  await step(`${where}: nobody else was asked, nothing was complained of`, () => calm(page, where))
+
+  await step(`${where}: the other language, and signing out`, async () => {
+    await tabTo(page, 'the language', isButton(language === 'ko' ? 'EN' : '한'))
+    await page.keyboard.press('Enter')
+    const other = language === 'ko' ? 'en' : 'ko'
+    check((await page.evaluate(() => document.documentElement.lang)) === other, 'the language is the same')
+    page.t = (key) => words[other][key]
+    await page.getByText(words[other]['kind.statement']).first().waitFor()
+    await tabTo(page, 'signing out', isButton(page.t('shell.signOut')))
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('#token')
+    check((await page.locator('main h1').innerText()) === page.t('signIn.title'), 'nobody is signed out')
+    await accessible(page, 'sign-in')
+  })
+  await page.context().close()
+}
+
+/** Every page is for everybody, in both looks, and fits. */
+async function pages(language, width, look) {
+  const page = await opened({ language, width, look })
+  await signedIn(page)
+  for (const [name, [hash, there]] of Object.entries(everywhere())) {
+    await step(`${language} ${width} ${look}: ${name} is accessible and fits`, async () => {
+      await go(page, hash)
+      await page.waitForSelector(there)
+      await settled(page)
+      if (name === 'command') await page.getByRole('button', { name: page.t('commands.example') }).click()
+      if (pictures) {
+        if (name === 'command') {
+          await page.getByRole('button', { name: page.t('commands.try') }).click()
+          await page.waitForSelector('.results .panel')
+        }
+        if (name === 'overview') await page.waitForTimeout(9_000)
+        await page.waitForTimeout(150)
+        await page.screenshot({ path: path.join(pictures, `${name}-${language}-${width}-${look}.png`) })
+      }
+      await accessible(page, name)
+      await fits(page, name)
+    })
+  }
+  await step(`${language} ${width} ${look}: no complaints on any page`, () => calm(page, 'all pages'))
+  await page.context().close()
+}
+
+const languages = ['ko', 'en']
+const widths = [1440, 390]
+await Promise.all(languages.map(async (language) => {
+  for (const width of widths) await tasks(language, width)
+}))
+await Promise.all([
+  pages('ko', 1440, 'light'),
+  pages('en', 390, 'dark'),
+])
+await Promise.all([
+  pages('en', 1440, 'dark'),
+  pages('ko', 390, 'light'),
+])
+if (pictures) {
+  await pages('en', 1440, 'light')
+  await pages('ko', 1440, 'dark')
+  await pages('en', 390, 'light')
+  await pages('ko', 390, 'dark')
+}
+await browser.close()
+console.log(`${faults.length} of the steps failed, in ${Date.now() - began} ms`)
+for (const name of faults) console.log(`FAILED ${name}`)
+process.exit(faults.length ? 1 : 0)

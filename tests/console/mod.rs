@@ -1,0 +1,5 @@
+//! The console: what is in it, where it is served and to whom, and how it works in a real browser.
+
+mod browser;
+mod embedded;
+mod served;
