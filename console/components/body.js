@@ -7,11 +7,16 @@ import { Scalar } from './values.js'
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isObject = (value) => Boolean(value) && typeof value === 'object' && !Array.isArray(value)
 
+/** A name in camel case or a path, which may be broken between its words. @param {{name: string}} props */
+export function Breaking({ name }) {
+  return name.split(/(?=[A-Z.[])/).map((part, index) => html`${index ? html`<wbr />` : ''}${part}`)
+}
+
 /** @param {{name: string}} props */
 export function Name({ name }) {
   const words = field(name)
   return words === name
-    ? html`<code>${name}</code>`
+    ? html`<code><${Breaking} name=${name} /></code>`
     : html`<span title=${name}>${words}</span>`
 }
 

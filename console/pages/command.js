@@ -89,8 +89,9 @@ function OneCommand({ operation, whole }) {
     try {
       const answer = await ask(dryRun)
       if (dryRun) {
-        const before = await stands(operation.id, answer.body)
-        setTried({ answer, before })
+        const isReplay = answer.headers.get('idempotent-replayed') === 'true'
+        const before = isReplay ? undefined : await stands(operation.id, answer.body)
+        setTried({ answer, before, isReplay })
       } else {
         setSent(answer)
         setTried(null)
@@ -138,6 +139,7 @@ function OneCommand({ operation, whole }) {
       <div class="results" aria-live="polite">
         ${problem ? html`<${Panel} title=${t('commands.wouldBeRefused')}><${Problem} problem=${problem} /><//>` : ''}
         ${tried ? html`<${Panel} title=${t('commands.would')} aside=${html`<span class="badge good">${tried.answer.status}</span>`}>
+            ${tried.isReplay ? html`<p class="notice">${t('commands.wouldReplay')}</p>` : ''}
             ${tried.before === undefined ? '' : html`<h3>${t(tried.before === null ? 'commands.wouldMake' : 'commands.wouldChange')}</h3><${Differences} changes=${differences(tried.before, tried.answer.body)} label=${t('commands.wouldChange')} />`}
             <details open=${tried.before === undefined}><summary>${t('commands.answer')}</summary>${tried.answer.body ? html`<${Body} value=${tried.answer.body} />` : ''}</details><//>` : ''}
         ${sent ? html`<${Panel} title=${t('commands.sent')} aside=${html`<span class="badge good">${sent.status}</span>`}>

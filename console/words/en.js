@@ -143,6 +143,7 @@ export const en = {
   'commands.would': 'What would be',
   'commands.wouldMake': 'What would be made',
   'commands.wouldChange': 'What would change',
+  'commands.wouldReplay': 'This was done already: nothing would change, and its first answer would come again.',
   'commands.wouldBeRefused': 'Refused',
   'commands.answer': 'The answer',
   'commands.sent': 'Done',

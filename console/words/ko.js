@@ -143,6 +143,7 @@ export const ko = {
   'commands.would': '보내면 이렇게 됩니다',
   'commands.wouldMake': '새로 만들어질 것',
   'commands.wouldChange': '바뀔 것',
+  'commands.wouldReplay': '이미 처리된 명령과 같습니다. 아무것도 바뀌지 않고 그때의 응답이 다시 옵니다.',
   'commands.wouldBeRefused': '거절됨',
   'commands.answer': '응답',
   'commands.sent': '처리되었습니다',

@@ -64,10 +64,7 @@ impl Consoles {
     /// What is said of it at the start, where it listens on `base` and inside on `inside`.
     pub(super) fn told(&self, base: &str, inside: Option<&str>) -> Vec<String> {
         let mut lines = Vec::new();
-        let places = [
-            (&self.public, Some(base)),
-            (&self.internal, inside),
-        ];
+        let places = [(&self.public, Some(base)), (&self.internal, inside)];
         for (console, place) in places {
             let (Some(_), Some(place)) = (console, place) else {
                 continue;

@@ -16,6 +16,7 @@ pub mod facts;
 pub mod inspect;
 mod key_set;
 pub mod keys;
+mod listening;
 pub mod logging;
 mod manager;
 pub mod nats;

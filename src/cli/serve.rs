@@ -17,6 +17,7 @@ use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
+use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs, settle};
 use super::manager;
 use super::nats::NatsArgs;
@@ -187,7 +188,7 @@ impl ServeArgs {
         if let Some(file) = self.settings.file() {
             tracing::info!(file = %file.display(), "settings were read");
         }
-        self.keeps_inside()?;
+        self.judged()?;
         let trusted = self.trust.config()?;
         let traces = self.traces.start(&trusted)?;
         let receivers = self.receivers.named(&trusted, traces.tracer.as_ref())?;
@@ -227,8 +228,8 @@ impl ServeArgs {
                 .start(&engine, &data, trusted, traces.tracer.clone())?;
         let upkeep = self.upkeep(tls.as_ref(), &logs, traces.tracer.as_ref())?;
         let consoles = self.consoles(demo.as_ref())?;
-        let front = (&webhooks, &upkeep, &consoles);
-        let (service, internal, inside) = self.services(&engine, &verifier, front)?;
+        let (service, internal, inside) =
+            self.services(&engine, &verifier, (&webhooks, &upkeep, &consoles))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let server = Server {
             service,
@@ -264,7 +265,7 @@ impl ServeArgs {
 
     /// Judges all that can be judged without starting, and prints it.
     fn check(&self) -> Result<(), Failure> {
-        self.keeps_inside()?;
+        self.judged()?;
         let trusted = self.trust.config()?;
         self.receivers.named(&trusted, None)?;
         if !self.demo {
@@ -272,7 +273,6 @@ impl ServeArgs {
         }
         self.tls()?;
         self.nats.target(&trusted)?;
-        self.console.client(self.keys.issuer())?;
         self.settings.print()
     }
 
@@ -326,6 +326,12 @@ impl ServeArgs {
     fn lanes(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         self.runtimes.unwrap_or(processors).max(1)
+    }
+
+    /// Judges what the flags alone tell.
+    fn judged(&self) -> Result<(), Failure> {
+        self.console.client(self.keys.issuer())?;
+        self.keeps_inside()
     }
 
     /// Rejects serving the routes that need no token to others, unless a flag allows it.
@@ -456,31 +462,6 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
-}
-
-/// Why, and what to do.
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
-    use std::io::ErrorKind;
-    let next = match error.kind() {
-        ErrorKind::AddrInUse => {
-            "; give another address, or stop who listens there, whom `ss -ltnp` names"
-        }
-        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
-        ErrorKind::AddrNotAvailable => {
-            "; give an address of this machine, as `ip address` shows them"
-        }
-        _ => "",
-    };
-    Failure::other(format!("cannot listen on {address}: {error}{next}"))
-}
-
-/// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
-/// try again only after a second.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    const WAITING_MAX: i32 = 4_096;
-    let listener = TcpListener::bind(address)?;
-    rustix::net::listen(&listener, WAITING_MAX)?;
-    Ok(listener)
 }
 
 /// Tells the service manager, and whoever reads standard output, where it listens from now on.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::body::shed;
+use super::caller::Caller;
 use super::response::{Answer, Problems};
-use super::service::{Caller, Service};
+use super::service::Service;
 use super::token::{Bearer, Newer, Recalled, TokenRefusal, bearer, challenge};
 use crate::base::actor::Actor;
 

@@ -3,20 +3,22 @@
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::{Method, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::body::json_body;
+use super::caller::Caller;
 use super::console::figures::{FIGURES_READ, figures};
 use super::console::link::NoSignIn;
-use super::console::{Console, ConsolePart};
+use super::console::{Console, ConsolePart, PATH};
 use super::figures_page::AllFigures;
+use super::observed::Told;
 use super::process::ProcessFigures;
 use super::query::Query;
 use super::response::{self, Answer, Problems, at_position};
-use super::service::{Caller, Service};
+use super::service::Service;
 use super::token::IDENTIFIER_CHARS_MAX;
 use crate::base::json::FaultCode;
 use crate::catalogue::{MANAGEMENT_READS, READS, Success};
@@ -31,8 +33,32 @@ struct SignIn {
 }
 
 impl Service {
+    /// The response, of the console or of the API.
+    pub(super) async fn answered<'s, B>(
+        &'s self,
+        caller: &Caller,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: B,
+        told: &mut Told<'s>,
+    ) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (Some(console), Some(part)) = (&self.console, ConsolePart::at(uri.path())) else {
+            return self.routed(caller, method, uri, headers, body, told).await;
+        };
+        told.series = self.metrics.console();
+        told.route = Some(PATH);
+        // On the heap, as it is seldom: every request carries the room for what it may await.
+        let asked = (caller, method, uri.query());
+        Box::pin(self.console(console, part, asked, headers, body)).await
+    }
+
     /// The answer to a request for a part of the console.
-    pub(super) async fn console<B>(
+    async fn console<B>(
         &self,
         console: &Console,
         part: ConsolePart<'_>,
@@ -139,7 +165,12 @@ impl Service {
             let codes = coded.iter().filter(|coded| coded.read == row.name);
             let ids = codes.map(|coded| &*coded.id).chain([&*id]);
             for id in ids {
-                if self.engine.read(row.read, &actor, &[(name, id)]).await.is_ok() {
+                if self
+                    .engine
+                    .read(row.read, &actor, &[(name, id)])
+                    .await
+                    .is_ok()
+                {
                     let id = utf8_percent_encode(id, NON_ALPHANUMERIC).to_string();
                     let path = row.path.replace(&format!("{{{name}}}"), &id);
                     found.push(json!({"read": row.name, "path": path.trim_start_matches('/')}));

@@ -72,7 +72,9 @@ pub struct SeriesFigures {
 #[must_use]
 pub fn bucket_bounds() -> Vec<f64> {
     let micros = BUCKETS.iter().map(|(bound, _)| *bound);
-    micros.map(|bound| Duration::from_micros(bound).as_secs_f64()).collect()
+    micros
+        .map(|bound| Duration::from_micros(bound).as_secs_f64())
+        .collect()
 }
 
 /// The counts of one series on one lane.
@@ -197,7 +199,11 @@ impl Metrics {
             "Problems answered, by their code.",
         );
         for (code, count) in self.refusals() {
-            page.sample("carebook_refusals_total", &format!("code=\"{code}\""), count);
+            page.sample(
+                "carebook_refusals_total",
+                &format!("code=\"{code}\""),
+                count,
+            );
         }
         self::front(&mut page, front);
         engine(&mut page, figures, now);

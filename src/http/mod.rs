@@ -5,6 +5,7 @@ mod answer_body;
 mod authenticate;
 pub mod authority;
 mod body;
+pub mod caller;
 mod commands;
 mod conditional;
 pub mod connections;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use hyper::Uri;
 use hyper::header::HeaderMap;
 
+use super::caller::Caller;
 use super::conditional::found_answer;
 use super::history::{self, HistoryQuery};
 use super::lists;
 use super::request::{DryRun, no_dry_run};
 use super::response::{Answer, Problems, at_position};
-use super::service::{Caller, Parameters, Service};
+use super::service::{Parameters, Service};
 use crate::base::actor::Actor;
 use crate::catalogue::{ListRow, ReadRow, Success};
 use crate::domain::rejection::Rejection;

@@ -16,11 +16,12 @@ use tracing::Instrument as _;
 
 use super::authority::names_one_host;
 use super::body::{drain, json_body, shed};
+use super::caller::Caller;
 use super::connections::ConnectionCounts;
-use super::console::{self, Console, ConsolePart};
+use super::console::Console;
 use super::cors::Cors;
 use super::events::{self, Reader};
-use super::forgeries::{Forgeries, Peer};
+use super::forgeries::Forgeries;
 use super::list_query::as_body;
 use super::lists;
 use super::metrics::Metrics;
@@ -57,35 +58,7 @@ pub struct Service {
     pub(super) connections: Arc<ConnectionCounts>,
     pub(super) upkeep: Upkeep,
     cors: Option<Cors>,
-    console: Option<Arc<Console>>,
-}
-
-/// The client of a connection.
-pub struct Caller {
-    pub(super) peer: Peer,
-    /// Whether the connection is over TLS.
-    is_secure: bool,
-    /// Whether it comes from this machine.
-    is_near: bool,
-}
-
-impl Caller {
-    /// Whether the connection is to be closed when its requests in flight are answered.
-    #[must_use]
-    pub fn is_to_go(&self) -> bool {
-        self.peer.is_to_go()
-    }
-
-    /// Whether the client is on this machine, as far as its address tells.
-    #[must_use]
-    pub fn is_on_this_machine(&self) -> bool {
-        self.is_near
-    }
-
-    /// Waits until that is so.
-    pub async fn is_told_to_go(&self) {
-        self.peer.is_told_to_go().await;
-    }
+    pub(super) console: Option<Arc<Console>>,
 }
 
 /// What caches may keep of responses to requests with a token: nothing, or what they revalidate by
@@ -233,7 +206,7 @@ impl Service {
                 "A request names one host, and that once or the same each time.",
             )
         } else {
-            let routed = pin!(self.routed(
+            let routed = pin!(self.answered(
                 caller,
                 &head.method,
                 &head.uri,
@@ -322,7 +295,7 @@ impl Service {
     }
 
     /// The response; `told` is told where the request belongs.
-    async fn routed<'s, B>(
+    pub(super) async fn routed<'s, B>(
         &'s self,
         caller: &Caller,
         method: &Method,
@@ -342,14 +315,6 @@ impl Service {
                 response::empty(StatusCode::NO_CONTENT),
                 "GET, HEAD, POST, PATCH, DELETE, OPTIONS",
             );
-        }
-        if let (Some(console), Some(part)) = (&self.console, ConsolePart::at(path)) {
-            told.series = self.metrics.console();
-            told.route = Some(console::PATH);
-            // On the heap, as it is seldom: every request carries the room for what it may await.
-            let asked = (caller, method, uri.query());
-            let asked = self.console(console, part, asked, headers, body);
-            return Box::pin(asked).await;
         }
         let Some(RouteMatch { place, parameters }) = self.routes.find(path) else {
             return Problems::PLAIN.problem(

@@ -9,6 +9,7 @@ use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{StatusCode, Uri};
 
+use super::caller::Caller;
 use super::facts;
 use super::figures_page::{self, AllFigures};
 use super::metrics::FrontFigures;
@@ -17,7 +18,7 @@ use super::outbox;
 use super::process::ProcessFigures;
 use super::response::{self, Answer, Problems, json};
 use super::route::Special;
-use super::service::{Caller, Service};
+use super::service::Service;
 use super::webhooks::managing::{list, ready};
 use crate::base::panics::unless_its_future_panics;
 use crate::catalogue::Success;

@@ -3,3 +3,4 @@
 mod browser;
 mod embedded;
 mod served;
+mod signing_in;

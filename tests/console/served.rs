@@ -77,7 +77,10 @@ fn the_page_may_load_from_here_alone_and_nobody_may_frame_it() {
     assert_eq!(page.header("cache-control"), Some("no-cache"));
     let other = client.request("POST", "/console", &[], b"");
     assert_eq!(other.status, 405);
-    assert_eq!(ask(&mut client, "/console/files/../../Cargo.toml").status, 404);
+    assert_eq!(
+        ask(&mut client, "/console/files/../../Cargo.toml").status,
+        404
+    );
 }
 
 #[test]
@@ -93,14 +96,20 @@ fn the_link_of_a_demonstration_signs_in_once() {
         client.request("POST", "/console/sign-ins", &headers, body.as_bytes())
     };
     let guessed = sign_in("a");
-    assert_eq!((guessed.status, &guessed.json()["code"]), (403, &json!("link_unknown")));
+    assert_eq!(
+        (guessed.status, &guessed.json()["code"]),
+        (403, &json!("link_unknown"))
+    );
     let given = sign_in(code);
     assert_eq!(given.status, 200);
     assert_eq!(given.header("cache-control"), Some("no-store"));
     let actors = given.json()["actors"].as_array().unwrap().clone();
     assert_eq!(actors.len(), ActorKind::ALL.len());
     let again = sign_in(code);
-    assert_eq!((again.status, &again.json()["code"]), (403, &json!("link_used")));
+    assert_eq!(
+        (again.status, &again.json()["code"]),
+        (403, &json!("link_used"))
+    );
     let token = actors[4]["token"].as_str().unwrap();
     assert_eq!(client.get("/console/figures", token).status, 200);
 }
@@ -116,7 +125,10 @@ fn without_a_demonstration_no_link_signs_in() {
         .request("POST", "/console/sign-ins", &headers, body);
     assert_eq!(answer.status, 404);
     let told = ask(&mut server.client(), "/console/settings.json").json();
-    assert_eq!((&told["link"], &told["provider"]), (&json!(false), &json!(null)));
+    assert_eq!(
+        (&told["link"], &told["provider"]),
+        (&json!(false), &json!(null))
+    );
 }
 
 #[test]
@@ -156,7 +168,10 @@ fn what_is_found_by_an_identifier_or_a_code_is_what_one_may_read() {
     for asked in ["code%201%2F2", &id] {
         let found = client.get(&format!("/console/found?id={asked}"), &headquarters);
         let found = found.json();
-        assert_eq!(found["found"], json!([{"read": "read_statement", "path": path}]));
+        assert_eq!(
+            found["found"],
+            json!([{"read": "read_statement", "path": path}])
+        );
     }
     let stranger = world.manager("another-branch");
     let found = client.get("/console/found?id=code%201%2F2", &stranger);

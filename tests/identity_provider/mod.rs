@@ -1,6 +1,6 @@
 //! Keys that come from an identity provider's URL, with the real server.
 
-mod oidc;
+pub(crate) mod oidc;
 mod provider;
 mod stands;
 
@@ -24,7 +24,7 @@ fn command(world: &World, arguments: &[&str]) -> Command {
 }
 
 /// The same, of this issuer, which its certificate vouches for.
-fn of_issuer(world: &World, issuer: &str, arguments: &[&str]) -> Command {
+pub(crate) fn of_issuer(world: &World, issuer: &str, arguments: &[&str]) -> Command {
     let mut command = command(world, &["--issuer", issuer]);
     command
         .arg("--ca-file")

@@ -15,11 +15,11 @@ use crate::support::{Server, World, or_skip};
 const ALGORITHMS: [&str; 3] = ["ES256", "EdDSA", "RS256"];
 
 /// The provider; gone when dropped.
-struct Oidc {
+pub(crate) struct Oidc {
     child: Child,
     input: ChildStdin,
     out: BufReader<ChildStdout>,
-    issuer: String,
+    pub(crate) issuer: String,
 }
 
 impl Drop for Oidc {
@@ -31,7 +31,7 @@ impl Drop for Oidc {
 
 impl Oidc {
     /// `None`, and that is said, where it is not installed and this is not the gate.
-    fn start(world: &World) -> Option<Self> {
+    pub(crate) fn start(world: &World) -> Option<Self> {
         let modules = std::env::var_os("OIDC_PROVIDER").map(PathBuf::from);
         let modules = or_skip(modules, "oidc-provider (OIDC_PROVIDER, see .ci/run)")?;
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -69,7 +69,7 @@ impl Oidc {
         line.trim_end().to_owned()
     }
 
-    fn say(&mut self, said: &Value) -> Value {
+    pub(crate) fn say(&mut self, said: &Value) -> Value {
         writeln!(self.input, "{said}").unwrap();
         let answer: Value = serde_json::from_str(&self.line()).unwrap();
         assert!(answer.get("error").is_none(), "{answer}");

@@ -71,8 +71,8 @@ impl<'a> ChargeLedgerBody<'a> {
             captured_on: charge.captured_on,
             quoted_on: charge.quoted_on,
             service_price_krw: charge.amounts.service_price_krw,
-            caregiver_share_basis_points: charge.shares.caregiver.number().into(),
-            headquarters_share_basis_points: charge.shares.headquarters.number().into(),
+            caregiver_share_basis_points: charge.shares.caregiver.number(),
+            headquarters_share_basis_points: charge.shares.headquarters.number(),
             benefit_policy_id: benefit.map(|benefit| &*benefit.policy_id),
             lines: lines
                 .map(|line| LedgerLineBody {
@@ -123,7 +123,9 @@ mod tests {
         assert_eq!(answer["ledgerLineCount"], lines.len());
         let sum = |side: &str| -> i64 {
             let of_side = lines.iter().filter(|line| line["side"] == side);
-            of_side.map(|line| line["amountKrw"].as_i64().unwrap()).sum()
+            of_side
+                .map(|line| line["amountKrw"].as_i64().unwrap())
+                .sum()
         };
         assert!(sum("debit") > 0);
         assert_eq!(sum("debit"), sum("credit"));

@@ -4,8 +4,8 @@
 //! digest of all of them in it, and what the page is told at its start. What the page shows it
 //! asks the API for, with the token of who has signed in; nothing here looks at the engine.
 
-mod files;
 pub mod figures;
+mod files;
 pub mod link;
 
 use std::collections::BTreeMap;
@@ -350,7 +350,10 @@ mod tests {
             ("/console", Some(ConsolePart::Page)),
             ("/console/", Some(ConsolePart::Page)),
             ("/console/sign-ins", Some(ConsolePart::SignIns)),
-            ("/console/files/1/a.js", Some(ConsolePart::File("files/1/a.js"))),
+            (
+                "/console/files/1/a.js",
+                Some(ConsolePart::File("files/1/a.js")),
+            ),
             ("/consoles", None),
             ("/console.js", None),
             ("/healthz", None),

@@ -11,6 +11,7 @@
 //                                       with yet
 //   {"do": "sign-with-newest"}          from here on the newest keys sign
 //   {"do": "withdraw"}                  all keys but the newest are gone
+//   {"do": "console-client", "redirect": URL}  a public client `console`, whose pages may ask for tokens
 //   {"do": "keys-asked"}                how often the keys were asked for
 
 import crypto from 'node:crypto'
@@ -50,7 +51,8 @@ let keys = newKeys()
 let keysAsked = 0
 let callback
 
-const claims = { actor_kind: 'headquarters_administrator', permissions: ['events:read'] }
+const claims = { actor_kind: 'headquarters_administrator', permissions: ['events:read', 'figures:read'] }
+const consoles = []
 
 function serve() {
   const provider = new Provider(issuer, {
@@ -63,7 +65,8 @@ function serve() {
       redirect_uris: [REDIRECT],
       response_types: ['code'],
       id_token_signed_response_alg: alg,
-    })),
+    })).concat(consoles),
+    clientBasedCORS: (_context, _origin, client) => client.clientId === 'console',
     features: {
       clientCredentials: { enabled: true },
       devInteractions: { enabled: true },
@@ -76,7 +79,7 @@ function serve() {
           audience: AUDIENCE,
           accessTokenFormat: 'jwt',
           accessTokenTTL: 3600,
-          jwt: { sign: { alg: client.clientId.slice('client-'.length) } },
+          jwt: { sign: { alg: client.clientId === 'console' ? 'ES256' : client.clientId.slice('client-'.length) } },
         }),
       },
     },
@@ -188,6 +191,18 @@ const what = {
   },
   withdraw() {
     keys = newest()
+    serve()
+    return {}
+  },
+  'console-client'({ redirect }) {
+    consoles.push({
+      client_id: 'console',
+      token_endpoint_auth_method: 'none',
+      grant_types: ['authorization_code'],
+      redirect_uris: [redirect],
+      response_types: ['code'],
+      id_token_signed_response_alg: 'ES256',
+    })
     serve()
     return {}
   },

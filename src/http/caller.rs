@@ -1,0 +1,31 @@
+//! Who is at the other end of a connection.
+
+use super::forgeries::Peer;
+
+/// The client of a connection.
+pub struct Caller {
+    pub(super) peer: Peer,
+    /// Whether the connection is over TLS.
+    pub(super) is_secure: bool,
+    /// Whether it comes from this machine.
+    pub(super) is_near: bool,
+}
+
+impl Caller {
+    /// Whether the connection is to be closed when its requests in flight are answered.
+    #[must_use]
+    pub fn is_to_go(&self) -> bool {
+        self.peer.is_to_go()
+    }
+
+    /// Whether the client is on this machine, as far as its address tells.
+    #[must_use]
+    pub fn is_on_this_machine(&self) -> bool {
+        self.is_near
+    }
+
+    /// Waits until that is so.
+    pub async fn is_told_to_go(&self) {
+        self.peer.is_told_to_go().await;
+    }
+}
