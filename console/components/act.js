@@ -17,9 +17,10 @@ import { Problem } from './states.js'
  * @param {any} [props.body]
  * @param {boolean} [props.asksReason] whether the body has a reason
  * @param {boolean} [props.isGrave]
+ * @param {(isSending: boolean) => void} [props.sending] told when it begins, and when it was refused
  * @param {(answer: any) => any} props.done what is shown afterwards, or nothing
  */
-export function Act({ label, explains, method, path, query, body, asksReason, isGrave, done }) {
+export function Act({ label, explains, method, path, query, body, asksReason, isGrave, sending, done }) {
   const [isOpen, setOpen] = useState(false)
   const [key, setKey] = useState('')
   const [problem, setProblem] = useState(/** @type {any} */ (null))
@@ -37,6 +38,7 @@ export function Act({ label, explains, method, path, query, body, asksReason, is
     event.preventDefault()
     const reason = new FormData(event.currentTarget).get('reason')
     setSending(true)
+    sending?.(true)
     try {
       const sent = asksReason ? { ...body, reason: String(reason) } : body
       const answer = await call(method, path, { query, body: sent, key })
@@ -44,6 +46,7 @@ export function Act({ label, explains, method, path, query, body, asksReason, is
       if (after) setShown(after)
       else close()
     } catch (error) {
+      sending?.(false)
       setProblem(problemOf(error))
     }
     setSending(false)

@@ -1,6 +1,6 @@
 // One webhook: how it stands, what waits and what is dead, and what can be done about it.
 
-import { html } from '../lib/html.js'
+import { html, useRef } from '../lib/html.js'
 import { get } from '../lib/api.js'
 import { number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
@@ -19,7 +19,9 @@ export function Subscription({ rest, query }) {
   const id = rest[0] ?? ''
   const path = `/webhook-subscriptions/${encodeURIComponent(id)}`
   const state = query.get('state') ?? 'waiting'
-  const one = useLoad((signal) => get(path, {}, signal), [path], () => true)
+  // What is being deleted is not asked for again.
+  const isGoing = useRef(false)
+  const one = useLoad((signal) => get(path, {}, signal), [path], () => !isGoing.current)
   const columns = [
     { key: 'event', label: t('field.eventId'), grow: 0.8, show: (/** @type {any} */ delivery) => html`<${Id} id=${delivery.eventId} />` },
     { key: 'type', label: t('field.type'), grow: 2.2, show: (/** @type {any} */ delivery) => html`<code title=${delivery.type}>${delivery.type}</code>` },
@@ -39,12 +41,12 @@ export function Subscription({ rest, query }) {
         <${Act} label=${t('webhooks.rotate')} explains=${t('webhooks.rotateExplains')} method="POST" path=${`${path}/secret-rotations`} body=${{ expectedRevision: body.revision }}
           done=${(/** @type {any} */ answer) => { one.again(); return html`<${Secret} secret=${answer.secret} />` }} />
         <${Act} label=${t('webhooks.delete')} explains=${t('webhooks.deleteExplains')} method="DELETE" path=${path} query=${{ expectedRevision: body.revision }} isGrave=${true}
-          done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
+          sending=${(/** @type {boolean} */ isSending) => { isGoing.current = isSending }} done=${() => { location.hash = link(['deliveries'], { tab: 'webhooks' }) }} />
       <//>
       <${Panel} title=${t('resource.state')}><${Body} value=${body} /><//>
       <${Panel} title=${t('webhooks.deliveries')} aside=${html`<label class="inline"><span>${t('field.state')}</span> <select value=${state} onChange=${(/** @type {any} */ event) => refine({ state: event.target.value })}>
           ${['waiting', 'dead'].map((value) => html`<option key=${value} value=${value} selected=${value === state}>${word(value)}</option>`)}</select></label>`}>
-        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => true} />
+        <${Listing} path=${`${path}/deliveries`} query=${{ state }} columns=${columns} idOf=${(/** @type {any} */ delivery) => delivery.eventId} label=${t('webhooks.deliveries')} empty=${t('deliveries.none')} concerns=${() => !isGoing.current} />
       <//>`
   }}<//>`
 }

@@ -205,11 +205,7 @@ impl ServeArgs {
             ),
             false => None,
         };
-        let data = match (&demo, &self.data) {
-            (Some(demo), _) => demo.data().to_owned(),
-            (None, Some(data)) => data.clone(),
-            (None, None) => return Err(Failure::other("--data is required")),
-        };
+        let data = self.directory(demo.as_ref())?;
         let tls = self.tls()?;
         let nats = self.nats.target(&trusted)?;
         // A provider may let this wait: what can fail at once has failed before.
@@ -328,6 +324,14 @@ impl ServeArgs {
         self.runtimes.unwrap_or(processors).max(1)
     }
 
+    /// The data directory.
+    fn directory(&self, demo: Option<&Demo>) -> Result<PathBuf, Failure> {
+        let named = demo.map(Demo::data).or(self.data.as_deref());
+        named
+            .map(Path::to_owned)
+            .ok_or_else(|| Failure::other("--data is required"))
+    }
+
     /// Judges what the flags alone tell.
     fn judged(&self) -> Result<(), Failure> {
         self.console.client(self.keys.issuer())?;
@@ -438,9 +442,9 @@ impl ServeArgs {
             "snapshotLogBytes": self.snapshot_log_bytes,
             "isArchived": self.archive.is_some(),
         });
-        let has_inside = self.internal_listen.is_some();
+        let inside = self.internal_listen.is_some();
         self.console
-            .consoles(self.keys.issuer(), demo, has_inside, kept)
+            .consoles(self.keys.issuer(), demo, inside, kept)
     }
 
     fn bind(&self) -> Result<TcpListener, Failure> {

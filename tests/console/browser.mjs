@@ -64,7 +64,7 @@ async function opened({ language, width, look = 'light' }) {
     if (message.type() !== 'error' && message.type() !== 'warning') return
     // A refusal that a step asks for is told by the browser, too.
     if (page.refusals > 0 && message.text().startsWith('Failed to load resource')) page.refusals -= 1
-    else page.complaints.push(message.text())
+    else page.complaints.push(`${message.text()} ${message.location().url}`)
   })
   page.on('pageerror', (error) => page.complaints.push(String(error.stack)))
   page.on('request', (request) => {
@@ -521,6 +521,33 @@ if (pictures) {
   await pages('en', 390, 'light')
   await pages('ko', 390, 'dark')
 }
+await step('a long list scrolls and filters, with the rows in sight alone in the page', async () => {
+  const most = Number(process.env.STATEMENTS ?? 350)
+  const example = (await (await fetch(`${base}/openapi.json`)).json()).paths['/settlement-deposit-requests'].post.requestBody.content['application/json'].example
+  const make = (number) => api('POST', '/settlement-deposit-requests', { body: { ...example, branchProfileId: 'branch-long-1', statementCode: `LONG-${number}`, idempotencyKey: `long-${number}` } })
+  for (let from = 0; from < most; from += 50) await Promise.all(Array.from({ length: 50 }, (_, index) => make(from + index)))
+  const page = await opened({ language: 'ko', width: 1440 })
+  await signedIn(page)
+  await go(page, '#/statements?branch=branch-long-1')
+  await page.waitForSelector('[data-row="0"]')
+  const made = Math.ceil(most / 50) * 50
+  for (let seen = 0; seen < made - 1;) {
+    await page.evaluate(() => { const element = document.querySelector('.window'); element.scrollTop = element.scrollHeight })
+    await page.waitForFunction((seen) => Math.max(...[...document.querySelectorAll('[data-row]')].map((row) => Number(row.dataset.row))) > seen, seen)
+    seen = await page.evaluate(() => Math.max(...[...document.querySelectorAll('[data-row]')].map((row) => Number(row.dataset.row))))
+    check((await page.locator('[data-row]').count()) < 60, 'rows out of sight are in the page')
+  }
+  await page.locator('.foot', { hasText: page.t('list.all', { n: String(made) }) }).waitFor()
+  await page.locator('.filters select').first().selectOption('awaiting_confirmation')
+  await page.getByText(page.t('statements.none')).waitFor()
+  await page.locator('.filters select').first().selectOption('all')
+  await page.waitForSelector('[data-row="0"]')
+  const took = await page.evaluate(() => performance.getEntriesByName('carebook.page').map((one) => Math.round(one.duration)))
+  console.log(`     from asking for a page to its rows: ${took.join(', ')} ms`)
+  await calm(page, 'the long list')
+  await page.context().close()
+})
+
 await browser.close()
 console.log(`${faults.length} of the steps failed, in ${Date.now() - began} ms`)
 for (const name of faults) console.log(`FAILED ${name}`)
