@@ -65,7 +65,7 @@ impl<T: FromJson + Serialize + Send + Sync + 'static> Request for T {
 ///
 /// ```text
 /// path_and_body! {
-///     pub struct Command { pub plan_code = "planCode", body: Body }
+///     pub struct Command { pub plan_code: Ident = "planCode", body: Body }
 /// }
 /// ```
 #[macro_export]
@@ -74,7 +74,7 @@ macro_rules! path_and_body {
         $(#[$meta:meta])*
         $vis:vis struct $name:ident {
             $(#[$field_meta:meta])*
-            $field_vis:vis $field:ident = $json:literal,
+            $field_vis:vis $field:ident: $param:ty = $json:literal,
             body: $body:ty $(,)?
         }
     ) => {
@@ -83,7 +83,7 @@ macro_rules! path_and_body {
         $vis struct $name {
             $(#[$field_meta])*
             #[serde(rename = $json)]
-            $field_vis $field: $crate::base::text::Ident,
+            $field_vis $field: $param,
             /// The body.
             $field_vis body: $body,
         }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
-use crate::base::text::{Ident, Text};
+use crate::base::text::{BookingId, Ident, PaymentId, Text};
 use crate::base::time::Instant;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
@@ -37,9 +37,9 @@ pub struct AdminAudit {
     /// When.
     pub recorded_at: Instant,
     /// The booking, as sent.
-    pub reservation_booking_id: Option<Ident>,
+    pub reservation_booking_id: Option<BookingId>,
     /// The payment, as sent.
-    pub payment_id: Option<Ident>,
+    pub payment_id: Option<PaymentId>,
     /// The search key, as sent.
     pub search_key: Option<Ident>,
     /// The amount, as sent, in won.
@@ -115,8 +115,8 @@ public_events! {
     Recorded(audit) => "recorded" {
         "action": OperationAction = audit.action,
         "status": OperationStatus = audit.status,
-        "reservationBookingId": Option<Ident> = audit.reservation_booking_id,
-        "paymentId": Option<Ident> = audit.payment_id,
+        "reservationBookingId": Option<BookingId> = audit.reservation_booking_id,
+        "paymentId": Option<PaymentId> = audit.payment_id,
         "amountKrw": Option<i64> = audit.amount_krw,
         "recordedAt": Instant = audit.recorded_at,
     },
@@ -137,8 +137,8 @@ pub struct AdminAuditBody<'a> {
     command_fingerprint: String,
     provider_evidence_fingerprint: String,
     recorded_at: Instant,
-    reservation_booking_id: Option<&'a Ident>,
-    payment_id: Option<&'a Ident>,
+    reservation_booking_id: Option<&'a BookingId>,
+    payment_id: Option<&'a PaymentId>,
     search_key: Option<&'a Ident>,
     amount_krw: Option<i64>,
     provider_status_code: i64,

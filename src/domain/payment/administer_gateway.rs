@@ -19,7 +19,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -49,9 +49,9 @@ json_object! {
         /// The revision of what is operated on, as the actor saw it; 0 before the first operation.
         pub expected_revision: AtLeast<0> = "expectedRevision",
         /// A booking that it is about.
-        pub reservation_booking_id: Option<Ident> = "reservationBookingId",
+        pub reservation_booking_id: Option<BookingId> = "reservationBookingId",
         /// The payment; required but for a search.
-        pub payment_id: Option<Ident> = "paymentId",
+        pub payment_id: Option<PaymentId> = "paymentId",
         /// The search key; required for a search.
         pub search_key: Option<Ident> = "searchKey" personal Search,
         /// An amount in won; required for a chargeback.
@@ -199,7 +199,7 @@ impl AnyOperation for AdministerGateway {
 struct OperatePayment;
 
 impl OperatePayment {
-    fn payment_id(command: &Command) -> &Ident {
+    fn payment_id(command: &Command) -> &PaymentId {
         let payment_id = command.payment_id.as_ref();
         payment_id.expect("a command on a payment was read with its identifier")
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::obligation::Obligation;
 use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::FamilyAccountId;
 use crate::base::time::Instant;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
@@ -34,7 +34,7 @@ pub struct DelegatedAuthority {
     /// Its identifier.
     pub payment_delegation_id: Uuid,
     /// The family account that it was given in.
-    pub family_account_id: Ident,
+    pub family_account_id: FamilyAccountId,
     /// Its revision.
     pub revision: Revision,
     /// The most that it allows to be paid, in won.
@@ -84,9 +84,10 @@ impl Authority {
             obligation.payment_id,
             obligation.fact_revision
         );
+        let member = actor.member_id.as_deref().unwrap_or(&actor.subject);
         let authority = |kind, further: Option<String>| Self {
             kind,
-            member_id: actor.member_id.as_ref().unwrap_or(&actor.subject).clone(),
+            member_id: member.into(),
             delegation: None,
             evidence: [Some(own), further]
                 .into_iter()
@@ -143,7 +144,7 @@ fn owes(obligation: &Obligation, actor: &Actor) -> bool {
     let fact = &obligation.fact;
     actor.kind == ActorKind::Mother
         && fact.mother_user_id == *actor.subject
-        && actor.member_id.as_deref() == Some(fact.mother_member_id.as_str())
+        && actor.member_id.as_ref() == Some(&fact.mother_member_id)
 }
 
 /// The active delegation of the mother who owes that lets the actor pay `amount_krw` won for the
@@ -156,7 +157,7 @@ fn delegation(
     now: Instant,
 ) -> Option<PaymentDelegation> {
     let fact = &obligation.fact;
-    let member = actor.member_id.as_deref()?;
+    let member = actor.member_id.as_ref()?;
     PaymentAuthority::latest_of(view, &fact.reservation_booking_id, member).filter(|held| {
         held.covers(RESERVATION_DEPOSIT, amount_krw, now)
             && held.grant.terms.mother_member_id == fact.mother_member_id

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
 use crate::domain::family::payment_authority::scope_or_none;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
@@ -78,11 +78,11 @@ pub struct PaymentActorSnapshot {
     /// The mother who owes, as a user.
     pub mother_user_id: Ident,
     /// The mother who owes, as a member.
-    pub mother_member_id: Ident,
+    pub mother_member_id: MemberId,
     /// The branch of the reservation.
-    pub branch_profile_id: Ident,
+    pub branch_profile_id: BranchProfileId,
     /// The family account of the delegation.
-    pub family_account_id: Option<Ident>,
+    pub family_account_id: Option<FamilyAccountId>,
     /// The delegation that the authority rested on.
     pub payment_delegation_id: Option<Uuid>,
     /// The delegation's scope.
@@ -193,7 +193,7 @@ impl CashReceiptEligibilitySnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreRegistration {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// How it is to be paid.
     pub payment_method: PaymentMethod,
     /// What it is for.
@@ -359,11 +359,11 @@ public_events! {
         (at "reference-facts/payment_obligation/{}", revision own) {},
     /// The payment is registered before it is made.
     PreRegistered(registration) => "pre-registered" {
-        "reservationBookingId": Ident = registration.reservation_booking_id,
+        "reservationBookingId": BookingId = registration.reservation_booking_id,
         "paymentMethod": PaymentMethod = registration.payment_method,
         "paymentPurpose": PaymentPurpose = registration.payment_purpose,
         "amountKrw": i64 = registration.amount_krw,
-        "branchProfileId": Ident = registration.actor.branch_profile_id,
+        "branchProfileId": BranchProfileId = registration.actor.branch_profile_id,
         "paymentProductPlanCode": Ident = registration.payment_product_plan_code,
     },
 }
@@ -427,8 +427,8 @@ impl Obligation {
 }
 
 /// What the fact says by now, where that is something else than what was registered.
-fn moved<'a>(registered: &Ident, by_now: &'a Ident) -> Option<Cow<'a, str>> {
-    (registered != by_now).then(|| Cow::Borrowed(by_now.as_str()))
+fn moved<'a, T: PartialEq + AsRef<str>>(registered: &T, by_now: &'a T) -> Option<Cow<'a, str>> {
+    (registered != by_now).then(|| Cow::Borrowed(by_now.as_ref()))
 }
 
 impl FactHolder for Obligation {
@@ -457,7 +457,7 @@ impl FactHolder for Obligation {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ReservationPaymentPreRegistration")]
 pub struct PreRegistrationBody<'a> {
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     payment_id: &'a str,
     payment_method: PaymentMethod,
     payment_purpose: PaymentPurpose,

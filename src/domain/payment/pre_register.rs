@@ -19,7 +19,7 @@ use super::obligation::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{NonEmpty, Nullable};
-use crate::base::text::Ident;
+use crate::base::text::{Ident, PaymentId};
 use crate::domain::example::Example;
 use crate::domain::family::payment_authority::RESERVATION_DEPOSIT;
 #[cfg(test)]
@@ -52,7 +52,7 @@ json_object! {
     /// The body of the request.
     pub struct Command {
         /// The obligation.
-        pub payment_id: Ident = "paymentId",
+        pub payment_id: PaymentId = "paymentId",
         /// The cash receipt.
         pub cash_receipt_issue_request: CashReceiptIssueRequest = "cashReceiptIssueRequest",
     }
@@ -331,6 +331,7 @@ mod tests {
     use super::*;
     use crate::base::actor::{Actor, ActorKind};
     use crate::base::json::{FromJson, Json, Reader};
+    use crate::base::text::MemberId;
     use crate::base::time::Instant;
     use crate::domain::reference::payment_product_plan;
     use crate::domain::rejection::Class;
@@ -578,7 +579,7 @@ mod tests {
         });
         service.fact("relationship", "relation-1", 1, relationship);
         service.acting(Actor {
-            member_id: Some("member-9".into()),
+            member_id: Some(MemberId::from_trusted("member-9")),
             ..headquarters_operator()
         });
         let answer = pre_register(&mut service).committed();

@@ -2,7 +2,7 @@
 //! what its mother pays.
 
 use super::FactKind;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
@@ -23,7 +23,7 @@ json_object! {
     /// The payment that was prepared for an adjustment.
     pub struct AdjustmentPreRegistration {
         /// The payment.
-        pub payment_id: Ident = "paymentId",
+        pub payment_id: PaymentId = "paymentId",
         /// Who collects it.
         pub provider_name: Ident = "providerName",
         /// When it was prepared.
@@ -35,7 +35,7 @@ json_object! {
     /// What is known of an adjustment. Amounts are in won; each may be negative.
     pub struct PaymentChangeAdjustmentFact {
         /// The booking that changed.
-        pub reservation_booking_id: Ident = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         /// The mother's subject.
         pub mother_user_id: Ident = "motherUserId",
         /// The change of the customer's share.
@@ -66,6 +66,6 @@ impl FactKind for PaymentChangeAdjustmentFact {
 /// The list of a booking's adjustments, which have ranks there: by the time of their request, and of
 /// several at one time by their identifiers.
 #[must_use]
-pub fn adjustments_of(reservation_booking_id: &str) -> IndexKey {
+pub fn adjustments_of(reservation_booking_id: &BookingId) -> IndexKey {
     IndexKey::new(Index::BookingAdjustments, &[reservation_booking_id])
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::base::digest::Fingerprint;
 use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Instant;
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
@@ -67,7 +67,7 @@ pub struct DraftConfirmed {
     /// What came into being.
     pub creation_outcome: ReservationIntent,
     /// The booking that is extended.
-    pub extension_source_reservation_id: Option<Ident>,
+    pub extension_source_reservation_id: Option<BookingId>,
     /// SHA-256 over what was accepted, the review with intent and extension source.
     pub reviewed_fact_fingerprint: Fingerprint,
     /// The identifier of the contract's acceptance.
@@ -151,7 +151,7 @@ impl Resource for ReservationDraft {
         let confirmed = self.confirmation.iter();
         let sources =
             confirmed.filter_map(|held| held.outcome.extension_source_reservation_id.as_ref());
-        sources.map(|source| Self::extending(source)).collect()
+        sources.map(Self::extending).collect()
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -188,7 +188,7 @@ public_events! {
             confirmed.customer_reservation_creation_command_id,
         "reservationBookingRequestId": Uuid = confirmed.reservation_booking_request_id,
         "reservationBookingId": Option<Uuid> = confirmed.reservation_booking_id,
-        "extensionSourceReservationId": Option<Ident> =
+        "extensionSourceReservationId": Option<BookingId> =
             confirmed.extension_source_reservation_id,
         "paymentObligationId": Uuid = confirmed.handoff.payment_obligation_id,
         "payableAmountKrw": i64 = confirmed.handoff.payable_amount_krw,
@@ -198,7 +198,7 @@ public_events! {
 impl ReservationDraft {
     /// The name that the confirmed draft holds which extends this booking.
     #[must_use]
-    pub fn extending(reservation_booking_id: &str) -> IndexKey {
+    pub fn extending(reservation_booking_id: &BookingId) -> IndexKey {
         IndexKey::new(Index::ExtensionSource, &[reservation_booking_id])
     }
 
@@ -244,7 +244,7 @@ impl FactHolder for ReservationDraft {
 pub struct ConflictBody<'a> {
     /// Why.
     pub(super) conflict_code: &'a str,
-    pub(super) draft_id: &'a Ident,
+    pub(super) draft_id: &'a DraftId,
     pub(super) expected_draft_revision: AtLeast<1>,
     pub(super) current_draft_revision: Option<Revision>,
     pub(super) reservation_draft_step_authority_projection_id: &'a Ident,
@@ -345,7 +345,7 @@ mod tests {
             reservation_booking_request_id: id(2),
             reservation_booking_id: Some(id(3)),
             creation_outcome: ReservationIntent::Extension,
-            extension_source_reservation_id: Some(Ident::from_trusted("booking-9")),
+            extension_source_reservation_id: Some(BookingId::from_trusted("booking-9")),
             reviewed_fact_fingerprint: Fingerprint::of(b"reviewed"),
             contract_acceptance_id: id(4),
             accepted_by_subject: Ident::from_trusted("user-1"),
@@ -382,7 +382,9 @@ mod tests {
         assert_eq!(after.revision.number(), 5);
         assert_eq!(
             after.unique_keys(),
-            [ReservationDraft::extending("booking-9")]
+            [ReservationDraft::extending(&BookingId::from_trusted(
+                "booking-9"
+            ))]
         );
         assert_eq!(after.facts, before.facts);
         let confirmation = after.confirmation.clone().unwrap();

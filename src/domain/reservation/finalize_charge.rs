@@ -22,7 +22,7 @@ use super::lifecycle::{
 use crate::base::actor::ActorKind;
 use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, FromJson, Json, Reader, Shape};
-use crate::base::text::{BodyKey, Ident, Text};
+use crate::base::text::{BodyKey, BookingId, BranchProfileId, Ident, Text};
 use crate::base::time::Date;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -41,7 +41,7 @@ path_and_body! {
     /// What a request asks for.
     pub struct Command {
         /// The booking.
-        pub reservation_booking_id = "reservationBookingId",
+        pub reservation_booking_id: BookingId = "reservationBookingId",
         body: Body,
     }
 }
@@ -50,7 +50,7 @@ json_object! {
     /// The body of the request. An amount that is absent is 0.
     pub struct Body {
         /// The branch.
-        pub branch_profile_id: Ident = "branchProfileId",
+        pub branch_profile_id: BranchProfileId = "branchProfileId",
         /// The charge's own identifier: the idempotency key.
         pub finalized_charge_snapshot_id: BodyKey = "finalizedChargeSnapshotId",
         /// The day on which the charge was captured.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ledger::{Charge, Grant, Settlement, Shares, benefit_krw, settle};
 use crate::base::json::{AtLeast, FromJson, Json, Reader, Shape};
 use crate::base::revision::Revision;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::resource::{Kind, Resource};
@@ -75,11 +75,11 @@ pub struct AppliedBenefit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargeFinalized {
     /// The booking.
-    pub reservation_booking_id: Ident,
+    pub reservation_booking_id: BookingId,
     /// The charge's own identifier: the key of its finalization.
     pub finalized_charge_snapshot_id: Ident,
     /// The branch, as the request named it.
-    pub branch_profile_id: Ident,
+    pub branch_profile_id: BranchProfileId,
     /// The type of the service.
     pub service_type: Ident,
     /// The day on which the charge was captured.
@@ -187,7 +187,7 @@ public_events! {
     /// The charge of a reservation is final, and divided.
     ChargeFinalized(finalized) => "charge-finalized" {
         "finalizedChargeSnapshotId": Ident = finalized.finalized_charge_snapshot_id,
-        "branchProfileId": Ident = finalized.branch_profile_id,
+        "branchProfileId": BranchProfileId = finalized.branch_profile_id,
         "serviceType": Ident = finalized.service_type,
         "capturedOn": Date = finalized.captured_on,
         "quotedOn": Date = finalized.quoted_on,
@@ -230,7 +230,7 @@ impl ChargeFinalized {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FinancialLifecycle")]
 pub struct FinancialLifecycleBody<'a> {
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     financial_stage: FinancialStage,
     mother_visible_payable_krw: i64,
     caregiver_payout_krw: i64,
