@@ -107,7 +107,7 @@ impl Operation for AuthorizePayment {
         if actor.member_id.is_none() {
             return Err(Reason::MemberIdentityMissing.into());
         }
-        let AtLeast(amount_krw) = command.amount_krw;
+        let amount_krw = command.amount_krw.into();
         let delegation = book
             .and_then(|book| book.latest(&context.view))
             .filter(|held| {

@@ -212,7 +212,7 @@ impl Operation for GrantPayment {
                 expires_at: command.expires_at,
                 authority_evidence: vec![evidence(&account), evidence(&booking)],
             },
-            maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.0,
+            maximum_authorized_amount_krw: command.maximum_authorized_amount_krw.into(),
         }));
         let delegation = commit.born::<PaymentDelegation>(&granted);
         let delegation = PaymentDelegationBody::new(&delegation);

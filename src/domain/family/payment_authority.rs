@@ -10,6 +10,7 @@ use crate::base::json::{FromJson as _, Side, nullable};
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, SCOPE_MAX, Scope, by_few, is};
 use crate::domain::read::ReadRequest;
 use crate::domain::resource::{Index, IndexKey, Kind, ReadView, Resource};
@@ -28,7 +29,7 @@ pub struct PaymentDelegation {
     /// What it has in common with other grants.
     pub grant: Grant,
     /// The most that may be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// A delegation is granted.
@@ -41,7 +42,7 @@ pub struct PaymentGranted {
     /// The terms.
     pub terms: GrantTerms,
     /// The most that may be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// What can happen to a delegation. New events go at the end: their order stands in the log.
@@ -89,7 +90,7 @@ impl Resource for PaymentDelegation {
     }
 
     fn validate(&self) -> Result<(), String> {
-        if self.maximum_authorized_amount_krw < 1 {
+        if self.maximum_authorized_amount_krw <= Won::ZERO {
             return Err("a delegation allows no payment".to_owned());
         }
         self.grant.validate()
@@ -107,7 +108,7 @@ public_events! {
         "payerMemberId": MemberId = granted.payer_member_id,
         "motherMemberId": MemberId = granted.terms.mother_member_id,
         "scopes": Vec<Ident> = granted.terms.scopes,
-        "maximumAuthorizedAmountKrw": i64 = granted.maximum_authorized_amount_krw,
+        "maximumAuthorizedAmountKrw": Won = granted.maximum_authorized_amount_krw,
         "expiresAt": Instant = granted.terms.expires_at,
     },
 }
@@ -115,7 +116,7 @@ public_events! {
 impl PaymentDelegation {
     /// Whether it allows `amount_krw` won to be paid for `scope` at `now`.
     #[must_use]
-    pub fn covers(&self, scope: &str, amount_krw: i64, now: Instant) -> bool {
+    pub fn covers(&self, scope: &str, amount_krw: Won, now: Instant) -> bool {
         self.grant.is_active(now)
             && self.grant.has_scope(scope)
             && amount_krw <= self.maximum_authorized_amount_krw
@@ -274,7 +275,7 @@ pub struct PaymentDelegationBody<'a> {
     granted_by_member_id: &'a MemberId,
     granted_at: Instant,
     expires_at: Instant,
-    maximum_authorized_amount_krw: i64,
+    maximum_authorized_amount_krw: Won,
     reservation_booking_id: &'a BookingId,
     revoked_at: Option<Instant>,
     delegation_revision: Revision,
@@ -328,7 +329,7 @@ mod tests {
             reservation_booking_id: BookingId::from_trusted("booking-1"),
             payer_member_id: MemberId::from_trusted("father"),
             terms,
-            maximum_authorized_amount_krw,
+            maximum_authorized_amount_krw: Won::new(maximum_authorized_amount_krw),
         };
         let event = PaymentDelegationEvent::Granted(Box::new(granted));
         PaymentDelegation::apply(None, &event, Instant::from_millis(1_000))

@@ -8,6 +8,7 @@ use crate::base::digest::Fingerprint;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId, Text};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{OperationAction, OperationStatus};
 use crate::domain::resource::{Kind, Resource};
@@ -43,7 +44,7 @@ pub struct AdminAudit {
     /// The search key, as sent.
     pub search_key: Option<Ident>,
     /// The amount, as sent, in won.
-    pub amount_krw: Option<i64>,
+    pub amount_krw: Option<Won>,
     /// The gateway's status, at least 100.
     pub provider_status_code: i64,
     /// The gateway's word.
@@ -100,7 +101,7 @@ impl Resource for AdminAudit {
                 self.expected_revision, self.provider_status_code
             ));
         }
-        if self.amount_krw.is_some_and(|amount| amount < 1) {
+        if self.amount_krw.is_some_and(|amount| amount <= Won::ZERO) {
             return Err("an amount below 1".to_owned());
         }
         Ok(())
@@ -117,7 +118,7 @@ public_events! {
         "status": OperationStatus = audit.status,
         "reservationBookingId": Option<BookingId> = audit.reservation_booking_id,
         "paymentId": Option<PaymentId> = audit.payment_id,
-        "amountKrw": Option<i64> = audit.amount_krw,
+        "amountKrw": Option<Won> = audit.amount_krw,
         "recordedAt": Instant = audit.recorded_at,
     },
 }
@@ -140,7 +141,7 @@ pub struct AdminAuditBody<'a> {
     reservation_booking_id: Option<&'a BookingId>,
     payment_id: Option<&'a PaymentId>,
     search_key: Option<&'a Ident>,
-    amount_krw: Option<i64>,
+    amount_krw: Option<Won>,
     provider_status_code: i64,
     provider_result_code: &'a str,
     provider_message: Option<&'a str>,
@@ -224,7 +225,7 @@ mod tests {
             reservation_booking_id: None,
             payment_id: None,
             search_key: None,
-            amount_krw: Some(1),
+            amount_krw: Some(Won::new(1)),
             provider_status_code: 200,
             provider_result_code: "ok".into(),
             provider_message: None,
@@ -262,7 +263,7 @@ mod tests {
                 ..good.clone()
             },
             AdminAudit {
-                amount_krw: Some(0),
+                amount_krw: Some(Won::new(0)),
                 ..good
             },
         ] {

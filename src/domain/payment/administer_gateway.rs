@@ -20,6 +20,7 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
+use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::Ladder;
@@ -135,7 +136,7 @@ fn audited<R: Resource>(
         reservation_booking_id: command.reservation_booking_id.clone(),
         payment_id: command.payment_id.clone(),
         search_key: command.search_key.clone(),
-        amount_krw: command.amount_krw.map(|AtLeast(amount)| amount),
+        amount_krw: command.amount_krw.map(Won::from),
         provider_status_code: answered.status_code,
         provider_result_code: answered.result_code.into(),
         provider_message: answered.message.map(Into::into),
@@ -212,8 +213,8 @@ impl OperatePayment {
             OperationAction::InspectChargebackStatus => PaymentOrder::InspectChargeback,
             OperationAction::RecordChargeback => {
                 let amount = command.amount_krw;
-                let AtLeast(amount) = amount.expect("a chargeback was read with its amount");
-                PaymentOrder::RecordChargeback(amount)
+                let amount = amount.expect("a chargeback was read with its amount");
+                PaymentOrder::RecordChargeback(amount.into())
             }
             OperationAction::SearchPayments => unreachable!("a search is not on a payment"),
         }

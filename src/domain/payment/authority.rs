@@ -10,6 +10,7 @@ use crate::base::actor::{Actor, ActorKind};
 use crate::base::revision::Revision;
 use crate::base::text::FamilyAccountId;
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::family::payment_authority::{
     PaymentAuthority, PaymentDelegation, RESERVATION_DEPOSIT,
 };
@@ -38,7 +39,7 @@ pub struct DelegatedAuthority {
     /// Its revision.
     pub revision: Revision,
     /// The most that it allows to be paid, in won.
-    pub maximum_authorized_amount_krw: i64,
+    pub maximum_authorized_amount_krw: Won,
 }
 
 /// An actor's authority over one obligation.
@@ -100,7 +101,7 @@ impl Authority {
                 owes(obligation, actor).then(|| authority(PaymentActorKind::Mother, None))
             }
             ActorKind::FamilyMember => {
-                let amount = obligation.fact.amount_krw.0;
+                let amount = obligation.fact.amount_krw.into();
                 let held = delegation(obligation, actor, view, amount, now)?;
                 let terms = &held.grant.terms;
                 let evidence = format!(
@@ -153,7 +154,7 @@ fn delegation(
     obligation: &Obligation,
     actor: &Actor,
     view: &ReadView<'_>,
-    amount_krw: i64,
+    amount_krw: Won,
     now: Instant,
 ) -> Option<PaymentDelegation> {
     let fact = &obligation.fact;
@@ -190,7 +191,7 @@ pub fn may_read(obligation: &Obligation, actor: &Actor, view: &ReadView<'_>, now
         || actor.manages_branch(&obligation.fact.branch_profile_id)
         || Authority::over(obligation, actor, view, now).is_some()
         || actor.kind == ActorKind::FamilyMember
-            && delegation(obligation, actor, view, 0, now).is_some()
+            && delegation(obligation, actor, view, Won::ZERO, now).is_some()
 }
 
 /// What of the obligations a finance operator may be shown: those of the branches that relationships

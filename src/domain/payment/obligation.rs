@@ -11,6 +11,7 @@ use super::decide_cash_receipt::Eligibility;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, BranchProfileId, FamilyAccountId, Ident, MemberId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::family::payment_authority::scope_or_none;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::payment_words::{
@@ -34,9 +35,9 @@ pub struct MethodFeeQuote {
     /// The method's name for customers.
     pub display_method_name: MethodLabel,
     /// The payment's amount, in won.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
     /// The fee, in won.
-    pub fee_amount_krw: i64,
+    pub fee_amount_krw: Won,
     /// The rate.
     pub rate_basis_points: BasisPoints,
 }
@@ -91,7 +92,7 @@ pub struct PaymentActorSnapshot {
     /// The delegation's revision.
     pub payment_delegation_revision: Option<Revision>,
     /// The most that the delegation allows to be paid, in won.
-    pub maximum_authorized_amount_krw: Option<i64>,
+    pub maximum_authorized_amount_krw: Option<Won>,
     /// What the authority rested on, each once, as `kind/id@revision`.
     pub authority_evidence: Vec<Box<str>>,
     /// The idempotency key.
@@ -199,7 +200,7 @@ pub struct PreRegistration {
     /// What it is for.
     pub payment_purpose: PaymentPurpose,
     /// How much, in won.
-    pub amount_krw: i64,
+    pub amount_krw: Won,
     /// The product plan.
     pub payment_product_plan_code: Ident,
     /// The fee.
@@ -362,7 +363,7 @@ public_events! {
         "reservationBookingId": BookingId = registration.reservation_booking_id,
         "paymentMethod": PaymentMethod = registration.payment_method,
         "paymentPurpose": PaymentPurpose = registration.payment_purpose,
-        "amountKrw": i64 = registration.amount_krw,
+        "amountKrw": Won = registration.amount_krw,
         "branchProfileId": BranchProfileId = registration.actor.branch_profile_id,
         "paymentProductPlanCode": Ident = registration.payment_product_plan_code,
     },
@@ -387,7 +388,7 @@ impl PreRegistration {
         }
         let quote = &self.fee.method_fee_quote;
         if quote.amount_krw != self.amount_krw
-            || !(0..=self.amount_krw).contains(&quote.fee_amount_krw)
+            || !(Won::ZERO..=self.amount_krw).contains(&quote.fee_amount_krw)
         {
             return Err(format!(
                 "a fee of {} on {} for a payment of {}",
@@ -461,7 +462,7 @@ pub struct PreRegistrationBody<'a> {
     payment_id: &'a str,
     payment_method: PaymentMethod,
     payment_purpose: PaymentPurpose,
-    amount_krw: i64,
+    amount_krw: Won,
     payment_product_plan_code: &'a Ident,
     provider_fee_snapshot: &'a ProviderFeeSnapshot,
     payment_actor_snapshot: &'a PaymentActorSnapshot,
@@ -587,12 +588,15 @@ mod tests {
             change(bad.pre_registration.as_mut().unwrap());
             bad.validate().is_err()
         };
-        assert!(bad(|registration| registration.amount_krw -= 1));
+        assert!(bad(
+            |registration| registration.amount_krw = Won::new(registration.amount_krw.number() - 1)
+        ));
         assert!(bad(|registration| {
-            registration.fee.method_fee_quote.fee_amount_krw = -1;
+            registration.fee.method_fee_quote.fee_amount_krw = Won::new(-1);
         }));
         assert!(bad(|registration| {
-            registration.fee.method_fee_quote.fee_amount_krw = registration.amount_krw + 1;
+            registration.fee.method_fee_quote.fee_amount_krw =
+                Won::new(registration.amount_krw.number() + 1);
         }));
         assert!(bad(|registration| registration
             .actor

@@ -4,6 +4,7 @@
 use super::FactKind;
 use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::resource::{Index, IndexKey, Kind};
 use crate::{json_object, wire_enum};
 
@@ -39,13 +40,13 @@ json_object! {
         /// The mother's subject.
         pub mother_user_id: Ident = "motherUserId",
         /// The change of the customer's share.
-        pub customer_delta_krw: i64 = "customerDeltaKrw",
+        pub customer_delta_krw: Won = "customerDeltaKrw",
         /// What coupons change.
-        pub coupon_adjustment_krw: i64 = "couponAdjustmentKrw",
+        pub coupon_adjustment_krw: Won = "couponAdjustmentKrw",
         /// What the customer pays without coupons.
-        pub pure_customer_amount_krw: i64 = "pureCustomerAmountKrw",
+        pub pure_customer_amount_krw: Won = "pureCustomerAmountKrw",
         /// What the mother has to pay.
-        pub mother_payable_adjustment_krw: i64 = "motherPayableAdjustmentKrw",
+        pub mother_payable_adjustment_krw: Won = "motherPayableAdjustmentKrw",
         /// Where it stands.
         pub adjustment_status: RequestedAdjustmentStatus = "adjustmentStatus",
         /// The payment prepared, where there is one.

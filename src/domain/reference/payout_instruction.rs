@@ -2,6 +2,7 @@
 
 use super::{FactKind, HeldAlone};
 use crate::base::text::{AssignmentKey, BookingId, CaregiverId, Ident, PayoutInstructionId};
+use crate::base::won::Won;
 use crate::domain::resource::Kind;
 use crate::json_object;
 
@@ -19,7 +20,7 @@ json_object! {
         /// The caregiver, where known.
         pub caregiver_id: Option<CaregiverId> = "caregiverId",
         /// The amount, in won.
-        pub amount_krw: i64 = "amountKrw",
+        pub amount_krw: Won = "amountKrw",
     }
 }
 

@@ -9,6 +9,7 @@ use crate::base::json::AnyObject;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::listing::{Filter, List, by_few, by_many, is};
 use crate::domain::outbox::message::{Message, by_reference};
 use crate::domain::reference::payment_change_adjustment::{
@@ -244,7 +245,7 @@ impl PaymentChangeAdjustment {
 
     fn was_payable(&self) -> bool {
         self.fact.adjustment_status == RequestedAdjustmentStatus::Payable
-            && self.fact.mother_payable_adjustment_krw > 0
+            && self.fact.mother_payable_adjustment_krw > Won::ZERO
     }
 
     /// How far the settlement's continuation is, where it was asked for: it is delivered once the
@@ -303,10 +304,10 @@ pub struct PaymentChangeAdjustmentBody<'a> {
     payment_change_adjustment_id: &'a str,
     reservation_booking_id: &'a BookingId,
     mother_user_id: &'a Ident,
-    customer_delta_krw: i64,
-    coupon_adjustment_krw: i64,
-    pure_customer_amount_krw: i64,
-    mother_payable_adjustment_krw: i64,
+    customer_delta_krw: Won,
+    coupon_adjustment_krw: Won,
+    pure_customer_amount_krw: Won,
+    mother_payable_adjustment_krw: Won,
     adjustment_status: AdjustmentStatus,
     pre_registration: Option<&'a AdjustmentPreRegistration>,
     payment_receipt: Option<ReceiptBody<'a>>,
@@ -569,7 +570,7 @@ mod tests {
         pay(&mut service, &payment()).committed();
         let mut paid = state(&service);
         assert_eq!(paid.validate(), Ok(()));
-        paid.fact.mother_payable_adjustment_krw = 0;
+        paid.fact.mother_payable_adjustment_krw = Won::ZERO;
         assert!(paid.validate().unwrap_err().contains("not payable"));
         paid.revision = Revision::NONE;
         assert!(paid.validate().unwrap_err().contains("revision 0"));

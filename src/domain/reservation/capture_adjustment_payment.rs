@@ -18,6 +18,7 @@ use crate::base::digest::Digest;
 use crate::base::json::AnyObject;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
 use crate::domain::ladder::{Case, Ladder};
@@ -82,7 +83,7 @@ struct ContinuationRequested<'a> {
     reservation_booking_id: &'a BookingId,
     payment_id: &'a PaymentId,
     provider_name: &'a Ident,
-    amount_krw: i64,
+    amount_krw: Won,
     deposited_at: Instant,
 }
 
@@ -135,7 +136,7 @@ impl Operation for CaptureAdjustmentPayment {
             })
             .then(Reason::AdjustmentNotPayable, |case| {
                 case.alter(ADJUSTMENT, |adjustment: &mut PaymentChangeAdjustment| {
-                    adjustment.fact.mother_payable_adjustment_krw = 0;
+                    adjustment.fact.mother_payable_adjustment_krw = Won::ZERO;
                 })
             })
             .then(

@@ -262,7 +262,7 @@ fn outcome(
             payment_handoff_id: context.ids.id(),
             charge_snapshot_id: context.ids.id(),
             payment_obligation_id: context.ids.id(),
-            payable_amount_krw: payment.payable_amount_krw.0,
+            payable_amount_krw: payment.payable_amount_krw.into(),
             eligible_payment_method_codes: payment.eligible_payment_method_codes.0.clone(),
         },
     }

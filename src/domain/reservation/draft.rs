@@ -12,6 +12,7 @@ use crate::base::json::AtLeast;
 use crate::base::revision::Revision;
 use crate::base::text::{BookingId, DraftId, Ident};
 use crate::base::time::Instant;
+use crate::base::won::Won;
 use crate::domain::payment_words::PaymentMethod;
 use crate::domain::reference::reservation_draft::{ReservationDraftFact, ReservationIntent};
 use crate::domain::reference::{FactHolder, FactKind};
@@ -44,7 +45,7 @@ pub struct PaymentHandoff {
     /// The obligation that was born with it; its paymentId.
     pub payment_obligation_id: Uuid,
     /// What the customer pays, in won.
-    pub payable_amount_krw: i64,
+    pub payable_amount_krw: Won,
     /// How it can be paid, at least one way; the first is the obligation's.
     pub eligible_payment_method_codes: Vec<PaymentMethod>,
 }
@@ -169,7 +170,9 @@ impl Resource for ReservationDraft {
             return Err("all but a consultation have a booking".to_owned());
         }
         let handoff = &outcome.handoff;
-        if handoff.payable_amount_krw < 1 || handoff.eligible_payment_method_codes.is_empty() {
+        if handoff.payable_amount_krw <= Won::ZERO
+            || handoff.eligible_payment_method_codes.is_empty()
+        {
             return Err("there is nothing to pay, or no way to pay it".to_owned());
         }
         Ok(())
@@ -191,7 +194,7 @@ public_events! {
         "extensionSourceReservationId": Option<BookingId> =
             confirmed.extension_source_reservation_id,
         "paymentObligationId": Uuid = confirmed.handoff.payment_obligation_id,
-        "payableAmountKrw": i64 = confirmed.handoff.payable_amount_krw,
+        "payableAmountKrw": Won = confirmed.handoff.payable_amount_krw,
     },
 }
 
@@ -284,7 +287,7 @@ struct HandoffBody<'a> {
     charge_snapshot_id: Uuid,
     payment_obligation_id: Uuid,
     currency_code: HandoffCurrency,
-    payable_amount_krw: i64,
+    payable_amount_krw: Won,
     eligible_payment_method_codes: &'a [PaymentMethod],
     handoff_state: HandoffState,
 }
@@ -353,7 +356,7 @@ mod tests {
                 payment_handoff_id: id(5),
                 charge_snapshot_id: id(6),
                 payment_obligation_id: id(7),
-                payable_amount_krw: 1,
+                payable_amount_krw: Won::new(1),
                 eligible_payment_method_codes: vec![PaymentMethod::Card],
             },
         }
@@ -450,7 +453,7 @@ mod tests {
         assert!(spoilt(
             |_, held| held.creation_outcome = ReservationIntent::Consultation
         ));
-        assert!(spoilt(|_, held| held.handoff.payable_amount_krw = 0));
+        assert!(spoilt(|_, held| held.handoff.payable_amount_krw = Won::ZERO));
         assert!(spoilt(|_, held| held
             .handoff
             .eligible_payment_method_codes
