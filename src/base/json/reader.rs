@@ -5,6 +5,7 @@ use std::fmt;
 use super::fault::{Fault, FaultCode};
 use super::schema::Side;
 use super::shape::{Presence, Shape};
+use super::straight::Straight;
 use super::value::Json;
 use crate::base::time::Instant;
 
@@ -169,6 +170,18 @@ pub trait FromJson: Sized {
     /// Reads the value; `None` after at least one fault was noted.
     fn read(value: &Json<'_>, at: &mut Reader) -> Option<Self>;
 
+    /// Reads the value straight from its text, if it has no fault: what [`FromJson::read`] reads from
+    /// its tree, which is also how it is read by default.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read; the tree tells what.
+    fn read_straight<'de, D: serde::Deserializer<'de>>(
+        from: D,
+        place: Straight<'_>,
+    ) -> Result<Self, D::Error> {
+        place.by_tree(from)
+    }
+
     /// The value of an absent field: by default, a fault.
     fn absent(at: &mut Reader) -> Option<Self> {
         at.fault(FaultCode::Required)
@@ -258,6 +271,43 @@ macro_rules! json_object {
                 )+
                 $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
                 Some(Self { $($field: $field?),+ })
+            }
+
+            fn read_straight<'de, D: ::serde::Deserializer<'de>>(
+                from: D,
+                place: $crate::base::json::Straight<'_>,
+            ) -> Result<Self, D::Error> {
+                struct Visitor<'c>($crate::base::json::Straight<'c>);
+
+                impl<'de> ::serde::de::Visitor<'de> for Visitor<'_> {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: ::serde::de::MapAccess<'de>>(
+                        self,
+                        mut fields: A,
+                    ) -> Result<$name, A::Error> {
+                        let inside = self.0.inside()?;
+                        $( let mut $field: Option<$type> = None; )+
+                        while let Some(name) = fields.next_key::<&'de str>()? {
+                            match name {
+                                $( $json => inside.field(&mut $field, &mut fields)?, )+
+                                _ => inside.unknown_field()?,
+                            }
+                        }
+                        $( let $field = Some(inside.or_absent($field)?); )+
+                        inside.without_fault(|at| {
+                            let _ = &at;
+                            $crate::json_object!(@rules $($rules at $fields)? { $($field),+ });
+                            Some($name { $($field: $field?),+ })
+                        })
+                    }
+                }
+
+                from.deserialize_map(Visitor(place))
             }
 
             fn shape() -> $crate::base::json::Shape {

@@ -20,6 +20,7 @@ use crate::base::digest::Digest;
 use crate::base::json::{AtLeast, FaultCode, Reader, Shape};
 use crate::base::revision::Revision;
 use crate::base::text::{BodyKey, BookingId, Ident, PaymentId, Text};
+use crate::base::time::Instant;
 use crate::base::won::Won;
 use crate::domain::example::Example;
 #[cfg(test)]
@@ -148,6 +149,13 @@ fn audited<R: Resource>(
 /// The operation. What it decides on depends on the action, so it hands its command on.
 pub struct AdministerGateway;
 
+fn by_action(name: &'static str, command: Command) -> Box<dyn AnyCommand> {
+    match command.operation_action {
+        OperationAction::SearchPayments => Erased::<SearchPayments>::command(name, command),
+        _ => Erased::<OperatePayment>::command(name, command),
+    }
+}
+
 impl AnyOperation for AdministerGateway {
     fn read(
         &self,
@@ -156,10 +164,18 @@ impl AnyOperation for AdministerGateway {
         at: &mut Reader,
     ) -> Option<Box<dyn AnyCommand>> {
         let command = <Command as Request>::read(parts, at)?;
-        Some(match command.operation_action {
-            OperationAction::SearchPayments => Erased::<SearchPayments>::command(name, command),
-            _ => Erased::<OperatePayment>::command(name, command),
-        })
+        Some(by_action(name, command))
+    }
+
+    fn read_straight(
+        &self,
+        name: &'static str,
+        path: &[(&str, &str)],
+        body: &[u8],
+        now: Instant,
+    ) -> Option<(Box<dyn AnyCommand>, usize)> {
+        let (command, values) = <Command as Request>::read_straight(path, body, now)?;
+        Some((by_action(name, command), values))
     }
 
     fn replayed(&self, body: Vec<u8>) -> Vec<u8> {

@@ -589,7 +589,7 @@ mod tests {
             change(&mut settlement);
             settlement.validate().unwrap_err()
         };
-        assert!(broken(|it| it.lines[0].amount_krw = Won::new(101)).contains("debits of 101"));
+        assert!(broken(|it| it.lines[0].amount_krw = Won::new(71)).contains("debits of 101"));
         assert!(broken(|it| it.hq_settlement_krw = Won::new(26)).contains("headquarters"));
         assert!(broken(|it| it.caregiver_payout_krw = Won::ZERO).contains("caregiver"));
         let zero = broken(|it| it.lines.push(line(Side::Debit, Account::Voucher, 0)));
