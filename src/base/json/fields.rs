@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fault::FaultCode;
-use super::reader::{FromJson, Reader};
+use super::from_json::{FromJson, Items, OrNull, Straight};
+use super::reader::Reader;
 use super::shape::{Presence, Shape};
-use super::straight::{Items, OrNull, Straight};
 use super::value::Json;
 use crate::base::time::{Date, Instant};
 use crate::schema_of_shape;
@@ -319,7 +319,7 @@ schema_of_shape!(Date);
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::reader::tests::faults;
+    use super::super::from_json::tests::faults;
     use super::*;
 
     #[test]
