@@ -8,6 +8,7 @@ use hyper::header::HeaderMap;
 use super::conditional::found_answer;
 use super::history::{self, HistoryQuery};
 use super::lists;
+use super::min_position::come_to;
 use super::request::{DryRun, no_dry_run};
 use super::response::{Answer, Problems, at_position};
 use super::service::{Caller, Parameters, Service};
@@ -26,7 +27,10 @@ impl Service {
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let actor = self.actor(caller, headers, problems).await?;
         match DryRun::of(query) {
-            DryRun::No => Ok(actor),
+            DryRun::No => {
+                come_to(&self.engine, headers, problems).await?;
+                Ok(actor)
+            }
             DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
         }
     }
