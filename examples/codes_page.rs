@@ -290,6 +290,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "Read the organization, decide, and send the new revision under a fresh key.",
     ),
     (
+        "not_the_writer",
+        "The service follows another one, which takes the commands.",
+        "Send it to the address in `Carebook-Writer`, where there is one, or to the next service that you know; \
+         after `Retry-After` seconds here again: it may be the writer by then.",
+    ),
+    (
         "outcome_unknown",
         "The commit was not durable in time: it may have been done, or not.",
         "Send the same request under the same key: it is told what happened, or is carried out then.",
@@ -328,6 +334,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "permission_denied",
         "The actor's kind, permissions, branches or membership do not allow it.",
         "See who may, in [access.md](access.md).",
+    ),
+    (
+        "position_not_reached",
+        "The service did not come to the position in `Carebook-Min-Position` within 5 seconds.",
+        "Send it again after `Retry-After` seconds, or read from the writer; check that the position is one of this log.",
     ),
     (
         "product_plan_not_found",

@@ -9,10 +9,8 @@ use crate::support::{Answer, Client, Server, World, carebook, serve_arguments};
 
 const OURS: &str = "https://app.example.com";
 const OTHER: &str = "https://evil.example.com";
-const REQUEST_HEADERS: &str =
-    "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id";
-const EXPOSED: &str =
-    "Carebook-Dry-Run, Carebook-Position, ETag, Idempotent-Replayed, Retry-After, X-Request-Id";
+const REQUEST_HEADERS: &str = "Authorization, Carebook-Min-Position, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id";
+const EXPOSED: &str = "Carebook-Dry-Run, Carebook-Position, Carebook-Writer, ETag, Idempotent-Replayed, Retry-After, X-Request-Id";
 
 fn preflight(client: &mut Client, path: &str, origin: &str, method: &str) -> Answer {
     let headers = [

@@ -45,6 +45,7 @@ mod service;
 mod settings;
 mod shapes;
 mod shell;
+mod standby;
 mod streams;
 mod support;
 mod terminal;

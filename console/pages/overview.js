@@ -86,6 +86,7 @@ function Log({ figures }) {
     <div><dt>${t('log.archive')}</dt><dd>${kept.isArchived ? t('value.yes') : t('value.no')}</dd></div>
     <div><dt>${t('log.sync')}</dt><dd>${duration(quantile(log.syncBuckets, log.syncBoundsSeconds, 0.99) ?? 0)}</dd></div>
     <div><dt>${t('log.disk')}</dt><dd>${log.diskFreeBytes === null ? '–' : bytes(log.diskFreeBytes)}</dd></div>
+    <div><dt>${t('log.role')}</dt><dd>${t(`role.${figures.role}`)}${figures.behind ? html` · ${t('log.behind', { n: number(figures.behind.positions), time: duration(figures.behind.seconds) })}` : ''}</dd></div>
     <div><dt>${t('log.resources')}</dt><dd>${number(engine.resources)}</dd></div>
   </dl><//>`
 }

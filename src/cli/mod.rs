@@ -1,5 +1,6 @@
 //! The command line: what each command does, and its exit codes.
 
+mod announcing;
 pub mod backup;
 mod backup_status;
 pub mod client;

@@ -199,6 +199,11 @@ impl Target {
 
     async fn run(self, engine: &Arc<Engine>, tracer: Option<Arc<Tracer>>) {
         let Self { url, options } = self;
+        // Who follows publishes nothing.
+        tokio::select! {
+            () = engine.until_writer() => {}
+            () = engine.feed().ended() => return,
+        }
         let link = Arc::new(Link::default());
         let sink = match connect(&url, options, &link).await {
             Ok(sink) => Arc::new(Stream { tracer, ..sink }),

@@ -1,14 +1,13 @@
 //! `carebook serve`: recovers the data directory, then serves until it is told to stop.
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tokio::sync::watch;
 
+use super::announcing::announce;
 use super::backup_status;
 use super::console::{ConsoleArgs, Consoles};
 use super::demo::{Demo, load_samples};
@@ -18,7 +17,7 @@ use super::ending::end_the_process;
 use super::exit::Failure;
 use super::keys::{KeyArgs, KeysFrom};
 use super::listening::{cannot_listen, listen};
-use super::logging::{LogArgs, Logs, settle};
+use super::logging::{LogArgs, Logs};
 use super::manager;
 use super::nats::NatsArgs;
 use super::open::{Opening, open, tell_of_recovery};
@@ -466,39 +465,4 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
-}
-
-/// Tells the service manager, and whoever reads standard output, where it listens from now on.
-fn announce(
-    engine: &Arc<Engine>,
-    told_to_stop: watch::Receiver<bool>,
-    base: &str,
-    (inside, consoles): (Option<SocketAddr>, &Consoles),
-    demo: Option<&Demo>,
-) -> Result<(), Failure> {
-    // What was logged at the start stands before it.
-    settle();
-    let listening = format!("listening on {base}");
-    manager::ready(&listening);
-    manager::give_signs_of_life(engine, told_to_stop, listening.clone())
-        .map_err(Failure::from_error)?;
-    say(&listening);
-    let inside = inside.map(|inside| format!("http://{inside}"));
-    if let Some(inside) = &inside {
-        say(&format!("internal on {inside}"));
-    }
-    for line in consoles.told(base, inside.as_deref()) {
-        say(&line);
-    }
-    if let Some(demo) = demo {
-        say(&demo.introduction(base).map_err(Failure::other)?);
-    }
-    Ok(())
-}
-
-/// One or several lines on standard output, flushed.
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // A reader that goes away is no reason to stop serving.
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

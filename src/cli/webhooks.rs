@@ -45,7 +45,7 @@ pub struct WebhookArgs {
 }
 
 impl WebhookArgs {
-    /// Starts to deliver, on a thread of its own, to receivers that `tls` trusts, traced by `tracer`. What is returned
+    /// Starts to deliver, as soon as the engine writes, on a thread of its own, to receivers that `tls` trusts, traced by `tracer`. What is returned
     /// last turns true when what is returned before it has, once nothing is sent any more and it is
     /// written how far all are.
     ///
@@ -77,12 +77,15 @@ impl WebhookArgs {
         let (dispatcher, work) =
             engine.deliver_webhooks(Arc::new(sender), bounds, self.webhooks_waiting_max);
         let (sender, stop) = watch::channel(false);
-        let stopped = on_a_thread(work, dispatcher.clone(), stop).map_err(Failure::from_error)?;
+        let engine = Arc::clone(engine);
+        let stopped = on_a_thread(engine, work, dispatcher.clone(), stop);
+        let stopped = stopped.map_err(Failure::from_error)?;
         Ok((WebhookFront { key, dispatcher }, sender, stopped))
     }
 }
 
 fn on_a_thread(
+    engine: Arc<Engine>,
     work: impl Future<Output = ()> + Send + 'static,
     dispatcher: Webhooks,
     mut stop: watch::Receiver<bool>,
@@ -94,11 +97,17 @@ fn on_a_thread(
     let thread = std::thread::Builder::new().name("webhooks".to_owned());
     thread.spawn(move || {
         runtime.block_on(async {
-            let work = tokio::spawn(work);
-            // Whoever could stop it may be gone: then it goes on for as long as the process.
-            let _ = stop.wait_for(|is_stopped| *is_stopped).await;
-            dispatcher.stop().await;
-            work.abort();
+            let writes = tokio::select! {
+                () = engine.until_writer() => true,
+                _ = stop.wait_for(|is_stopped| *is_stopped) => false,
+            };
+            if writes {
+                let work = tokio::spawn(work);
+                // Whoever could stop it may be gone: then it goes on for as long as the process.
+                let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+                dispatcher.stop().await;
+                work.abort();
+            }
             let _ = sender.send(true);
             // Actors of resources may live here: they serve until the process ends.
             std::future::pending::<()>().await;

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::listing::{BookingHash, LeadMove, ListMove, ValueHash};
-use super::registered::version;
 use super::resource::{IndexKey, Rank, Resource};
+use super::version::version;
 use crate::base::codec;
 use crate::base::digest::Digest;
 use crate::base::revision::Revision;

@@ -35,4 +35,5 @@ pub mod resource;
 pub mod scenario;
 pub mod settlement;
 pub mod stored;
+mod version;
 pub mod webhook;

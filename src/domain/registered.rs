@@ -6,10 +6,12 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::change::Change;
 use super::event::{Changed, EventType, PublicEvents, Told};
 use super::listing::{Filter, List, ListItem, ListPlace, Shared};
 use super::resource::{IndexKey, Kind, Rank, Resource, event_name};
 use super::stored::{Older, Versioned};
+pub use super::version::version;
 use crate::base::codec::{self, DecodeError};
 use crate::base::{digest::Digest, revision::Revision, time::Instant};
 
@@ -37,19 +39,6 @@ pub enum Listed {
     FromBirth,
     /// They stand in it from some later commit on.
     Later,
-}
-
-/// The version of the form in which `R` is stored: state and event, and whatever stands in them.
-#[must_use]
-pub const fn version<R: Resource>() -> u16 {
-    assert!(R::OLDER.len() < u16::MAX as usize, "that are too many");
-    let mut version = 1;
-    let mut older = R::OLDER;
-    while let Some((_, rest)) = older.split_first() {
-        version += 1;
-        older = rest;
-    }
-    version
 }
 
 /// How bytes of this version are read, when it is an older one; `None` when it is the present one.
@@ -104,6 +93,17 @@ pub trait AnyResource: Send + Sync {
         at: Instant,
         next: &mut Vec<u8>,
     ) -> Result<Digest, String>;
+    /// The change that an event makes of a resource, as whoever committed it had it: the state after
+    /// it, and what becomes of the indexes and lists.
+    ///
+    /// # Errors
+    /// As [`AnyResource::replay`].
+    fn change(
+        &self,
+        state: Option<&[u8]>,
+        event: Versioned<'_>,
+        at: Instant,
+    ) -> Result<Change, String>;
     /// The states of a resource one after another, from this one on; from before its birth where
     /// there is none.
     ///
@@ -210,6 +210,24 @@ fn applied<R: Resource>(before: Option<R>, event: &R::Event, at: Instant) -> Res
     })
 }
 
+/// A state and an event that is to follow on it.
+fn decoded<R: Resource>(
+    state: Option<&[u8]>,
+    event: Versioned<'_>,
+) -> Result<(Option<R>, R::Event), String> {
+    let state = state.map(codec::decode).transpose();
+    let state = state.map_err(|error| format!("the state: {error}"))?;
+    let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
+    Ok((state, event))
+}
+
+/// The state after an event, if it follows on the state before and can be.
+fn valid_after<R: Resource>(before: Option<R>, event: &R::Event, at: Instant) -> Result<R, String> {
+    let after = applied(before, event, at)?;
+    after.validate()?;
+    Ok(after)
+}
+
 /// Finds a kind of resource by its tag.
 pub type Kinds = fn(u16) -> Option<&'static dyn AnyResource>;
 
@@ -276,15 +294,21 @@ impl<R: PublicEvents> AnyResource for Registered<R> {
         at: Instant,
         next: &mut Vec<u8>,
     ) -> Result<Digest, String> {
-        let before: Option<R> = state
-            .map(codec::decode)
-            .transpose()
-            .map_err(|error| format!("the state: {error}"))?;
-        let event = read_event::<R>(event).map_err(|error| format!("the event: {error}"))?;
-        let after = applied(before, &event, at)?;
-        after.validate()?;
+        let (before, event) = decoded::<R>(state, event)?;
+        let after = valid_after(before, &event, at)?;
         codec::encode_into(&after, next);
         Ok(after.key())
+    }
+
+    fn change(
+        &self,
+        state: Option<&[u8]>,
+        event: Versioned<'_>,
+        at: Instant,
+    ) -> Result<Change, String> {
+        let (before, event) = decoded::<R>(state, event)?;
+        let after = valid_after(before.clone(), &event, at)?;
+        Ok(Change::of(before.as_ref(), &event, &after))
     }
 
     fn retrace(&self, from: Option<Versioned<'_>>) -> Result<Box<dyn Retracing>, DecodeError> {

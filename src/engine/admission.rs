@@ -146,6 +146,7 @@ mod tests {
             lanes: Arc::new(crate::engine::lane::Lanes::new(1)),
             admission: Arc::clone(&admission),
             feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
+            awaited: Arc::default(),
             on_fatal: None,
         };
         let permits = (0..2).map(|_| Admission::admit(&admission, 1));

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,16 +12,20 @@ use uuid::Uuid;
 use wal::Appender;
 
 use super::admission::{Admission, Permit};
+use super::awaited::Awaited;
 use super::checkpointer::Checkpointer;
 use super::clock::{Alarm, Clock, CommitTimes, RunningTime};
 use super::directory::Directory;
 use super::feed::Feed;
 use super::id_source::EngineIdSource;
 use super::key_locks::{KeyLock, KeyLocks};
+use super::lag::Standby;
 use super::lane::Lanes;
 use super::looks::Looks;
 use super::outbox::Outbox;
 use super::publisher_counts::PublisherCounts;
+use super::right::OwnRight;
+use super::role::RoleNow;
 use super::room::RoomWatch;
 use crate::base::actor::Actor;
 use crate::base::digest::{Digest, Fingerprint, KeyDigest};
@@ -93,6 +98,8 @@ pub enum CommandResult {
     Overloaded,
     /// Nothing was done: the disk has no room, or the service is stopping.
     Unavailable,
+    /// Nothing was done: this engine follows another one, which is to be asked.
+    NotWriter,
     /// It may or may not have been committed.
     OutcomeUnknown,
     /// An internal error; nothing was done.
@@ -143,6 +150,12 @@ pub(crate) struct Shared {
     pub(super) recent: quick_cache::sync::Cache<u64, Stored, StoredWeight>,
     pub(super) limits: Limits,
     pub(super) ended: AtomicBool,
+    pub(super) role: RoleNow,
+    pub(super) right: OwnRight,
+    pub(super) standby: Standby,
+    pub(super) awaited: Arc<Awaited>,
+    /// When it was started, by the steady clock.
+    pub(super) began: Duration,
     /// Whether webhooks may go over plain HTTP to other machines.
     pub(super) plain_webhooks: AtomicBool,
     /// Notified of how long each commit holds the log's sequencer, for measurements.

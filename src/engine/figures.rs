@@ -6,8 +6,10 @@ pub use wal::BATCH_BOUNDS;
 
 use super::checkpointer::CheckpointFigures;
 use super::core::Shared;
+use super::lag::Lag;
 use super::outbox::OutboxFigures;
 use super::readiness::Unready;
+use super::role::Role;
 
 /// The engine's figures.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,12 @@ pub struct Figures {
     pub has_room: bool,
     /// How far the time of the last commit lies ahead of the system's clock.
     pub commits_ahead: Duration,
+    /// What the engine is for.
+    pub role: Role,
+    /// How far it is behind, where it follows.
+    pub lag: Option<Lag>,
+    /// How many readers wait for a position, and how many have waited in vain.
+    pub min_position: (usize, u64),
 }
 
 /// The disk of the log.
@@ -73,6 +81,9 @@ impl Shared {
             checkpoints: self.checkpointer.figures(),
             has_room: self.journal.has_room(),
             commits_ahead: self.commit_times.ahead_of(self.clock.now()),
+            role: self.role.get(),
+            lag: self.lag(),
+            min_position: self.awaited.figures(),
         }
     }
 }

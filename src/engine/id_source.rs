@@ -46,6 +46,11 @@ impl EngineIdSource {
         self.outbox_number.load(Ordering::Relaxed)
     }
 
+    /// A message has this number, given by somebody else.
+    pub(crate) fn note(&self, number: i64) {
+        self.outbox_number.fetch_max(number, Ordering::Relaxed);
+    }
+
     pub(crate) fn at(&self, now: Instant) -> IdSourceAt<'_> {
         IdSourceAt {
             ids: self,

@@ -273,6 +273,7 @@ mod tests {
             lanes: Arc::clone(&lanes),
             admission: Arc::new(crate::engine::admission::Admission::new(1)),
             feed: std::sync::Arc::new(crate::engine::feed::Feed::new([0; 16])),
+            awaited: Arc::default(),
             on_fatal: None,
         };
         let log = log.start(Box::new(events)).unwrap();

@@ -27,6 +27,21 @@ impl Shared {
         policy.log.keep(marks, ran, needed_from)
     }
 
+    /// Where this engine follows: keeps the log for what it would have to deliver in its writer's
+    /// place.
+    pub(super) fn follow_needs(&self) {
+        if !self.role.is_standby() {
+            return;
+        }
+        let needed_from = &self.checkpointer.needed_from;
+        needed_from.set(self.webhooks_need());
+        if self.published.is_on.load(Ordering::Acquire)
+            && let Some(through) = self.published_through()
+        {
+            needed_from.set_for_publisher(through.position);
+        }
+    }
+
     /// Between snapshots: has the log let go of what is not to be kept any longer, and of more
     /// where the disk is nearly full.
     pub(super) fn tend_log(&self, policy: &CheckpointPolicy) -> Result<(), wal::Error> {

@@ -17,6 +17,7 @@
 //! commit among what was read. Both kinds wait in their lane's gate until that position is durable.
 
 pub mod admission;
+mod awaited;
 mod bases;
 pub mod channel;
 pub mod checkpointer;
@@ -32,6 +33,7 @@ mod id_source;
 mod idempotency;
 pub mod intake;
 pub mod key_locks;
+mod lag;
 pub mod lane;
 mod lifecycle;
 mod list_births;
@@ -39,6 +41,7 @@ pub mod lists;
 mod log_upkeep;
 mod looks;
 mod messages;
+pub mod min_position;
 pub mod outbox;
 mod pace;
 pub mod past;
@@ -55,10 +58,13 @@ mod reads;
 mod repeats;
 mod resource;
 pub mod retention;
+pub mod right;
+pub mod role;
 mod room;
 pub mod schedule;
 mod settling;
 mod snapshots;
+pub mod standby;
 mod turns;
 mod whole;
 
@@ -81,6 +87,7 @@ use crate::journal::replay::Recovered;
 pub use self::core::{CommandRequest, CommandResult, Limits, OnSequenced, Sequenced};
 use self::core::{Shared, StoredWeight};
 use admission::{Admission, Permit};
+use awaited::Awaited;
 use checkpointer::{Checkpoint, CheckpointPolicy, Checkpointer, OnProgress};
 use clock::{Clock, CommitTimes, RunningTime};
 use directory::Directory;
@@ -88,9 +95,12 @@ use feed::{EventFilter, Feed, NoPage, Page};
 use figures::Figures;
 use id_source::EngineIdSource;
 use key_locks::KeyLocks;
+use lag::Standby;
 use lane::Lanes;
 use outbox::Outbox;
 use publisher_counts::PublisherCounts;
+use right::OwnRight;
+use role::{Role, RoleNow};
 use room::RoomWatch;
 
 /// The engine.
@@ -106,6 +116,7 @@ struct JournalEvents {
     lanes: Arc<Lanes>,
     admission: Arc<Admission>,
     feed: Arc<Feed>,
+    awaited: Arc<Awaited>,
     on_fatal: Option<OnFatal>,
 }
 
@@ -113,6 +124,7 @@ impl wal::Events for JournalEvents {
     fn durable(&mut self, position: u64) {
         self.lanes.durable(position);
         self.feed.durable(position);
+        self.awaited.durable(position);
     }
 
     fn failed(&mut self, error: &wal::Error) {
@@ -127,6 +139,18 @@ impl wal::Events for JournalEvents {
     }
 }
 
+/// How long the service has run with the log, at `now`.
+fn reached(recovered: &mut Recovered, now: Instant) -> Instant {
+    let counters = &mut recovered.counters;
+    // A version that measured ages by the clock may have stored ages ahead of it when the clock was
+    // wrong: they continue from here.
+    if counters.marks.reached(now) > now {
+        counters.marks = Marks::default();
+        counters.marks.note(counters.position, now);
+    }
+    counters.marks.reached(now)
+}
+
 impl Engine {
     /// Starts the engine on an open log and the tables that were recovered from it, with one lane
     /// for each runtime.
@@ -134,6 +158,23 @@ impl Engine {
     /// # Errors
     /// When the log's threads cannot be started.
     pub fn start(
+        log: impl OpenLog,
+        recovered: Recovered,
+        lanes: usize,
+        limits: Limits,
+        clock: Arc<dyn Clock>,
+        on_fatal: OnFatal,
+    ) -> Result<Self, wal::Error> {
+        Self::start_as(Role::Writer, log, recovered, lanes, limits, clock, on_fatal)
+    }
+
+    /// As [`Engine::start`], for an engine that begins in this role. One that follows takes no
+    /// commands until it is promoted ([`Engine::apply`], [`Engine::promote`]).
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_as(
+        role: Role,
         log: impl OpenLog,
         mut recovered: Recovered,
         lanes: usize,
@@ -144,33 +185,26 @@ impl Engine {
         let lanes = Arc::new(Lanes::new(lanes));
         let admission = Arc::new(Admission::new(limits.commands_max));
         let feed = Arc::new(Feed::new(recovered.lineage.log_id));
+        let awaited = Arc::<Awaited>::default();
         let events = JournalEvents {
             lanes: Arc::clone(&lanes),
             admission: Arc::clone(&admission),
             feed: Arc::clone(&feed),
+            awaited: Arc::clone(&awaited),
             on_fatal: Some(on_fatal),
         };
         let journal = log.start(Box::new(events))?;
         lanes.durable(journal.durable());
         lanes.append_to(&journal);
         list_births::place(&recovered.tables, &journal);
-        // A version that measured ages by the clock may have stored ages ahead of it when the clock
-        // was wrong: they continue from here.
-        let now = clock.now();
-        if recovered.counters.marks.reached(now) > now {
-            recovered.counters.marks = Marks::default();
-            recovered
-                .counters
-                .marks
-                .note(recovered.counters.position, now);
-        }
-        let reached = recovered.counters.marks.reached(now);
+        let reached = reached(&mut recovered, clock.now());
         let recent = quick_cache::sync::Cache::with_weighter(
             usize::try_from(limits.recent_bytes_max / 1_024).unwrap_or(usize::MAX),
             limits.recent_bytes_max,
             StoredWeight,
         );
         let newest = journal.snapshots();
+        let began = clock.steady();
         let shared = Arc::new(Shared {
             feed,
             published: PublisherCounts::default(),
@@ -200,6 +234,11 @@ impl Engine {
             recent,
             limits,
             ended: AtomicBool::new(false),
+            role: RoleNow::new(role, recovered.counters.outbox_number),
+            right: OwnRight::default(),
+            standby: Standby::default(),
+            awaited,
+            began,
             plain_webhooks: AtomicBool::new(false),
             on_sequenced: OnceLock::new(),
         });
@@ -433,6 +472,7 @@ impl Engine {
     /// Whoever follows events is told that no more will come: the service is about to end.
     pub fn end_feed(&self) {
         self.shared.feed.end();
+        self.shared.awaited.end();
     }
 
     /// Accepts no more commands, makes durable what was committed, closes the log.
@@ -468,6 +508,7 @@ mod tests {
             lanes: Arc::new(Lanes::new(1)),
             admission: Arc::clone(&admission),
             feed: Arc::new(Feed::new([0; 16])),
+            awaited: Arc::default(),
             on_fatal: None,
         };
         assert_eq!(events.in_flight(), 0);

@@ -38,6 +38,9 @@ impl Shared {
         if self.ended.load(Ordering::Acquire) {
             return CommandResult::Unavailable;
         }
+        if self.role.is_standby() {
+            return CommandResult::NotWriter;
+        }
         // Facts are applied by an actor, too.
         let may_act = if request.row.is_none_or(|row| row.bearer) {
             match self.may_act(&request.actor.subject).await {
@@ -91,6 +94,9 @@ impl Shared {
         operation: u16,
         report: impl Report,
     ) -> CommandResult {
+        if self.role.is_standby() {
+            return CommandResult::NotWriter;
+        }
         let pending = PendingCommand {
             is_dry_run: false,
             key: Box::default(),

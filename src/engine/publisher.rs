@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{Instant as Tick, sleep, timeout, timeout_at};
 
 use super::Engine;
-use super::core::CommandResult;
+use super::core::{CommandResult, Shared};
 use super::feed::{EventFilter, NoPage};
 use super::publisher_counts::PublisherFigures;
 use super::schedule::recorded_every;
@@ -291,6 +291,17 @@ pub fn pause(failed: u32) -> Duration {
     whole - whole / 2 * u32::from(chance) / 255
 }
 
+impl Shared {
+    /// How far the log says that the publisher is.
+    pub(super) fn published_through(&self) -> Option<EventId> {
+        let stored = ReadView::new(&self.tables).at::<Publication>(Publication::the_key())?;
+        Some(EventId {
+            position: stored.position,
+            number: stored.number,
+        })
+    }
+}
+
 impl Engine {
     /// What the publisher has done; `None` where there is none.
     #[must_use]
@@ -303,14 +314,8 @@ impl Engine {
     /// [`Engine::start_checkpointer`].
     pub fn begin_to_publish(&self) -> EventId {
         let shared = &self.shared;
-        let before = ReadView::new(&shared.tables).at::<Publication>(Publication::the_key());
-        let passed = match before {
-            Some(before) => EventId {
-                position: before.position,
-                number: before.number,
-            },
-            None => self.before_first_event(),
-        };
+        let passed = shared.published_through();
+        let passed = passed.unwrap_or_else(|| self.before_first_event());
         let counts = &shared.published;
         counts.through.store(passed.position, Ordering::Relaxed);
         counts.is_on.store(true, Ordering::Release);

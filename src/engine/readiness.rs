@@ -17,17 +17,20 @@ pub struct Unready {
     pub disk_full: bool,
     /// The log's current segment is nearly full, and no other could be made.
     pub no_segment: bool,
+    /// It follows a writer, and does not have what that one has committed, or does not know.
+    pub behind: bool,
 }
 
 impl Unready {
     /// Each reason, by a word, and whether it is there.
     #[must_use]
-    pub fn reasons(self) -> [(&'static str, bool); 4] {
+    pub fn reasons(self) -> [(&'static str, bool); 5] {
         [
             ("stopping", self.stopping),
             ("log_failed", self.log_failed),
             ("disk_full", self.disk_full),
             ("no_segment", self.no_segment),
+            ("behind", self.behind),
         ]
     }
 
@@ -47,6 +50,7 @@ impl Shared {
             log_failed: self.lanes.has_failed(),
             disk_full: matches!(lack, Some(Lack::Space { .. })),
             no_segment: matches!(lack, Some(Lack::Segment { .. })),
+            behind: self.lag().is_some_and(|lag| lag.is_behind()),
         }
     }
 }

@@ -346,12 +346,8 @@ impl ActorMessage {
         // must end.
         let whole = EndUnlessWhole;
         shared.commit_times.next_is(at);
-        let published = shared.tables.begin();
-        shared.tables.publish_all(position, &mut changes);
-        if let Some(key) = self.pending.key_digest {
-            shared.tables.take_key(key, position);
-        }
-        drop(published);
+        let key = self.pending.key_digest;
+        shared.tables.publish_commit(position, &mut changes, key);
         let given_back = || shared.report_sequenced(Sequenced::GivenBack);
         shared.lanes.end(sequence, given_back);
         shared.tables.settle(&changes);

@@ -47,6 +47,7 @@ fn run(shared: &Weak<Shared>, wake_up: &WakeUp) {
         shared.checkpointer.figures.lock().looks += 1;
         shared.note_time();
         shared.look_for_room();
+        shared.follow_needs();
         let policy = shared.checkpointer.policy.lock().clone();
         look = policy.look;
         if tending.wants(Tick::now(), false, policy.pause, |_| true) {
@@ -211,7 +212,9 @@ impl Shared {
         let log_bytes = self.journal.log_bytes_since_snapshot();
         is_due(policy, since, log_bytes, figures.bytes, || {
             let known = self.checkpointer.known.lock();
-            self.journal.durable() > figures.covers || self.forgets(policy, &known.marks).is_some()
+            let forgets =
+                || !self.role.is_standby() && self.forgets(policy, &known.marks).is_some();
+            self.journal.durable() > figures.covers || forgets()
         })
     }
 
@@ -354,6 +357,9 @@ impl Shared {
         marks: &mut Marks,
         pace: &mut Pace<'_>,
     ) -> Result<(), wal::Error> {
+        if self.role.is_standby() {
+            return self.sweep_forgotten(marks, pace);
+        }
         let Some(through) = self.forgets(policy, marks) else {
             return Ok(());
         };
@@ -372,11 +378,23 @@ impl Shared {
             self.unless_stopped()?;
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.sweep_forgotten(marks, pace)
+    }
+
+    /// Frees what is left of keys that are forgotten: by this engine, or by the writer that it
+    /// follows.
+    fn sweep_forgotten(&self, marks: &mut Marks, pace: &mut Pace<'_>) -> Result<(), wal::Error> {
+        let through = self.tables.forgotten();
+        if through == 0 {
+            return Ok(());
+        }
         let swept = self.tables.sweep(|| pace.throttle())?;
         // The ages of what the log keeps are still needed.
         marks.drop_before(through.min(self.journal.first() - 1));
-        self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
-        tracing::info!(through, keys = swept, "forgot idempotency keys");
+        if swept > 0 {
+            self.checkpointer.figures.lock().forgotten_keys += u64::try_from(swept).unwrap_or(0);
+            tracing::info!(through, keys = swept, "forgot idempotency keys");
+        }
         Ok(())
     }
 

@@ -12,11 +12,12 @@ use hyper::{Method, Uri};
 
 /// What a page may send beside what every page may.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
-    "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id",
+    "Authorization, Carebook-Min-Position, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, X-Request-Id",
 );
 /// What a page may read beside what every page may.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "Carebook-Dry-Run, Carebook-Position, ETag, Idempotent-Replayed, Retry-After, X-Request-Id",
+    "Carebook-Dry-Run, Carebook-Position, Carebook-Writer, ETag, Idempotent-Replayed, Retry-After, \
+     X-Request-Id",
 );
 /// For how many seconds a browser need not ask again what is allowed.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

@@ -5,6 +5,7 @@ use crate::base::time::Instant;
 use crate::engine::checkpointer::CheckpointFigures;
 use crate::engine::figures::{BATCH_BOUNDS, Figures};
 use crate::engine::publisher_counts::PublisherFigures;
+use crate::engine::role::Role;
 
 /// Whether commands are accepted, and what the disk has free.
 fn readiness(page: &mut Page, figures: &Figures) {
@@ -38,6 +39,48 @@ fn readiness(page: &mut Page, figures: &Figures) {
             disk.reserve,
         );
     }
+}
+
+/// What the service is for, how far it is behind where it follows, and who waits for a position.
+fn following(page: &mut Page, figures: &Figures) {
+    let gauge = "gauge";
+    let name = "carebook_role";
+    page.head(
+        name,
+        gauge,
+        "1 for what the service is: the writer, or a standby that follows it.",
+    );
+    for role in [Role::Writer, Role::Standby] {
+        let is_so = u8::from(role == figures.role);
+        page.sample(name, &format!("role=\"{}\"", role.as_str()), is_so);
+    }
+    // Nothing is missing where it is written.
+    let lag = figures.lag.unwrap_or_default();
+    page.one(
+        "carebook_standby_lag_positions",
+        gauge,
+        "Of a standby, positions that its writer has committed, as far as was heard, and it has not applied.",
+        lag.positions,
+    );
+    page.one(
+        "carebook_standby_lag_seconds",
+        gauge,
+        "Of a standby, the time since it was last known that no position was missing.",
+        lag.time.as_secs_f64(),
+    );
+    let (waiting, in_vain) = figures.min_position;
+    page.one(
+        "carebook_min_position_waiting",
+        gauge,
+        "Readers that wait for the position in Carebook-Min-Position.",
+        waiting,
+    );
+    page.one(
+        "carebook_min_position_in_vain_total",
+        "counter",
+        "Readers whose position did not come in time.",
+        in_vain,
+    );
 }
 
 /// The batches of the log.
@@ -77,9 +120,13 @@ pub(super) fn engine(page: &mut Page, figures: &Figures, now: Instant) {
         commits_ahead,
         disk: _,
         unready: _,
+        role: _,
+        lag: _,
+        min_position: _,
     } = figures;
     let gauge = "gauge";
     readiness(page, figures);
+    following(page, figures);
     page.one(
         "carebook_commands_in_flight",
         gauge,

@@ -9,6 +9,7 @@ use super::caller::Caller;
 use super::conditional::found_answer;
 use super::history::{self, HistoryQuery};
 use super::lists;
+use super::min_position::come_to;
 use super::request::{DryRun, no_dry_run};
 use super::response::{Answer, Problems, at_position};
 use super::service::{Parameters, Service};
@@ -27,7 +28,10 @@ impl Service {
     ) -> Result<Arc<Actor>, Box<Answer>> {
         let actor = self.actor(caller, headers, problems).await?;
         match DryRun::of(query) {
-            DryRun::No => Ok(actor),
+            DryRun::No => {
+                come_to(&self.engine, headers, problems).await?;
+                Ok(actor)
+            }
             DryRun::Yes | DryRun::Unreadable => Err(Box::new(problems.rejected(&no_dry_run()))),
         }
     }

@@ -22,6 +22,7 @@ use crate::engine::publisher_counts::PublisherFigures;
 pub type Answer = Response<AnswerBody>;
 
 pub(super) const POSITION: HeaderName = HeaderName::from_static("carebook-position");
+const WRITER: HeaderName = HeaderName::from_static("carebook-writer");
 const DRY_RUN: HeaderName = HeaderName::from_static("carebook-dry-run");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -186,6 +187,32 @@ impl Problems {
         )
     }
 
+    /// 503, to a command at a service that follows another one, which is reached at this address
+    /// where that is known.
+    #[must_use]
+    pub fn not_writer(self, writer: Option<&str>) -> Answer {
+        let mut answer = self.problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not_the_writer",
+            "This service answers reads only; nothing was done. Send it to the writer.",
+        );
+        if let Some(Ok(writer)) = writer.map(HeaderValue::from_str) {
+            answer.headers_mut().insert(WRITER, writer);
+        }
+        answer
+    }
+
+    /// 503, to a read that waited in vain for a position; the service is at this one.
+    #[must_use]
+    pub fn not_reached(self, position: u64) -> Answer {
+        let answer = self.problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "position_not_reached",
+            "This service has not come to that position yet. Try again, or ask the writer.",
+        );
+        at_position(answer, position)
+    }
+
     /// The response to an operation's result.
     #[must_use]
     pub fn reply(self, reply: CommandResult, success: Success) -> Answer {
@@ -207,6 +234,7 @@ impl Problems {
             }
             CommandResult::Overloaded => self.overloaded(),
             CommandResult::Unavailable => self.unavailable(),
+            CommandResult::NotWriter => self.not_writer(None),
             CommandResult::OutcomeUnknown => self.problem(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "outcome_unknown",
@@ -280,7 +308,10 @@ pub fn statuses(row: &Row) -> BTreeMap<u16, Codes> {
     }
     add(StatusCode::TOO_MANY_REQUESTS, &["overloaded"]);
     add(StatusCode::INTERNAL_SERVER_ERROR, &["internal_error"]);
-    add(StatusCode::SERVICE_UNAVAILABLE, &["service_unavailable"]);
+    add(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &["service_unavailable", "not_the_writer"],
+    );
     // Only a commit can be in doubt, and every commit has an idempotency key.
     if row.key != KeySource::None {
         add(StatusCode::SERVICE_UNAVAILABLE, &["outcome_unknown"]);

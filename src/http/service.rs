@@ -11,6 +11,7 @@ use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, EXPECT, HeaderMap, HeaderName,
     HeaderValue, STRICT_TRANSPORT_SECURITY,
 };
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode, Uri, Version};
 use tracing::Instrument as _;
 
@@ -222,7 +223,9 @@ impl Service {
             ));
             // The connection may have other requests in flight.
             let answer = unless_its_future_panics(pin!(routed)).await;
-            answer.unwrap_or_else(|| self.fault(head.uri.path()))
+            let answer =
+                answer.unwrap_or_else(|| self.instead(head.uri.path(), CommandResult::Fault));
+            self.unless_replaced(answer, &head, started).await
         };
         let took = started.elapsed();
         self.metrics.count(told.series, answer.status(), took);
@@ -249,7 +252,7 @@ impl Service {
     }
 
     /// Gives a response the headers that every one has.
-    fn dress(&self, answer: &mut Answer, caller: &Caller, head: &hyper::http::request::Parts) {
+    fn dress(&self, answer: &mut Answer, caller: &Caller, head: &Parts) {
         if head.headers.contains_key(AUTHORIZATION) {
             // A 304 has the headers of its 200.
             let kept = match answer.headers().contains_key(ETAG) {
@@ -272,11 +275,11 @@ impl Service {
         }
     }
 
-    /// The 500 of a request for this path.
-    fn fault(&self, path: &str) -> Answer {
+    /// What a request for this path is answered in the place of its own answer.
+    pub(super) fn instead(&self, path: &str, result: CommandResult) -> Answer {
         let found = self.routes.find(path);
         let problems = found.map_or(Problems::PLAIN, |found| found.place.problems());
-        problems.reply(CommandResult::Fault, Success::Ok)
+        problems.reply(result, Success::Ok)
     }
 
     /// The client's own id of the request, or a new one.
@@ -382,7 +385,7 @@ impl Service {
         query: Option<&str>,
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
+        match self.actor_at(caller, headers).await {
             Ok(actor) => {
                 let reader = Reader {
                     engine: &self.engine,
@@ -422,6 +425,9 @@ impl Service {
         } else {
             Arc::clone(&self.nobody)
         };
+        if let Some(answer) = self.not_writer(problems) {
+            return answer;
+        }
         if row.purpose != Purpose::Service && dry_run != DryRun::No {
             return problems.rejected(&no_dry_run());
         }

@@ -42,7 +42,7 @@ impl Service {
             Special::Ready if self.engine.is_ready() => {
                 let publisher = self.engine.publisher_figures();
                 let outbox = outbox::health(&self.engine.figures_of_outbox());
-                let others = ready(&self.webhook_figures()) + &outbox;
+                let others = self.following() + &ready(&self.webhook_figures()) + &outbox;
                 response::ready(publisher.as_ref(), &others)
             }
             Special::Ready => Problems::PLAIN.unavailable(),
@@ -75,7 +75,7 @@ impl Service {
                 );
                 response::metrics(page)
             }
-            Special::PutFacts => match self.actor(caller, headers, Problems::PLAIN).await {
+            Special::PutFacts => match self.writing_actor(caller, headers).await {
                 Ok(actor) => {
                     let sender = facts::Sender {
                         engine: &self.engine,
@@ -111,7 +111,7 @@ impl Service {
         (parameters, uri): (&[(&str, &str)], &Uri),
         headers: &HeaderMap,
     ) -> Answer {
-        match self.actor(caller, headers, Problems::PLAIN).await {
+        match self.actor_at(caller, headers).await {
             Ok(actor) if special == Special::Outbox => {
                 outbox::list(&self.engine, &actor, uri.query()).await
             }

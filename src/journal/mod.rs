@@ -6,12 +6,14 @@ pub mod bases;
 pub mod births;
 pub mod counters;
 pub mod events;
+pub mod followed;
 pub mod messages;
 pub mod past;
 pub mod personal;
 pub mod record;
 pub mod replay;
 pub mod replay_error;
+mod rules;
 pub mod snapshot;
 #[cfg(test)]
 mod stored_types;

@@ -15,6 +15,7 @@ use super::counters::Counters;
 use super::messages::{self, MessagesOfOld};
 use super::record::{Record, RecordOutcome};
 use super::replay_error::ReplayError;
+use super::rules;
 use super::snapshot::{Layout, StateEntry, Summary};
 use super::tables::{Born, Tables};
 use super::workers::{self, Workers};
@@ -292,32 +293,15 @@ impl Replay {
         let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
         self.put_messages_of_old()?;
         let record = Record::decode(payload).map_err(unread)?;
-        if let RecordOutcome::Forgotten { through } = record.outcome {
-            let is_control =
-                record.key.is_none() && record.changes.is_empty() && record.outbox.is_empty();
-            if through >= position || !is_control {
-                return Err(at("it cannot forget keys".to_owned()).into());
-            }
+        if let Some(through) = rules::forgets(position, &record).map_err(at)? {
             self.tables.forget(through);
         }
-        let taking = self.take_key(position, &record, |taken| match (taken, &record.outcome) {
-            (taken, RecordOutcome::Instead { of, .. }) if taken != Some(*of) => Err(format!(
-                "its answer takes the place of the one at position {of}, which does not have its \
-                 key"
-            )),
-            (_, RecordOutcome::Instead { .. }) | (None, _) => Ok(()),
-            (Some(taken), _) => Err(format!("its key was used at position {taken}")),
-        });
+        let may = |taken| rules::may_take_key(&record, taken);
+        let taking = self.take_key(position, &record, may);
         taking.map_err(at)?;
         for (index, change) in record.changes.iter().enumerate() {
             let resource = known(self.kinds, change.kind, change.version).map_err(unread)?;
-            // Otherwise its second change would be skipped, as one that is there already.
-            if record.changes[..index]
-                .iter()
-                .any(|other| other.key == change.key)
-            {
-                return Err(at("it changes a resource twice".to_owned()).into());
-            }
+            rules::changes_once(&record.changes, index).map_err(at)?;
             let number = u32::try_from(index).unwrap_or(u32::MAX);
             let place = Born { position, number };
             self.workers.change(place, record.at, resource, change)?;
@@ -346,12 +330,7 @@ impl Replay {
         record: &Record<'_>,
         may: impl FnOnce(Option<u64>) -> Result<(), String>,
     ) -> Result<(), String> {
-        if let RecordOutcome::SameAs(first) = record.outcome {
-            if first >= position {
-                return Err(format!(
-                    "its response is that of the later position {first}"
-                ));
-            }
+        if let Some(first) = rules::shares(position, record)? {
             self.tables.note_first(first, position);
         }
         if let Some(key) = record.key_digest() {

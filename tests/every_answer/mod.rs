@@ -6,6 +6,7 @@ mod own;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use carebook::cli::demo::load_samples;
 use carebook::cli::runtime::on_lane;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use carebook::domain::example;
+use carebook::engine::role::Role;
 use carebook::http::token::{KEYS_WAITING_MAX, KeyRequests, Newer};
 use carebook::http::{examples, openapi};
 use http_body_util::Full;
@@ -491,6 +493,73 @@ fn once_the_log_has_failed_nothing_is_answered_that_rests_on_what_may_be_lost() 
         }
     })
     .unwrap();
+}
+
+/// A service that follows another one, which has committed nothing.
+fn following(world: &World) -> Inside {
+    let wanted = Wanted {
+        role: Role::Standby,
+        ..Wanted::default()
+    };
+    Inside::start(world, wanted)
+}
+
+#[test]
+fn who_follows_sends_every_command_to_its_writer() {
+    let world = World::new();
+    let inside = following(&world);
+    let token = world.token(&workflow("workflow-1"));
+    on_lane(inside.engine(), async {
+        let mut count = 0;
+        let all = all();
+        for asked in all.iter().filter(|asked| asked.has(503, "not_the_writer")) {
+            let answer = asked.send(&inside, &token).await;
+            asked.is_answered(&answer, 503, "not_the_writer");
+            count += 1;
+        }
+        assert!(count > OPERATIONS.len() + MANAGEMENT.len(), "{count}");
+        let is_command = |asked: &&Asked| asked.method != "GET";
+        assert_eq!(all.iter().filter(is_command).count(), count);
+    })
+    .unwrap();
+    inside.engine().shut_down().unwrap();
+}
+
+#[test]
+fn every_read_says_that_it_waited_in_vain_for_a_position() {
+    let world = World::new();
+    let inside = following(&world);
+    let token = world.token(&workflow("workflow-1"));
+    let bearer = format!("Bearer {token}");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Whoever waits is told that nothing more comes, so that nobody takes five seconds.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                inside.engine().end_feed();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let waited = on_lane(inside.engine(), async {
+            let mut count = 0;
+            for asked in all() {
+                if !asked.has(503, "position_not_reached") {
+                    continue;
+                }
+                let headers = [
+                    ("Authorization", bearer.as_str()),
+                    ("Carebook-Min-Position", "1"),
+                ];
+                let answer = inside.send("GET", &asked.path, &headers, Full::<Bytes>::default());
+                asked.is_answered(&answer.await, 503, "position_not_reached");
+                count += 1;
+            }
+            count
+        });
+        is_over.store(true, Ordering::SeqCst);
+        assert!(waited.unwrap() > 40);
+    });
+    inside.engine().shut_down().unwrap();
 }
 
 #[test]

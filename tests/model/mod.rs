@@ -20,6 +20,7 @@ mod payment;
 mod payout;
 mod reservation;
 mod settlement;
+mod standby;
 pub mod state;
 mod values;
 pub mod world;
@@ -37,6 +38,7 @@ use carebook::cli::open::Replaying;
 use carebook::cli::signing::{SigningAlgorithm, SigningKey};
 use carebook::domain::listing::ValueHash;
 use carebook::engine::clock::Clock;
+use carebook::engine::role::Role;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;
 use carebook::http::token::TokenVerifier;
@@ -135,9 +137,21 @@ impl Running {
         verifier: &Arc<TokenVerifier>,
         tokens: &Arc<[String]>,
     ) -> Self {
+        Self::start_as(Role::Writer, log, recovering, clock, verifier, tokens)
+    }
+
+    fn start_as(
+        role: Role,
+        log: impl OpenLog,
+        recovering: Replaying,
+        clock: &Arc<TestClock>,
+        verifier: &Arc<TokenVerifier>,
+        tokens: &Arc<[String]>,
+    ) -> Self {
         let clock = Arc::clone(clock) as Arc<dyn Clock>;
         let on_fatal = Box::new(|error: &str| panic!("the log failed: {error}"));
-        let engine = Engine::start(
+        let engine = Engine::start_as(
+            role,
             log,
             recovering.finish(),
             1,

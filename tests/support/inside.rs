@@ -13,6 +13,7 @@ use carebook::cli::open::Replaying;
 use carebook::engine::channel::Bounds;
 use carebook::engine::clock::Clock;
 use carebook::engine::delivery::webhooks::{Delivered, Outgoing, Sender, Sending};
+use carebook::engine::role::Role;
 use carebook::engine::schedule::Failure;
 use carebook::engine::{Engine, Limits};
 use carebook::http::service::Service;
@@ -101,6 +102,7 @@ pub struct Wanted {
     pub disk: SimDisk,
     pub commands_max: usize,
     pub keys: Option<Arc<KeyRequests>>,
+    pub role: Role,
 }
 
 impl Default for Wanted {
@@ -109,6 +111,7 @@ impl Default for Wanted {
             disk: SimDisk::new(),
             commands_max: Limits::default().commands_max,
             keys: None,
+            role: Role::Writer,
         }
     }
 }
@@ -149,6 +152,7 @@ impl Inside {
             disk,
             commands_max,
             keys,
+            role,
         } = wanted;
         let mut replaying = Replaying::new("recovering");
         // No sync is that of a seal, which nobody's command waits for.
@@ -166,7 +170,7 @@ impl Inside {
         let clock = Arc::new(OddClock::default());
         let time = Arc::clone(&clock) as _;
         let on_fatal = Box::new(|_: &str| ());
-        let engine = Engine::start(log, replaying.finish(), 1, limits, time, on_fatal);
+        let engine = Engine::start_as(role, log, replaying.finish(), 1, limits, time, on_fatal);
         let engine = Arc::new(engine.unwrap());
         let verifier = TokenVerifier::new(world.key.jwks().as_bytes(), ISSUER, AUDIENCE);
         let verifier = verifier.unwrap();

@@ -132,6 +132,16 @@ impl MemoryLog {
         Ok(last)
     }
 
+    /// The records after a position, at most so many, as somebody else finds them who reads the
+    /// same journal.
+    #[must_use]
+    pub fn records_after(&self, position: u64, most: usize) -> Vec<Vec<u8>> {
+        let state = self.state.lock();
+        let after = (position + 1..).take(most);
+        let records = after.map_while(|position| state.record(position).cloned());
+        records.collect()
+    }
+
     /// Every commit from now on fails, and ends the journal.
     pub fn break_down(&self, why: &str) {
         self.state.lock().broken = Some(why.into());

@@ -3,6 +3,7 @@
 
 use super::lifecycle::{FinancialLifecycle, FinancialLifecycleBody};
 use crate::base::actor::{Actor, ActorKind};
+use crate::base::text::BookingId;
 use crate::domain::listing::{Filter, Scope};
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::reference::reservation_booking::ReservationBooking;
@@ -31,7 +32,9 @@ pub fn read_lifecycle(request: &ReadRequest<'_>) -> Result<Representation, Rejec
 pub(super) fn may_read_of(request: &ReadRequest<'_>, booking_id: &str) -> bool {
     let actor = request.actor;
     request.admits(|| {
-        let booking = request.view.fact::<ReservationBooking>(booking_id);
+        let booking = request
+            .view
+            .fact::<ReservationBooking>(&BookingId::from_trusted(booking_id));
         actor.is_headquarters()
             || booking.is_some_and(|booking| is_concerned(actor, &booking.facts))
     })

@@ -51,6 +51,22 @@ impl Shared {
         }
     }
 
+    /// The first position that the deliveries of any subscription still need of the log, as far as it
+    /// says; `None` where none does.
+    pub(in crate::engine) fn webhooks_need(&self) -> Option<u64> {
+        let view = ReadView::new(&self.tables);
+        let all = view.all_listed::<WebhookSubscription>(subscriptions());
+        let needs = all.iter().filter_map(|subscription| {
+            let key = WebhookDeliveries::KIND.key(&[subscription.subscription_id.to_string()]);
+            let deliveries = view.at::<WebhookDeliveries>(key)?;
+            let examined = deliveries.examined.map(|examined| examined.position);
+            let next = examined.unwrap_or(view.position(key)) + 1;
+            let waiting = deliveries.waiting.first();
+            Some(waiting.map_or(next, |waiting| waiting.id.position.min(next)))
+        });
+        needs.min()
+    }
+
     /// Commits how far deliveries are; whether that is durable.
     pub(super) async fn record_progress(self: &Arc<Self>, report: RecordProgress) -> bool {
         let reported = self.report(RECORD_WEBHOOK_PROGRESS, report).await;

@@ -1,5 +1,7 @@
 //! What is asked of the engine about messages and their receivers.
 
+use std::sync::Arc;
+
 use crate::domain::outbox::list::{Asked, MessagePage, page};
 use crate::domain::resource::ReadView;
 use crate::engine::Engine;
@@ -15,10 +17,16 @@ impl Engine {
     }
 
     /// Begins to deliver messages, with those that were not settled when the log was last closed.
-    /// To be called once, on a lane.
+    /// An engine that follows begins when it has become the writer. To be called once, on a lane.
     pub fn start_deliveries(&self) {
-        self.shared
-            .start_deliveries(self.shared.ids.last_outbox_number());
+        if !self.is_standby() {
+            return self.shared.start_deliveries();
+        }
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            shared.role.until_writer().await;
+            shared.start_deliveries();
+        });
     }
 
     /// The page of those messages that come after the number `after`, and the position that it

@@ -47,7 +47,8 @@ impl Shared {
 
     /// Queues what waits since before the start, and begins to deliver. To be called once, on a
     /// lane.
-    fn start_deliveries(self: &Arc<Self>, last: i64) {
+    fn start_deliveries(self: &Arc<Self>) {
+        let last = self.role.messages_before();
         for line in self.outbox.lines() {
             let (shared, line) = (Arc::clone(self), Arc::clone(line));
             tokio::spawn(async move { shared.deliver(&line).await });

@@ -27,6 +27,10 @@ pub fn figures(
         "startedAt": started(all.process.started_seconds),
         "ready": all.engine.unready.is_ready() && all.engine.has_room,
         "unready": unready(&all.engine),
+        "role": all.engine.role.as_str(),
+        "behind": all.engine.lag.map(|lag| json!({
+            "positions": lag.positions, "seconds": lag.time.as_secs_f64(),
+        })),
         "requests": requests,
         "requestBoundsSeconds": bucket_bounds(),
         "refusals": Value::Object(counts(metrics.refusals())),

@@ -191,8 +191,8 @@ fn query_parameters(shape: &Shape, example: &Value) -> Vec<Value> {
 /// A read.
 pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(row.path, &[]);
-    parameters.push(parts::parameter("If-None-Match"));
-    parameters.push(parts::parameter("X-Request-Id"));
+    parameters
+        .extend(["If-None-Match", "Carebook-Min-Position", "X-Request-Id"].map(parts::parameter));
     if row.trail.is_some() {
         parameters.extend(["revision", "at"].map(parts::parameter));
     }
@@ -220,7 +220,7 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     if !missing.is_empty() {
         answers.problem(404, &missing);
     }
-    answers.usual(true);
+    answers.usual();
     json!({
         "operationId": row.name,
         "summary": title(row.name),
@@ -235,8 +235,8 @@ pub(super) fn read(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
 pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
     let name = format!("{}_history", row.name);
     let mut parameters = path_parameters(row.path, &[]);
-    parameters.push(parts::parameter("X-Request-Id"));
-    parameters.extend(["limit", "cursor"].map(parts::parameter));
+    parameters
+        .extend(["Carebook-Min-Position", "X-Request-Id", "limit", "cursor"].map(parts::parameter));
     let mut answers = Answers::new(&name, row.problem, schemas);
     let page = schemas.named("History", |schemas| {
         let revision = schemas.of_types.subschema_for::<RevisionTold<'static>>();
@@ -274,7 +274,7 @@ pub(super) fn history(row: &'static ReadRow, schemas: &mut Schemas) -> Value {
         missing.push("route_not_found");
     }
     answers.problem(404, &missing);
-    answers.usual(true);
+    answers.usual();
     json!({
         "operationId": name,
         "summary": title(&name),

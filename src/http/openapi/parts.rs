@@ -25,7 +25,7 @@ pub(super) const TAGS: [(&str, &str); 8] = [
 ];
 
 /// The headers of answers: name, what it says, schema.
-fn answer_headers() -> [(&'static str, &'static str, Value); 9] {
+fn answer_headers() -> [(&'static str, &'static str, Value); 10] {
     let yes = json!({"type": "string", "const": "true"});
     [
         (
@@ -57,6 +57,11 @@ fn answer_headers() -> [(&'static str, &'static str, Value); 9] {
             "Retry-After",
             "Seconds after which to try again.",
             json!({"type": "string", "pattern": "^[0-9]+$"}),
+        ),
+        (
+            "Carebook-Writer",
+            "Where the writer is reached, where this service follows one and knows that.",
+            json!({"type": "string"}),
         ),
         (
             "WWW-Authenticate",
@@ -147,6 +152,16 @@ pub(super) fn parameters() -> Map<String, Value> {
                 false,
                 "Entity tags that the reader has, or `*`.",
                 json!({"type": "string"}),
+            ),
+        ),
+        (
+            "Carebook-Min-Position",
+            header(
+                "Carebook-Min-Position",
+                false,
+                "A position that the answer has to rest on, or a later one, such as that of a command's \
+                 answer: waited for up to 5 seconds.",
+                json!({"type": "integer", "format": "int64", "minimum": 0}),
             ),
         ),
         (
@@ -274,7 +289,11 @@ fn problem_name(
         (_, ["actor_inactive", "actor_withdrawn"]) => "ActorNotActive".to_owned(),
         (_, ["actor_inactive", "actor_withdrawn", "permission_denied"]) => "Forbidden".to_owned(),
         (_, ["not_found", "route_not_found"]) => "ResourceNotFound".to_owned(),
-        (_, ["service_unavailable", "outcome_unknown"]) => "UnavailableOrUnknown".to_owned(),
+        (_, ["service_unavailable", "not_the_writer"]) => "CommandUnavailable".to_owned(),
+        (_, ["service_unavailable", "not_the_writer", "outcome_unknown"]) => {
+            "UnavailableOrUnknown".to_owned()
+        }
+        (_, ["service_unavailable", "position_not_reached"]) => "ReadUnavailable".to_owned(),
         _ => {
             let words = match status {
                 400 => "BadRequest",
@@ -377,7 +396,15 @@ impl Answers {
         let mut of = vec!["Carebook-Position"];
         match status {
             401 => of.push("WWW-Authenticate"),
-            429 | 503 => of.push("Retry-After"),
+            429 => of.push("Retry-After"),
+            503 => {
+                of.push("Retry-After");
+                of.extend(
+                    codes
+                        .contains(&"not_the_writer")
+                        .then_some("Carebook-Writer"),
+                );
+            }
             _ => {}
         }
         let says = match status {
@@ -420,14 +447,12 @@ impl Answers {
         }
     }
 
-    /// The problems of every request, with a token and without.
-    pub(super) fn usual(&mut self, bearer: bool) {
-        if bearer {
-            self.problem(401, &["authentication_required"]);
-            self.problem(429, &["overloaded"]);
-        }
+    /// The problems of every request with a token that reads.
+    pub(super) fn usual(&mut self) {
+        self.problem(401, &["authentication_required"]);
+        self.problem(429, &["overloaded"]);
         self.problem(500, &["internal_error"]);
-        self.problem(503, &["service_unavailable"]);
+        self.problem(503, &["service_unavailable", "position_not_reached"]);
     }
 
     /// The answers of a command that can be tried: each tells whether it was.

@@ -45,7 +45,12 @@ pub(super) fn special(special: Special, schemas: &mut Schemas) -> Value {
             false
         }
         Special::Ready => {
-            answers.success(200, "Commands are accepted.", Some(readiness()), &[]);
+            answers.success(
+                200,
+                "Commands are accepted, by a standby reads alone.",
+                Some(readiness()),
+                &[],
+            );
             answers.problem(503, &["service_unavailable"]);
             false
         }
@@ -158,8 +163,11 @@ fn put_facts(answers: &mut Answers, schemas: &mut Schemas) {
     ] {
         answers.problem(status, codes);
     }
-    answers.usual(true);
-    answers.problem(503, &["service_unavailable", "outcome_unknown"]);
+    answers.usual();
+    answers.problem(
+        503,
+        &["service_unavailable", "not_the_writer", "outcome_unknown"],
+    );
 }
 
 fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
@@ -182,7 +190,7 @@ fn read_events(answers: &mut Answers, schemas: &mut Schemas) {
     let forbidden = ["actor_inactive", "actor_withdrawn", "permission_denied"];
     answers.problem(403, &forbidden);
     answers.problem(410, &["events_gone"]);
-    answers.usual(true);
+    answers.usual();
 }
 
 fn tag(special: Special) -> &'static str {
@@ -226,9 +234,16 @@ fn readiness() -> Value {
         }),
         &["receivers", "failing", "waiting", "dead", "withoutReceiver"],
     );
+    let mut standby = closed(
+        &json!({"lagPositions": count, "lagSeconds": {"type": "number", "minimum": 0}}),
+        &["lagPositions", "lagSeconds"],
+    );
+    standby["description"] = json!(
+        "There where the service follows another one: it answers reads, and refuses commands."
+    );
     closed(
         &json!({
-            "status": {"type": "string", "const": "ready"}, "nats": nats, "webhooks": webhooks,
+            "status": {"type": "string", "const": "ready"}, "standby": standby, "nats": nats, "webhooks": webhooks,
             "outbox": outbox,
         }),
         &["status"],
@@ -294,6 +309,7 @@ fn event_parameters() -> Vec<Value> {
             types,
         ),
         query("subject", "Exactly this one.", json!({"type": "string"})),
+        parts::parameter("Carebook-Min-Position"),
         parts::parameter("Last-Event-ID"),
     ]
 }
@@ -336,6 +352,7 @@ fn list_parameters() -> Vec<Value> {
     vec![
         parts::parameter("limit"),
         parts::parameter("cursor"),
+        parts::parameter("Carebook-Min-Position"),
         query("order", "By creation.", order),
     ]
 }
@@ -371,5 +388,5 @@ pub(super) fn list(
     if let Some(missing) = missing {
         answers.problem(404, missing);
     }
-    answers.usual(true);
+    answers.usual();
 }

@@ -15,7 +15,7 @@ use super::list_walk::{self, Found, ListPlan};
 use super::lists::{Candidate, FoundListed, Listed, Set};
 use super::{Ready, Tables};
 use crate::base::codec;
-use crate::base::digest::Digest;
+use crate::base::digest::{Digest, KeyDigest};
 use crate::catalogue;
 use crate::domain::listing::{BookingHash, LeadMove, ListMove, ListPlace, Shared, ValueHash};
 use crate::domain::reference::Fact;
@@ -219,6 +219,16 @@ impl Tables {
             Some(Some(sets)) => sets.iter().for_each(|set| list.add(*set, number)),
             Some(None) => seen().for_each(|set| list.add(*set, number)),
             None => {}
+        }
+    }
+
+    /// Publishes a commit: all that it changes, and the idempotency key that it uses. To be called
+    /// under the log's sequencer; [`Tables::settle`] comes after it.
+    pub fn publish_commit(&self, position: u64, changes: &mut [Ready], key: Option<KeyDigest>) {
+        let _published = self.begin();
+        self.publish_all(position, changes);
+        if let Some(key) = key {
+            self.take_key(key, position);
         }
     }
 

@@ -1,0 +1,16 @@
+//! Versions of stored forms.
+
+use super::resource::Resource;
+
+/// The version of the form in which `R` is stored: state and event, and whatever stands in them.
+#[must_use]
+pub const fn version<R: Resource>() -> u16 {
+    assert!(R::OLDER.len() < u16::MAX as usize, "that are too many");
+    let mut version = 1;
+    let mut older = R::OLDER;
+    while let Some((_, rest)) = older.split_first() {
+        version += 1;
+        older = rest;
+    }
+    version
+}

@@ -1,0 +1,187 @@
+//! Readers that wait for a position: who they are, how many, and for how long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::admission::Admission;
+
+/// How long a reader waits for a position.
+pub const WAITED_MAX: Duration = Duration::from_secs(5);
+/// How many readers may wait at once.
+pub const WAITING_MAX: usize = 1_024;
+
+/// What has come of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The position is durable here.
+    Yes,
+    /// It was not within [`WAITED_MAX`], or the service ends.
+    No,
+    /// So many wait that nobody else may.
+    Crowded,
+}
+
+/// Who waits for which position.
+pub(crate) struct Awaited {
+    /// The lowest position that somebody waits for; `u64::MAX` when nobody does.
+    lowest: AtomicU64,
+    waiting: Mutex<Waiting>,
+    admission: Arc<Admission>,
+    /// Waits that ended without the position.
+    in_vain: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    readers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
+    next: u64,
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Self {
+            lowest: AtomicU64::new(u64::MAX),
+            waiting: Mutex::default(),
+            admission: Arc::new(Admission::new(WAITING_MAX)),
+            in_vain: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A place among those who wait; given back when it is dropped.
+struct Place<'a> {
+    awaited: &'a Awaited,
+    key: (u64, u64),
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.awaited.waiting.lock();
+        waiting.readers.remove(&self.key);
+        self.awaited.note_lowest(&waiting);
+    }
+}
+
+impl Awaited {
+    fn note_lowest(&self, waiting: &Waiting) {
+        let lowest = waiting.readers.keys().next();
+        let lowest = lowest.map_or(u64::MAX, |(position, _)| *position);
+        self.lowest.store(lowest, Ordering::SeqCst);
+    }
+
+    /// Everything up to `durable` is durable, as whoever waits can see by now.
+    pub(crate) fn durable(&self, durable: u64) {
+        // Either this sees who waits, or that one sees what is durable.
+        fence(Ordering::SeqCst);
+        if self.lowest.load(Ordering::SeqCst) > durable {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        while let Some(first) = waiting.readers.first_entry()
+            && first.key().0 <= durable
+        {
+            // Who has left needs no notification.
+            let _ = first.remove().send(());
+        }
+        self.note_lowest(&waiting);
+    }
+
+    /// Nobody needs to wait any longer.
+    pub(crate) fn end(&self) {
+        self.waiting.lock().readers.clear();
+    }
+
+    /// How many wait now, and how many have waited in vain.
+    pub(crate) fn figures(&self) -> (usize, u64) {
+        (
+            self.admission.in_flight(),
+            self.in_vain.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Waits until `durable` says that `position` is.
+    pub(crate) async fn wait(&self, position: u64, durable: impl Fn() -> u64) -> Reached {
+        if durable() >= position {
+            return Reached::Yes;
+        }
+        let Some(_permit) = Admission::admit(&self.admission, 1) else {
+            return Reached::Crowded;
+        };
+        let (sender, told) = oneshot::channel();
+        let _place = {
+            let mut waiting = self.waiting.lock();
+            let key = (position, waiting.next);
+            waiting.next += 1;
+            waiting.readers.insert(key, sender);
+            self.note_lowest(&waiting);
+            Place { awaited: self, key }
+        };
+        fence(Ordering::SeqCst);
+        if durable() < position {
+            let _ = timeout(WAITED_MAX, told).await;
+        }
+        if durable() >= position {
+            return Reached::Yes;
+        }
+        self.in_vain.fetch_add(1, Ordering::Relaxed);
+        Reached::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_are_told_of_their_position_and_of_no_earlier_one() {
+        let awaited = Arc::new(Awaited::default());
+        let now = Arc::new(AtomicU64::new(4));
+        let wait = |position| {
+            let (awaited, now) = (Arc::clone(&awaited), Arc::clone(&now));
+            tokio::spawn(async move { awaited.wait(position, || now.load(Ordering::SeqCst)).await })
+        };
+        assert_eq!(wait(4).await.ok(), Some(Reached::Yes));
+        let (sixth, fifth, never) = (wait(6), wait(5), wait(7));
+        let come_to = |position| {
+            now.store(position, Ordering::SeqCst);
+            awaited.durable(position);
+        };
+        tokio::task::yield_now().await;
+        come_to(5);
+        assert_eq!(fifth.await.ok(), Some(Reached::Yes));
+        assert!(!sixth.is_finished());
+        come_to(6);
+        assert_eq!(sixth.await.ok(), Some(Reached::Yes));
+        assert_eq!(never.await.ok(), Some(Reached::No));
+        assert_eq!(awaited.figures(), (0, 1));
+        assert_eq!(awaited.lowest.load(Ordering::SeqCst), u64::MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_may_wait_and_no_more_and_who_leaves_makes_room() {
+        let awaited = Arc::new(Awaited::default());
+        let wait = || {
+            let awaited = Arc::clone(&awaited);
+            tokio::spawn(async move { awaited.wait(1, || 0).await })
+        };
+        let mut all: Vec<_> = (0..WAITING_MAX).map(|_| wait()).collect();
+        tokio::task::yield_now().await;
+        assert_eq!(wait().await.ok(), Some(Reached::Crowded));
+        let gone = all.pop();
+        if let Some(gone) = gone {
+            gone.abort();
+            assert!(gone.await.is_err());
+        }
+        let next = wait();
+        tokio::task::yield_now().await;
+        awaited.end();
+        assert_eq!(next.await.ok(), Some(Reached::No));
+        assert_eq!(awaited.figures().1, WAITING_MAX as u64);
+    }
+}

@@ -1,0 +1,75 @@
+//! What is different where a service follows another one, or may have been replaced by one: which
+//! requests it takes, and which answers leave it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::Method;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+
+use super::min_position::come_to;
+use super::response::{Answer, POSITION, Problems};
+use super::service::{Caller, Service};
+use crate::base::actor::Actor;
+use crate::engine::CommandResult;
+
+impl Service {
+    /// The answer to a request that came at `came`, if it may leave: one that depends on what this
+    /// service holds may not where another one has begun to write.
+    pub(super) async fn unless_replaced(
+        &self,
+        answer: Answer,
+        head: &Parts,
+        came: Instant,
+    ) -> Answer {
+        if !answer.headers().contains_key(POSITION) || self.engine.may_answer(came).await {
+            return answer;
+        }
+        let is_read = matches!(head.method, Method::GET | Method::HEAD);
+        let result = match is_read {
+            true => CommandResult::Unavailable,
+            false => CommandResult::OutcomeUnknown,
+        };
+        self.instead(head.uri.path(), result)
+    }
+
+    /// Who asks for what is there, once this service has come to the position that is asked for.
+    pub(super) async fn actor_at(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let actor = self.actor(caller, headers, Problems::PLAIN).await?;
+        come_to(&self.engine, headers, Problems::PLAIN).await?;
+        Ok(actor)
+    }
+
+    /// Who sends facts, where they are taken.
+    pub(super) async fn writing_actor(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Actor>, Box<Answer>> {
+        let actor = self.actor(caller, headers, Problems::PLAIN).await?;
+        match self.not_writer(Problems::PLAIN) {
+            None => Ok(actor),
+            Some(answer) => Err(Box::new(answer)),
+        }
+    }
+
+    /// What a command is answered where the service follows another one.
+    pub(super) fn not_writer(&self, problems: Problems) -> Option<Answer> {
+        let is_standby = self.engine.is_standby();
+        is_standby.then(|| problems.not_writer(self.engine.writer().as_deref()))
+    }
+
+    /// What readiness tells of a service that follows: a field with a comma before it.
+    pub(super) fn following(&self) -> String {
+        let Some(lag) = self.engine.lag() else {
+            return String::new();
+        };
+        let (positions, seconds) = (lag.positions, lag.time.as_secs_f64());
+        format!(",\"standby\":{{\"lagPositions\":{positions},\"lagSeconds\":{seconds:.3}}}")
+    }
+}

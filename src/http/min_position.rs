@@ -1,0 +1,72 @@
+//! `Carebook-Min-Position`: a read that is to show what its reader knows of from elsewhere.
+
+use hyper::header::{HeaderMap, HeaderName};
+
+use super::response::{Answer, Problems};
+use crate::base::json::FaultCode;
+use crate::domain::rejection::Rejection;
+use crate::engine::Engine;
+use crate::engine::min_position::Reached;
+
+const MIN_POSITION: HeaderName = HeaderName::from_static("carebook-min-position");
+/// How faults name it.
+const PATH: &str = "header.Carebook-Min-Position";
+
+/// Waits until the engine has come to the position that a request asks for, if it does.
+///
+/// # Errors
+/// The answer, when it cannot be read, so many wait already, or it was waited for in vain.
+pub(super) async fn come_to(
+    engine: &Engine,
+    headers: &HeaderMap,
+    problems: Problems,
+) -> Result<(), Box<Answer>> {
+    // Most requests have none.
+    if !headers.contains_key(MIN_POSITION) {
+        return Ok(());
+    }
+    let position = asked(headers)
+        .map_err(|code| Box::new(problems.rejected(&Rejection::invalid_at(PATH, code))))?;
+    match engine.reached(position).await {
+        Reached::Yes => Ok(()),
+        Reached::No => Err(Box::new(problems.not_reached(engine.durable()))),
+        Reached::Crowded => Err(Box::new(problems.overloaded())),
+    }
+}
+
+/// The position: once, in decimal digits, at most 64 bits.
+fn asked(headers: &HeaderMap) -> Result<u64, FaultCode> {
+    let mut values = headers.get_all(MIN_POSITION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(FaultCode::NotUnique);
+    };
+    let text = value.to_str().map_err(|_| FaultCode::Pattern)?;
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FaultCode::Pattern);
+    }
+    text.parse().map_err(|_| FaultCode::OutOfRange)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_told_once_in_digits_of_64_bits() {
+        let asked = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(MIN_POSITION, value.parse().unwrap());
+            }
+            asked(&headers)
+        };
+        assert_eq!(asked(&["0"]), Ok(0));
+        assert_eq!(asked(&["18446744073709551615"]), Ok(u64::MAX));
+        assert_eq!(asked(&["18446744073709551616"]), Err(FaultCode::OutOfRange));
+        assert_eq!(asked(&["1", "1"]), Err(FaultCode::NotUnique));
+        for bad in ["", "+1", "-1", "1.0", "1 2", "one", "0x1", "1,1"] {
+            assert_eq!(asked(&[bad]), Err(FaultCode::Pattern), "{bad}");
+        }
+    }
+}

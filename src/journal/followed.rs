@@ -1,0 +1,124 @@
+//! What a record that somebody else has committed makes of tables that have all records before it:
+//! the same changes, to be published in the same way, as those of a commit of one's own.
+
+use super::messages::completes_old;
+use super::record::{Record, RecordChange, follows};
+use super::replay_error::ReplayError;
+use super::rules;
+use super::tables::Tables;
+use crate::base::codec::DecodeError;
+use crate::base::digest::KeyDigest;
+use crate::base::time::Instant;
+use crate::domain::operation::Change;
+use crate::domain::outbox::message::born;
+use crate::domain::registered::{Kinds, known};
+use crate::domain::resource::Source as _;
+
+/// A record, ready to be published.
+pub struct Followed {
+    /// When it was decided.
+    pub at: Instant,
+    /// What it changes, and the messages that it sends.
+    pub changes: Vec<Change>,
+    /// The idempotency key that it uses.
+    pub key: Option<KeyDigest>,
+    /// The commit whose response the key leads to, where that is another one.
+    pub first: Option<u64>,
+    /// The position up to which it forgets idempotency keys.
+    pub forgets: Option<u64>,
+    /// The highest number of a message that it sends; 0 without one.
+    pub last_message: i64,
+}
+
+impl Followed {
+    /// The record at `position` of the log with this id. Nothing is changed.
+    ///
+    /// # Errors
+    /// When the bytes are not a record that this program knows, or one that does not follow on what
+    /// the tables hold.
+    pub fn of(
+        tables: &Tables,
+        kinds: Kinds,
+        log_id: [u8; 16],
+        position: u64,
+        payload: &[u8],
+    ) -> Result<Self, ReplayError> {
+        let at = |what: String| ReplayError::at(position, what);
+        let unread = |error: DecodeError| ReplayError::unread(Some(position), "", &error);
+        let record = Record::decode(payload).map_err(unread)?;
+        let key = record.key_digest();
+        rules::may_take_key(&record, key.and_then(|key| tables.key(key))).map_err(at)?;
+        let mut changes = Vec::with_capacity(record.changes.len() + record.outbox.len());
+        for (number, change) in record.changes.iter().enumerate() {
+            let resource = known(kinds, change.kind, change.version).map_err(unread)?;
+            rules::changes_once(&record.changes, number).map_err(at)?;
+            if completes_old(change) {
+                let what =
+                    "it is of a program in which messages were no resources: a start reads it";
+                return Err(at(what.to_owned()));
+            }
+            let followed = followed(tables, change, |state| {
+                resource.change(state, change.stored(), record.at)
+            });
+            let kind = resource.kind().name;
+            changes.push(followed.map_err(|why| at(format!("{kind}: {why}")))?);
+        }
+        for message in &record.outbox {
+            let (message, birth) = born(message, log_id, record.at);
+            follows(0, tables.position(birth.key))
+                .map_err(|why| at(format!("message {}: {why}", message.number)))?;
+            changes.push(birth);
+        }
+        are_free(tables, &changes).map_err(at)?;
+        Ok(Self {
+            at: record.at,
+            changes,
+            key,
+            first: rules::shares(position, &record).map_err(at)?,
+            forgets: rules::forgets(position, &record).map_err(at)?,
+            last_message: record
+                .outbox
+                .iter()
+                .fold(0, |last, sent| last.max(sent.number)),
+        })
+    }
+}
+
+/// The change that `make` makes of what the tables hold of its resource.
+fn followed(
+    tables: &Tables,
+    change: &RecordChange<'_>,
+    make: impl Fn(Option<&[u8]>) -> Result<Change, String>,
+) -> Result<Change, String> {
+    let mut made = None;
+    let position = tables.read(change.key, &mut |state| made = Some(make(Some(state))));
+    follows(change.before, position.unwrap_or(0))?;
+    let made = made.unwrap_or_else(|| make(None))?;
+    match made.key == change.key {
+        true => Ok(made),
+        false => Err("the event is another resource's".to_owned()),
+    }
+}
+
+/// Whether each unique key that is taken is free, or is left by the same record.
+fn are_free(tables: &Tables, changes: &[Change]) -> Result<(), String> {
+    let is_left = |name| {
+        changes
+            .iter()
+            .any(|change| change.unique_left.contains(name))
+    };
+    for change in changes {
+        for name in &change.unique_taken {
+            if let Some(holder) = tables.holder(*name)
+                && holder != change.key
+                && !is_left(name)
+            {
+                return Err(format!(
+                    "{:?} takes a name that {holder:?} holds",
+                    change.key
+                ));
+            }
+        }
+    }
+    Ok(())
+}

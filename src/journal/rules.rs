@@ -1,0 +1,60 @@
+//! What holds between a record and those before it, for whoever applies it: a start, or a standby.
+
+use super::record::{Record, RecordChange, RecordOutcome};
+
+/// The position up to which the record forgets idempotency keys, if it is there for that.
+///
+/// # Errors
+/// When it cannot forget any.
+pub(super) fn forgets(position: u64, record: &Record<'_>) -> Result<Option<u64>, String> {
+    let RecordOutcome::Forgotten { through } = record.outcome else {
+        return Ok(None);
+    };
+    let is_control = record.key.is_none() && record.changes.is_empty() && record.outbox.is_empty();
+    match through < position && is_control {
+        true => Ok(Some(through)),
+        false => Err("it cannot forget keys".to_owned()),
+    }
+}
+
+/// The position of the commit whose response the record's key leads to, where that is another one.
+///
+/// # Errors
+/// When it comes later.
+pub(super) fn shares(position: u64, record: &Record<'_>) -> Result<Option<u64>, String> {
+    match record.outcome {
+        RecordOutcome::SameAs(first) if first >= position => Err(format!(
+            "its response is that of the later position {first}"
+        )),
+        RecordOutcome::SameAs(first) => Ok(Some(first)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the record may use its key, which the commit at `taken` has used.
+///
+/// # Errors
+/// Why not.
+pub(super) fn may_take_key(record: &Record<'_>, taken: Option<u64>) -> Result<(), String> {
+    match (taken, &record.outcome) {
+        (taken, RecordOutcome::Instead { of, .. }) if taken != Some(*of) => Err(format!(
+            "its answer takes the place of the one at position {of}, which does not have its key"
+        )),
+        (_, RecordOutcome::Instead { .. }) | (None, _) => Ok(()),
+        (Some(taken), _) => Err(format!("its key was used at position {taken}")),
+    }
+}
+
+/// Whether the change with this number is the first one of its resource in the record. A second one
+/// would be taken for one that is there already.
+///
+/// # Errors
+/// When it is not.
+pub(super) fn changes_once(changes: &[RecordChange<'_>], number: usize) -> Result<(), String> {
+    let (before, rest) = changes.split_at(number);
+    let key = rest.first().map(|change| change.key);
+    match before.iter().any(|other| Some(other.key) == key) {
+        true => Err("it changes a resource twice".to_owned()),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,530 @@
+//! A service that follows another one, in this process: what it answers, what it refuses, what it
+//! waits for, and what comes with taking its writer's place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use carebook::base::actor::{Actor, ActorKind};
+use carebook::catalogue::{MANAGEMENT, OPERATIONS};
+use carebook::cli::demo::load_samples;
+use carebook::cli::runtime::on_lane;
+use carebook::engine::min_position::WAITING_MAX;
+use carebook::engine::right::{Confirming, Right};
+use carebook::engine::role::Role;
+use carebook::http::examples;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use wal::storage::sim::SimDisk;
+
+use crate::support::inside::{Inside, Wanted};
+use crate::support::{Answer, World, actor};
+
+/// What a service in this process has committed, from the beginning.
+fn records(disk: &SimDisk) -> Vec<Vec<u8>> {
+    struct Records(Vec<Vec<u8>>);
+    impl wal::Visitor for Records {
+        fn record(&mut self, record: wal::Record<'_>) -> Result<(), wal::BoxError> {
+            self.0.push(record.payload.to_vec());
+            Ok(())
+        }
+    }
+    let mut records = Records(Vec::new());
+    let storage = disk.after_kill().storage();
+    wal::verify(storage, &mut records).unwrap();
+    records.0
+}
+
+/// The records of the sample world.
+fn sample_records(world: &World) -> Vec<Vec<u8>> {
+    let inside = Inside::start(world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    inside.engine().shut_down().unwrap();
+    records(&inside.disk)
+}
+
+/// A service that follows one that has the sample world, and has all of it.
+fn follower(world: &World) -> Inside {
+    let wanted = Wanted {
+        role: Role::Standby,
+        ..Wanted::default()
+    };
+    let inside = Inside::start(world, wanted);
+    feed(&inside, &sample_records(world));
+    inside
+}
+
+fn feed(inside: &Inside, records: &[Vec<u8>]) {
+    let engine = inside.engine();
+    let first = engine.appended() + 1;
+    engine
+        .apply(first, records.iter().map(Vec::as_slice))
+        .unwrap();
+    engine.heard(engine.appended());
+    while engine.durable() < engine.appended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Somebody who may read and manage everything that is not of a person.
+fn workflow() -> Actor {
+    let permissions = [
+        "facts:write",
+        "facts:read",
+        "events:read",
+        "webhooks:manage",
+        "outbox:manage",
+    ];
+    Actor {
+        permissions: permissions.map(Into::into).into(),
+        ..actor(ActorKind::SystemWorkflow, "workflow-1")
+    }
+}
+
+async fn get(inside: &Inside, token: &str, path: &str, min_position: Option<&str>) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let mut headers = vec![("Authorization", bearer.as_str())];
+    headers.extend(min_position.map(|position| ("Carebook-Min-Position", position)));
+    inside
+        .send("GET", path, &headers, Full::<Bytes>::default())
+        .await
+}
+
+/// What is read with a position everywhere: a read, a history, a list, events, what is managed.
+const READS: [&str; 6] = [
+    "/organization",
+    "/branch-office-profiles/branch-seoul-1/history",
+    "/admin/branches",
+    "/events",
+    "/outbox",
+    "/webhook-subscriptions",
+];
+
+fn readers(world: &World) -> [String; 2] {
+    let headquarters = Actor {
+        permissions: vec!["branch:create".into()],
+        ..actor(ActorKind::HeadquartersAdministrator, "hq-1")
+    };
+    [world.token(&headquarters), world.token(&workflow())]
+}
+
+/// Each of [`READS`] by somebody who may read it.
+async fn read_all(inside: &Inside, world: &World, min_position: Option<&str>) -> Vec<Answer> {
+    let [headquarters, workflow] = readers(world);
+    let mut answers = Vec::new();
+    for (number, path) in READS.iter().enumerate() {
+        let token = if number < 3 { &headquarters } else { &workflow };
+        answers.push(get(inside, token, path, min_position).await);
+    }
+    answers
+}
+
+#[test]
+fn a_standby_refuses_every_command_and_names_its_writer_to_who_has_a_token() {
+    let world = World::new();
+    let inside = follower(&world);
+    let digest = inside.engine().digest();
+    let token = world.token(&workflow());
+    on_lane(inside.engine(), async {
+        for is_known in [false, true] {
+            let writer = "https://10.0.0.7:8080";
+            inside.engine().writer_is_at(is_known.then_some(writer));
+            let mut all: Vec<(&str, String, Value)> = Vec::new();
+            for row in OPERATIONS.iter().chain(MANAGEMENT) {
+                let example = examples::example(row);
+                let mut values = example.path.iter().map(String::as_str);
+                let path = row.path.split('/').map(|part| match part.starts_with('{') {
+                    true => values.next().unwrap_or("1"),
+                    false => part,
+                });
+                let path = path.collect::<Vec<_>>().join("/");
+                let method = match row.method {
+                    carebook::catalogue::Method::Post => "POST",
+                    carebook::catalogue::Method::Patch => "PATCH",
+                    carebook::catalogue::Method::Delete => "DELETE",
+                };
+                let is_service = row.purpose == carebook::catalogue::Purpose::Service;
+                let dry = is_service
+                    .then(|| (method, format!("{path}?dryRun=true"), example.body.clone()));
+                all.push((method, path, example.body));
+                all.extend(dry);
+            }
+            assert!(all.len() >= 2 * OPERATIONS.len() + MANAGEMENT.len());
+            all.push(("POST", "/reference-facts".to_owned(), json!({"facts": []})));
+            for (method, path, body) in all {
+                let bearer = format!("Bearer {token}");
+                let headers = [
+                    ("Authorization", bearer.as_str()),
+                    ("Content-Type", "application/json"),
+                    ("Idempotency-Key", "key-1"),
+                ];
+                let body = Full::new(Bytes::from(body.to_string()));
+                let answer = inside.send(method, &path, &headers, body).await;
+                assert_eq!(answer.status, 503, "{method} {path}: {answer:?}");
+                assert_eq!(answer.json()["code"], "not_the_writer", "{method} {path}");
+                assert_eq!(answer.header("retry-after"), Some("1"), "{method} {path}");
+                let told = is_known.then_some(writer);
+                assert_eq!(answer.header("carebook-writer"), told, "{method} {path}");
+            }
+        }
+        let headers = [("Content-Type", "application/json")];
+        let unknown = inside.send(
+            "POST",
+            "/settlement-deposit-requests",
+            &headers,
+            Full::<Bytes>::default(),
+        );
+        let unknown = unknown.await;
+        assert_eq!(
+            (unknown.status, unknown.header("carebook-writer")),
+            (401, None)
+        );
+    })
+    .unwrap();
+    assert_eq!(inside.engine().digest(), digest);
+    inside.engine().shut_down().unwrap();
+}
+
+#[test]
+fn a_standby_s_reads_name_their_position_and_wait_for_one_that_comes() {
+    let world = World::new();
+    let all = sample_records(&world);
+    let (early, late) = all.split_at(all.len() - 1);
+    let wanted = Wanted {
+        role: Role::Standby,
+        ..Wanted::default()
+    };
+    let inside = Arc::new(Inside::start(&world, wanted));
+    feed(&inside, early);
+    let last = all.len().to_string();
+    let (feeding, fed) = (Arc::clone(&inside), late.to_vec());
+    on_lane(inside.engine(), async {
+        for answer in read_all(&inside, &world, None).await {
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(answer.position(), Some(early.len() as u64), "{answer:?}");
+        }
+        let waiting = read_all(&inside, &world, Some(&last));
+        let comes = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(inside.engine().figures().min_position.0, 1);
+            std::thread::spawn(move || feed(&feeding, &fed));
+        };
+        let (waited, ()) = tokio::join!(waiting, comes);
+        for answer in waited {
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(answer.position(), Some(all.len() as u64), "{answer:?}");
+        }
+    })
+    .unwrap();
+    inside.engine().shut_down().unwrap();
+}
+
+/// What is asked for in vain, on a writer as on a standby.
+async fn asked_in_vain(inside: &Inside, world: &World) {
+    for answer in read_all(inside, world, Some("0")).await {
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    for bad in ["", "-1", "1x", "18446744073709551616"] {
+        for answer in read_all(inside, world, Some(bad)).await {
+            assert_eq!(answer.status, 400, "{bad}: {answer:?}");
+            let fault = &answer.json()["fieldErrors"][0];
+            assert_eq!(fault["fieldPath"], "header.Carebook-Min-Position", "{bad}");
+        }
+    }
+    let [headquarters, _] = readers(world);
+    let began = Instant::now();
+    let future = get(
+        inside,
+        &headquarters,
+        "/organization",
+        Some("18446744073709551615"),
+    )
+    .await;
+    assert_eq!(future.status, 503, "{future:?}");
+    assert_eq!(future.json()["code"], "position_not_reached");
+    assert_eq!(future.position(), Some(inside.engine().durable()));
+    assert!(began.elapsed() >= Duration::from_secs(5));
+    // What needs no token asks nobody to wait.
+    let health = get(inside, &headquarters, "/healthz", Some("bad")).await;
+    assert_eq!(health.status, 200);
+}
+
+#[test]
+fn a_position_that_does_not_come_is_waited_for_five_seconds_and_one_that_is_none_not_at_all() {
+    let world = World::new();
+    let standby = follower(&world);
+    let writer = Inside::start(&world, Wanted::default());
+    load_samples(writer.engine()).unwrap();
+    // Both wait at the same time.
+    std::thread::scope(|scope| {
+        for inside in [&standby, &writer] {
+            scope.spawn(|| {
+                on_lane(inside.engine(), asked_in_vain(inside, &world)).unwrap();
+                inside.engine().shut_down().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn so_many_readers_wait_for_a_position_and_the_next_one_is_told_that_it_is_busy() {
+    let world = World::new();
+    let inside = follower(&world);
+    let [headquarters, _] = readers(&world);
+    on_lane(inside.engine(), async {
+        let future = "9999";
+        let wait = || get(&inside, &headquarters, "/organization", Some(future));
+        let mut all: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(wait())).collect();
+        for waiting in &mut all {
+            let looked = futures_poll(waiting.as_mut()).await;
+            assert!(looked.is_none(), "{looked:?}");
+        }
+        let crowded = wait().await;
+        assert_eq!(crowded.status, 429, "{crowded:?}");
+        assert_eq!(crowded.header("retry-after"), Some("1"));
+        // Who leaves makes room, and others are not kept from reading.
+        drop(all);
+        let other = get(&inside, &headquarters, "/organization", None).await;
+        assert_eq!(other.status, 200);
+        assert_eq!(inside.engine().figures().min_position.0, 0);
+    })
+    .unwrap();
+    inside.engine().shut_down().unwrap();
+}
+
+/// The result of a future that has one at once.
+async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match future.as_mut().poll(context) {
+            std::task::Poll::Ready(result) => Some(result),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[test]
+fn readiness_and_metrics_tell_what_a_service_is_and_how_far_behind() {
+    let world = World::new();
+    let all = sample_records(&world);
+    let wanted = Wanted {
+        role: Role::Standby,
+        ..Wanted::default()
+    };
+    let inside = Inside::start(&world, wanted);
+    on_lane(inside.engine(), async {
+        let get = |path: &'static str| inside.send("GET", path, &[], Full::<Bytes>::default());
+        let metric = async |name: &str| {
+            let page = get("/metrics").await;
+            let page = page.text();
+            let line = page
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("{name} ")));
+            line.map(|value| value.parse::<f64>().unwrap())
+        };
+        // It has never been where its writer is.
+        assert_eq!(get("/readyz").await.status, 503);
+        assert_eq!(
+            metric("carebook_unready{reason=\"behind\"}").await,
+            Some(1.0)
+        );
+        assert_eq!(metric("carebook_role{role=\"standby\"}").await, Some(1.0));
+        assert_eq!(metric("carebook_role{role=\"writer\"}").await, Some(0.0));
+        inside.engine().heard(all.len() as u64);
+        assert_eq!(
+            metric("carebook_standby_lag_positions").await,
+            Some(all.len() as f64)
+        );
+        feed(&inside, &all);
+        let ready = get("/readyz").await;
+        assert_eq!(ready.status, 200, "{ready:?}");
+        assert_eq!(ready.json()["standby"]["lagPositions"], 0);
+        assert_eq!(metric("carebook_standby_lag_positions").await, Some(0.0));
+        assert_eq!(metric("carebook_ready").await, Some(1.0));
+        // Nothing is heard of the writer for a while: what it has committed since is not known.
+        inside.clock.run(Duration::from_secs(31));
+        assert_eq!(get("/readyz").await.status, 503);
+        assert!(metric("carebook_standby_lag_seconds").await.unwrap() >= 31.0);
+        inside.engine().heard(all.len() as u64);
+        assert_eq!(get("/readyz").await.status, 200);
+        inside.engine().promote().unwrap();
+        assert_eq!(get("/readyz").await.json().get("standby"), None);
+        assert_eq!(metric("carebook_role{role=\"writer\"}").await, Some(1.0));
+        assert_eq!(metric("carebook_standby_lag_positions").await, Some(0.0));
+    })
+    .unwrap();
+    inside.engine().shut_down().unwrap();
+}
+
+/// A right that is there until it is taken.
+struct UntilTaken(AtomicBool);
+
+impl Right for UntilTaken {
+    fn confirm(&self, _: Instant) -> Confirming<'_> {
+        Box::pin(async { self.0.load(Ordering::SeqCst) })
+    }
+}
+
+#[test]
+fn a_writer_that_may_have_been_replaced_answers_nothing_that_depends_on_what_it_holds() {
+    let world = World::new();
+    let inside = Inside::start(&world, Wanted::default());
+    load_samples(inside.engine()).unwrap();
+    let right = Arc::new(UntilTaken(AtomicBool::new(true)));
+    inside.engine().answer_by(Arc::clone(&right) as _);
+    on_lane(inside.engine(), async {
+        for answer in read_all(&inside, &world, None).await {
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        right.0.store(false, Ordering::SeqCst);
+        for answer in read_all(&inside, &world, None).await {
+            assert_eq!(answer.status, 503, "{answer:?}");
+            assert_eq!(answer.json()["code"], "service_unavailable");
+            assert_eq!(answer.position(), None);
+        }
+        let [headquarters, _] = readers(&world);
+        // Refused by what it holds, or committed: nobody is told which.
+        for (code, key) in [("S-1", "key-1"), ("S-2", "key-2")] {
+            let answer = request_deposit(&inside, &world, &headquarters, code, key).await;
+            assert_eq!(answer.status, 503, "{answer:?}");
+            assert_eq!(answer.json()["code"], "outcome_unknown");
+            assert_eq!(answer.position(), None);
+        }
+        // What rests on nothing goes out.
+        let no_token = inside
+            .send("GET", "/organization", &[], Full::<Bytes>::default())
+            .await;
+        assert_eq!(no_token.status, 401);
+        right.0.store(true, Ordering::SeqCst);
+        inside.engine().lose_right("it was told to");
+        for answer in read_all(&inside, &world, None).await {
+            assert_eq!(answer.status, 503, "{answer:?}");
+        }
+        let after = request_deposit(&inside, &world, &headquarters, "S-3", "key-3").await;
+        assert_eq!(after.status, 503, "{after:?}");
+    })
+    .unwrap();
+}
+
+async fn request_deposit(
+    inside: &Inside,
+    world: &World,
+    token: &str,
+    code: &str,
+    key: &str,
+) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let mut body = world.deposit_request(code, key);
+    if key == "key-3" {
+        body["settlementPeriodStart"] = json!("2026-10-02");
+    }
+    let body = Full::new(Bytes::from(body.to_string()));
+    inside
+        .send("POST", "/settlement-deposit-requests", &headers, body)
+        .await
+}
+
+#[test]
+fn whoever_takes_its_writer_s_place_goes_on_where_that_one_ended() {
+    let world = World::new();
+    let writer = Inside::start(&world, Wanted::default());
+    load_samples(writer.engine()).unwrap();
+    let [headquarters, _] = readers(&world);
+    let first = on_lane(
+        writer.engine(),
+        request_deposit(&writer, &world, &headquarters, "S-1", "key-1"),
+    );
+    let first = first.unwrap();
+    assert_eq!(first.status, 201, "{first:?}");
+    writer.engine().shut_down().unwrap();
+    let wanted = Wanted {
+        role: Role::Standby,
+        ..Wanted::default()
+    };
+    let standby = Inside::start(&world, wanted);
+    feed(&standby, &records(&writer.disk));
+    assert_eq!(standby.engine().digest(), writer.engine().digest());
+    on_lane(standby.engine(), async {
+        let refused = request_deposit(&standby, &world, &headquarters, "S-2", "key-2").await;
+        assert_eq!(refused.json()["code"], "not_the_writer");
+        standby.engine().promote().unwrap();
+        assert!(
+            standby.engine().promote().is_err(),
+            "it is the writer already"
+        );
+        // What the one before has answered is answered again, and its codes are taken.
+        let again = request_deposit(&standby, &world, &headquarters, "S-1", "key-1").await;
+        assert_eq!(
+            again.header("idempotent-replayed"),
+            Some("true"),
+            "{again:?}"
+        );
+        assert_eq!(again.json(), first.json());
+        let taken = request_deposit(&standby, &world, &headquarters, "S-1", "key-3").await;
+        assert_eq!(taken.json()["code"], "statement_code_conflict", "{taken:?}");
+        let next = request_deposit(&standby, &world, &headquarters, "S-2", "key-2").await;
+        assert_eq!(next.status, 201, "{next:?}");
+        assert_eq!(next.position(), Some(first.position().unwrap() + 1));
+    })
+    .unwrap();
+    standby.engine().shut_down().unwrap();
+    // And its own log is as good as any.
+    let reopened = Inside::start(
+        &world,
+        Wanted {
+            disk: standby.disk.after_kill(),
+            ..Wanted::default()
+        },
+    );
+    assert_eq!(reopened.engine().digest(), standby.engine().digest());
+    reopened.engine().shut_down().unwrap();
+}
+
+#[test]
+fn what_does_not_follow_is_not_applied_and_nothing_of_it_stays() {
+    let world = World::new();
+    let all = sample_records(&world);
+    let inside = {
+        let wanted = Wanted {
+            role: Role::Standby,
+            ..Wanted::default()
+        };
+        let inside = Inside::start(&world, wanted);
+        feed(&inside, &all[..10]);
+        inside
+    };
+    let engine = inside.engine();
+    let digest = engine.digest();
+    let refused = |first: u64, record: &[u8]| {
+        let error = engine.apply(first, [record]).unwrap_err().to_string();
+        assert_eq!(
+            (engine.appended(), engine.digest()),
+            (10, digest),
+            "{error}"
+        );
+        error
+    };
+    assert_eq!(
+        refused(12, &all[11]),
+        "position 12 came, and 11 is the next one"
+    );
+    // The same change a second time, one out of its order, one that was cut, none.
+    for record in [&all[3], &all[9]] {
+        assert!(refused(11, record).starts_with("position 11: "));
+    }
+    for bad in [&all[10][..all[10].len() - 1], b"", b"\xff\xff"] {
+        assert!(refused(11, bad).starts_with("position 11: "));
+    }
+    // It goes on with what does follow, and what it has is passed over.
+    let rest = all[5..].iter().map(Vec::as_slice);
+    engine.apply(6, rest).unwrap();
+    assert_eq!(engine.appended(), all.len() as u64);
+    engine.shut_down().unwrap();
+    let ended = engine.apply(all.len() as u64 + 1, [all[0].as_slice()]);
+    assert_eq!(ended.unwrap_err().to_string(), "the service ends");
+}
