@@ -3,7 +3,7 @@
 
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
-import { onEvents } from '../lib/events.js'
+import { anyOf, onEvents } from '../lib/events.js'
 import { problemOf } from '../lib/load.js'
 import { number } from '../lib/format.js'
 import { t } from '../lib/words.js'
@@ -78,10 +78,10 @@ export function Listing({ path, query = {}, columns, idOf, label, empty, concern
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
+      if (!anyOf(events, concerns)) return
       const ours = events.filter((event) => concerns(event.subject, event.type))
-      if (ours.length === 0) return
       if ((box.current?.scrollTop ?? 0) < 40) ask(undefined)
-      else setNews((news) => news + ours.length)
+      else setNews((news) => news + Math.max(1, ours.length))
     })
   }, [key])
 

@@ -2,7 +2,7 @@
 
 import { html, useCallback, useEffect, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
-import { onEvents } from '../lib/events.js'
+import { anyOf, onEvents } from '../lib/events.js'
 import { problemOf } from '../lib/load.js'
 import { t, word } from '../lib/words.js'
 import { Differences } from './differences.js'
@@ -28,7 +28,7 @@ export function Timeline({ path, subject, stoodAt }) {
   }, [path])
   useEffect(() => ask(undefined), [path])
   useEffect(() => onEvents((events) => {
-    if (events.some((event) => event.subject === subject)) ask(undefined)
+    if (anyOf(events, (told) => told === subject)) ask(undefined)
   }), [path, subject])
   if (problem) return html`<${Problem} problem=${problem} again=${() => ask(undefined)} />`
   if (!revisions) return html`<${Loading} />`

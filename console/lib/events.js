@@ -1,5 +1,6 @@
 // What is committed, as it is committed: one stream for the whole page, while somebody listens. After
-// a break it goes on after the last event, so nothing is asked for where nothing is new.
+// a break it goes on after the last event, so nothing is asked for where nothing is new. Where more is
+// committed than people can read, it pauses, and tells that much has changed instead of each change.
 
 import { effect, signal } from './html.js'
 import { get, send } from './api.js'
@@ -25,7 +26,17 @@ export function onEvents(listener) {
 let gathered = []
 let isDue = false
 
-/** Several that come at once are told at once. @param {Told} event */
+/** What stands for more changes than are told. */
+const MUCH = '*'
+/** Events of a second, beyond which they are not told one by one. */
+const MUCH_A_SECOND = 200
+/** How long the stream pauses then, in milliseconds. */
+const PAUSE = 2_000
+/** Several that come at once are told at once, and not more often than once in so many milliseconds. */
+const TOLD_EVERY = 1_000
+let toldAt = 0
+
+/** @param {Told} event */
 function tell(event) {
   gathered.push(event)
   if (isDue) return
@@ -34,9 +45,19 @@ function tell(event) {
     const events = gathered
     gathered = []
     isDue = false
+    toldAt = performance.now()
     for (const listener of listeners) listener(events)
-  }, 120)
+  }, Math.max(120, toldAt + TOLD_EVERY - performance.now()))
 }
+
+/**
+ * Whether one of these events is about what this says, or so much has changed that one may be.
+ * @param {Told[]} events @param {(subject: string, type: string) => boolean} concerns
+ */
+export const anyOf = (events, concerns) => events.some((event) => event.subject === MUCH || concerns(event.subject, event.type))
+
+/** Whether events stand for more than is told. @param {Told[]} events */
+export const areMany = (events) => events.some((event) => event.subject === MUCH)
 
 /** @param {string} block */
 function read(block) {
@@ -68,15 +89,24 @@ async function follow(signal) {
         pause = 500
         const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
         let rest = ''
+        let [second, count] = [performance.now(), 0]
         for (;;) {
           const { done, value } = await reader.read()
           if (done) break
+          if (performance.now() - second > 1_000) [second, count] = [performance.now(), 0]
           const blocks = (rest + value).split('\n\n')
           rest = blocks.pop() ?? ''
           for (const block of blocks) {
             const { id, event } = read(block)
             if (id) last = id
-            if (event) tell(event)
+            if (event && count++ < MUCH_A_SECOND) tell(event)
+          }
+          if (count >= MUCH_A_SECOND) {
+            await reader.cancel()
+            tell({ id: '', type: '', subject: MUCH, time: '', data: {} })
+            await new Promise((done) => setTimeout(done, PAUSE))
+            last = undefined
+            break
           }
         }
       }

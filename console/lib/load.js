@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from './html.js'
 import { Refused } from './api.js'
-import { onEvents } from './events.js'
+import { anyOf, onEvents } from './events.js'
 
 /**
  * @template T
@@ -42,7 +42,7 @@ export function useLoad(ask, inputs, concerns) {
   useEffect(() => {
     if (!concerns) return
     return onEvents((events) => {
-      if (events.some((event) => concerning.current?.(event.subject, event.type))) again()
+      if (anyOf(events, (subject, type) => Boolean(concerning.current?.(subject, type)))) again()
     })
   }, [Boolean(concerns)])
   return { value: state.value, problem: state.problem, isLoading: state.isLoading, again }

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from '../lib/html.js'
 import { get } from '../lib/api.js'
-import { onEvents, recent } from '../lib/events.js'
+import { areMany, onEvents, recent } from '../lib/events.js'
 import { latest, points, quantile, sample, trouble } from '../lib/figures.js'
 import { ago, bytes, duration, number } from '../lib/format.js'
 import { useLoad } from '../lib/load.js'
@@ -30,6 +30,7 @@ export function Overview() {
 /** @param {{figures: any}} props */
 function Ready({ figures }) {
   const reasons = [...figures.unready, ...(figures.log.hasRoom ? [] : ['no_segment'])]
+  if (figures.role === 'standby') return html`<p class="ready waiting" role="status"><span class="dot" aria-hidden="true"></span> ${t('overview.standby')}</p>`
   return html`<p class=${figures.ready ? 'ready good' : 'ready bad'} role="status"><span class="dot" aria-hidden="true"></span>
     ${figures.ready ? t('overview.ready') : t('overview.unready', { why: reasons.map((one) => t(`unready.${one}`)).join(', ') })}</p>`
 }
@@ -127,7 +128,13 @@ function Operations({ figures }) {
 function Feed() {
   const [told, setTold] = useState(/** @type {import('../lib/events.js').Told[]} */ ([]))
   const first = useLoad((signal) => recent(signal, 12), [])
-  useEffect(() => onEvents((events) => setTold((old) => [...events].reverse().concat(old).slice(0, 12))), [])
+  useEffect(() => onEvents((events) => {
+    // What came in between is not told: what is newest is asked for.
+    if (areMany(events)) {
+      setTold([])
+      first.again()
+    } else setTold((old) => [...events].reverse().concat(old).slice(0, 12))
+  }), [])
   return html`<${Panel} title=${t('feed.title')}><${When} of=${first}>${(/** @type {any[]} */ before) => {
     const all = told.concat(before.filter((event) => !told.some((one) => one.id === event.id))).slice(0, 12)
     if (all.length === 0) return html`<${Empty} />`

@@ -6,6 +6,7 @@ export const en = {
   'overview.lead': 'Version {version}, running for {since}',
   'overview.ready': 'Taking commands',
   'overview.unready': 'Not taking commands: {why}',
+  'overview.standby': 'Standby: it follows, and answers reads alone',
   'overview.lines': 'Figures over time',
   'overview.sinceStart': 'since the start',
   'unready.stopping': 'stopping',
@@ -471,6 +472,9 @@ export const en = {
   'field.subscriptionId': 'Subscription ID',
   'field.amountKrw': 'Amount',
   'field.paymentId': 'Payment ID',
+  'field.at': 'At',
+  'field.error': 'Error',
+  'field.capturedAt': 'Captured',
   'field.idempotencyKey': 'Idempotency key',
   'field.expectedRevision': 'Expected revision',
 }

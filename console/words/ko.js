@@ -6,6 +6,7 @@ export const ko = {
   'overview.lead': '버전 {version}, {since} 동안 실행 중',
   'overview.ready': '명령을 받고 있음',
   'overview.unready': '명령을 받지 않음: {why}',
+  'overview.standby': '따라가는 중: 읽기만 됩니다',
   'overview.lines': '시간에 따른 수치',
   'overview.sinceStart': '시작 이후',
   'unready.stopping': '멈추는 중',
@@ -471,6 +472,9 @@ export const ko = {
   'field.subscriptionId': '웹훅 ID',
   'field.amountKrw': '금액',
   'field.paymentId': '결제 ID',
+  'field.at': '때',
+  'field.error': '오류',
+  'field.capturedAt': '사본을 뜬 때',
   'field.idempotencyKey': '멱등키',
   'field.expectedRevision': '본 리비전',
 }

@@ -8,9 +8,10 @@ use hyper::Method;
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 
+use super::caller::Caller;
 use super::min_position::come_to;
 use super::response::{Answer, POSITION, Problems};
-use super::service::{Caller, Service};
+use super::service::Service;
 use crate::base::actor::Actor;
 use crate::engine::CommandResult;
 

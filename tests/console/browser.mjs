@@ -487,6 +487,8 @@ async function pages(language, width, look) {
       if (name === 'command') await page.getByRole('button', { name: page.t('commands.example') }).click()
       if (pictures) {
         if (name === 'command') {
+          await page.locator('.command input').evaluateAll((inputs) => inputs.find((input) => input.value === 'statement-code-1').setAttribute('data-code', ''))
+          await page.locator('[data-code]').fill('statement-code-2')
           await page.getByRole('button', { name: page.t('commands.try') }).click()
           await page.waitForSelector('.results .panel')
         }

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::ledger::{Account, Side};
 use super::lifecycle::FinancialLifecycle;
 use super::read_lifecycle::may_read_of;
-use crate::base::text::Ident;
+use crate::base::text::{BookingId, BranchProfileId, Ident};
 use crate::base::time::{Date, Instant};
+use crate::base::won::Won;
 use crate::domain::read::{ReadRequest, Representation};
 use crate::domain::rejection::Rejection;
 use crate::domain::resource::Resource as _;
@@ -19,13 +20,13 @@ use crate::domain::resource::Resource as _;
 #[schemars(rename = "ChargeLedger")]
 pub struct ChargeLedgerBody<'a> {
     /// The booking.
-    reservation_booking_id: &'a Ident,
+    reservation_booking_id: &'a BookingId,
     /// The charge's own identifier.
     finalized_charge_snapshot_id: &'a Ident,
     /// When it was finalized.
     finalized_at: Instant,
     /// The branch, as the request named it.
-    branch_profile_id: &'a Ident,
+    branch_profile_id: &'a BranchProfileId,
     /// The type of the service.
     service_type: &'a Ident,
     /// The day on which the charge was captured.
@@ -33,7 +34,7 @@ pub struct ChargeLedgerBody<'a> {
     /// The day on which the price was quoted.
     quoted_on: Date,
     /// The price of the service, in won.
-    service_price_krw: i64,
+    service_price_krw: Won,
     /// The caregiver's share, in basis points.
     caregiver_share_basis_points: i64,
     /// The headquarters' share, in basis points.
@@ -54,7 +55,7 @@ struct LedgerLineBody {
     /// Its account.
     account: Account,
     /// Its amount, in won.
-    amount_krw: i64,
+    amount_krw: Won,
 }
 
 impl<'a> ChargeLedgerBody<'a> {
