@@ -26,7 +26,7 @@ use carebook::engine::admission::Permit;
 use carebook::engine::clock::SystemClock;
 use carebook::engine::intake::FactBatch;
 use carebook::engine::{CommandRequest, CommandResult, Engine, Limits};
-use carebook::http::request::{DryRun, bodies_budget, read_by_tree, read_command};
+use carebook::http::request::{DryRun, bodies_budget, read_command};
 use carebook::http::token::TokenVerifier;
 use carebook::journal::record::{NewChange, NewRecord, Record, RecordKey, RecordOutcome, SCHEMA};
 use carebook::journal::replay::Replay;
@@ -65,7 +65,6 @@ pub(crate) fn cases() -> Vec<Case> {
         case("token: new, ES256", TOKENS, token_new),
         case("JSON: parse EP9's body", ALWAYS, json_parse),
         case("JSON: read EP9's command", ALWAYS, json_read),
-        case("JSON: read EP9's command by its tree", ALWAYS, json_by_tree),
         case("fingerprint: EP9's facts", ALWAYS, fingerprint),
         case("decide and apply: EP9", ALWAYS, decide_request),
         case(
@@ -260,17 +259,6 @@ fn json_parse() -> Box<dyn FnMut()> {
     let body = deposit_body();
     Box::new(move || {
         assert!(black_box(Json::parse(black_box(body.as_bytes()))).is_ok());
-    })
-}
-
-fn json_by_tree() -> Box<dyn FnMut()> {
-    let body = deposit_body();
-    Box::new(move || {
-        let mut share = Permit::none(&bodies_budget());
-        let (row, headers) = (row("request_deposit"), HeaderMap::new());
-        let body = black_box(body.as_bytes());
-        let read = read_by_tree(row, &[], &headers, DryRun::No, body, &mut share, now());
-        assert!(black_box(read).is_ok());
     })
 }
 
