@@ -13,6 +13,7 @@ pub mod exit;
 mod export;
 pub mod facts;
 pub mod inspect;
+pub mod journal;
 mod key_set;
 pub mod keys;
 pub mod logging;
