@@ -175,7 +175,7 @@ pub fn main() -> ExitCode {
         Command::Recover(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
         Command::Outbox(arguments) => arguments.run(),
-        Command::Journal(args) => args.run(),
+        Command::Journal(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
         Command::Completions(arguments) => arguments.run(command()),

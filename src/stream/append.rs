@@ -15,7 +15,7 @@ use super::error::StreamError;
 use super::message::{Content, Message};
 
 /// For how long it is tried to find out what became of an append.
-pub const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 /// How long after an attempt without an answer the next one begins.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long after a refusal for lack of room the next attempt begins.

@@ -180,7 +180,11 @@ impl Connection {
         let client = connected.map_err(|error| StreamError::Unreachable {
             what: error.to_string(),
         })?;
-        let context = jetstream::new(client.clone());
+        let context = {
+            // It has a task of its own.
+            let _runtime = handle.enter();
+            jetstream::new(client.clone())
+        };
         let connection = Arc::new(Self {
             names,
             client,

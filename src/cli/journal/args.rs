@@ -15,7 +15,7 @@ use crate::stream::settings::Names;
 
 /// The servers of a journal: `nats://` or `tls://`, and one or several of them.
 #[derive(Clone)]
-pub struct JournalUrl(Vec<NatsUrl>);
+pub(in super::super) struct JournalUrl(Vec<NatsUrl>);
 
 impl FromStr for JournalUrl {
     type Err = String;
@@ -53,7 +53,7 @@ impl JournalUrl {
 
 /// The place of a journal.
 #[derive(Args, Clone)]
-pub struct PlaceArgs {
+pub(in super::super) struct PlaceArgs {
     /// The servers of the journal: nats://HOST[:PORT][,HOST…] or tls://…
     #[arg(long, value_name = "URL", id = "journal")]
     pub(super) journal: Option<JournalUrl>,
@@ -72,7 +72,7 @@ pub struct PlaceArgs {
 
 impl PlaceArgs {
     /// Whether there is one.
-    pub fn is_given(&self) -> bool {
+    pub(in super::super) fn is_given(&self) -> bool {
         self.journal.is_some()
     }
 
@@ -89,7 +89,7 @@ impl PlaceArgs {
     ///
     /// # Errors
     /// When the arguments are wrong.
-    pub fn check(&self, trusted: &ClientConfig) -> Result<(), Failure> {
+    pub(in super::super) fn check(&self, trusted: &ClientConfig) -> Result<(), Failure> {
         match self.is_given() {
             true => self.target(trusted).map(drop),
             false => Ok(()),
