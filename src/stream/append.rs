@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
-use async_nats::header::{
-    NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID,
-};
+use async_nats::header::{NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::sleep;

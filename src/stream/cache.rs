@@ -73,12 +73,16 @@ impl<V: Visitor> Compared<'_, V> {
             what: malformed.to_string(),
         })?;
         let Content::Batch(records) = message.content else {
-            return Err(StreamError::Differs { position: self.last });
+            return Err(StreamError::Differs {
+                position: self.last,
+            });
         };
         let at = usize::try_from(self.last - message.first).unwrap_or(usize::MAX);
         match records.iter().nth(at) == Some(record.as_slice()) {
             true => Ok(()),
-            false => Err(StreamError::Differs { position: self.last }),
+            false => Err(StreamError::Differs {
+                position: self.last,
+            }),
         }
     }
 
@@ -176,9 +180,11 @@ pub fn open<V: Shown>(
     let info = connection.block(connection.info()).map_err(of_stream)?;
     let log_id = match info.last {
         0 => None,
-        _ => tail_at(connection, info.first.max(1))
-            .map_err(of_stream)?
-            .log_id,
+        _ => {
+            tail_at(connection, info.first.max(1))
+                .map_err(of_stream)?
+                .log_id
+        }
     };
     let mut compared = Compared {
         visitor,

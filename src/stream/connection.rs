@@ -257,9 +257,7 @@ impl Connection {
         if !self.is_up() {
             return Err(Unanswered::Silent(self.fault()));
         }
-        let mut request = Request::new()
-            .payload(payload)
-            .timeout(Some(ANSWER_WITHIN));
+        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_WITHIN));
         if let Some(headers) = headers {
             request = request.headers(headers);
         }
@@ -366,7 +364,9 @@ impl Connection {
         let subject = format!("STREAM.MSG.GET.{}", self.names.stream);
         let found = match self.api(&subject, &json!({"seq": sequence})).await {
             Ok(found) => found,
-            Err(Unanswered::Refused { status: 404, code, .. }) if code != 10059 => return Ok(None),
+            Err(Unanswered::Refused {
+                status: 404, code, ..
+            }) if code != 10059 => return Ok(None),
             Err(error) => return Err(self.failed("show a message", error)),
         };
         let data = found["message"]["data"].as_str().unwrap_or_default();

@@ -146,7 +146,9 @@ impl fmt::Display for StreamError {
                  them was replaced by an older copy that was written on. {NOTHING_CHANGED}. Keep \
                  both, and find out which one answered clients"
             ),
-            Self::Fenced { by: Some((epoch, node)) } => write!(
+            Self::Fenced {
+                by: Some((epoch, node)),
+            } => write!(
                 f,
                 "another process has taken the journal over: {node}, with epoch {epoch}. What was \
                  acknowledged here is kept there"

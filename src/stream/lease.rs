@@ -18,7 +18,9 @@ impl Holding {
     /// Whether it is held for certain.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.until.lock().is_some_and(|until| Instant::now() < until)
+        self.until
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
     }
 
     /// It is held until then; not at all where there is no such time.

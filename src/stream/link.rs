@@ -208,7 +208,11 @@ impl Link {
         }
     }
 
-    async fn append_by(&self, pen: &mut Pen, content: Content<'_>) -> Result<Appended, StreamError> {
+    async fn append_by(
+        &self,
+        pen: &mut Pen,
+        content: Content<'_>,
+    ) -> Result<Appended, StreamError> {
         let (bytes, digest) = pen.tail.place(pen.log_id, pen.epoch).message(content);
         let message = Message::read(&bytes).map_err(|_| StreamError::Refused {
             what: format!("a message of {} bytes is too large", bytes.len()),
@@ -255,7 +259,8 @@ impl Link {
         if self.ended.set(error).is_err() {
             return;
         }
-        self.confirmed.send_modify(|confirmed| confirmed.ended = true);
+        self.confirmed
+            .send_modify(|confirmed| confirmed.ended = true);
         if let Some(wake_up) = self.wake_up.get() {
             wake_up();
         }
@@ -284,7 +289,10 @@ impl Link {
             return Some(self.connection.fault().into());
         }
         let (room, reserve) = (&self.room, &self.reserve);
-        let (room, reserve) = (room.load(Ordering::Relaxed), reserve.load(Ordering::Relaxed));
+        let (room, reserve) = (
+            room.load(Ordering::Relaxed),
+            reserve.load(Ordering::Relaxed),
+        );
         (room < reserve).then(|| {
             format!(
                 "{room} bytes are free in the stream, and {reserve} are the reserve: raise its \
@@ -334,6 +342,7 @@ impl Link {
         let Ok(pen) = self.pen.try_lock() else {
             return Ok(());
         };
+        self.trouble.lock().take();
         let Some(tail) = pen.as_ref().map(|pen| &pen.tail) else {
             return Ok(());
         };
@@ -393,7 +402,8 @@ async fn looks(link: Weak<Link>) {
                 return;
             }
             if let Err(error) = link.look().await {
-                tracing::debug!(%error, "the stream was not looked at");
+                // Nobody knows whether an append would come to anything.
+                *link.trouble.lock() = Some(error.to_string().into());
             }
         }
         sleep(LOOK).await;

@@ -308,7 +308,10 @@ mod tests {
                 assert_eq!((read.log_id, read.epoch), (place.log_id, place.epoch));
                 assert_eq!((read.before, read.digest), (place.before, digest));
                 let has = matches!(content, Content::Batch(_));
-                assert_eq!(read.next(), place.first + if has { count.into() } else { 0 });
+                assert_eq!(
+                    read.next(),
+                    place.first + if has { count.into() } else { 0 }
+                );
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::chain::Tail;
 use super::connection::Connection;
 use super::error::StreamError;
-use super::message::{Content, HEAD_BYTES, DIGEST_BYTES, Message, Records};
+use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
 
 /// How many messages are fetched ahead of those that are taken.
 const AHEAD: usize = 64;

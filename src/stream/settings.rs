@@ -93,7 +93,10 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
         config["subjects"] == json!([names.subject]),
         format!("subjects has to be {} alone", names.subject),
     );
-    expect(is_set("deny_delete"), "deny_delete has to be set".to_owned());
+    expect(
+        is_set("deny_delete"),
+        "deny_delete has to be set".to_owned(),
+    );
     expect(
         number("max_bytes") > 0,
         "max_bytes has to be set: without it the servers' disks fill".to_owned(),
@@ -118,7 +121,10 @@ pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
     }
     expect(
         matches!(text("persist_mode"), "" | "default"),
-        format!("persist_mode is {}, and has to be default", text("persist_mode")),
+        format!(
+            "persist_mode is {}, and has to be default",
+            text("persist_mode")
+        ),
     );
     let known_again = number("duplicate_window") / NANOS;
     expect(

@@ -58,7 +58,12 @@ pub(in super::super) struct PlaceArgs {
     #[arg(long, value_name = "URL", id = "journal")]
     pub(super) journal: Option<JournalUrl>,
     /// The journal's name: its stream is CAREBOOK_NAME.
-    #[arg(long, value_name = "NAME", requires = "journal", default_value = "main")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "journal",
+        default_value = "main"
+    )]
     pub(super) journal_name: String,
     /// The credentials for the journal's servers, a file with a user's JWT and seed.
     #[arg(long, value_name = "FILE", requires = "journal")]

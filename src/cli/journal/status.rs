@@ -61,7 +61,10 @@ impl StatusArgs {
         } else {
             let mut rows = vec![
                 ("stream".to_owned(), names.stream.clone()),
-                ("log".to_owned(), log.unwrap_or_else(|| "none yet".to_owned())),
+                (
+                    "log".to_owned(),
+                    log.unwrap_or_else(|| "none yet".to_owned()),
+                ),
                 ("epoch".to_owned(), tail.epoch.to_string()),
                 (
                     "begun by".to_owned(),

@@ -80,7 +80,9 @@ impl VerifyArgs {
         bar.finish_and_clear();
         let tail = stream.reader.tail().clone();
         let compared = self.data.as_deref();
-        let compared = compared.map(|data| compare(&connection, data)).transpose()?;
+        let compared = compared
+            .map(|data| compare(&connection, data))
+            .transpose()?;
         let mut out = Output::new();
         let log = tail.log_id.map(|log| hex(&log)).unwrap_or_default();
         if json {
@@ -157,10 +159,7 @@ impl Messages {
 /// # Errors
 /// When the directory is damaged or held, is another log's, has more than the stream, or another
 /// record.
-fn compare(
-    connection: &Arc<Connection>,
-    data: &Path,
-) -> Result<u64, Failure> {
+fn compare(connection: &Arc<Connection>, data: &Path) -> Result<u64, Failure> {
     let storage = existing(data)?;
     let info = connection.block(connection.info());
     let info = info.map_err(|error| Failure::of_journal(&error))?;

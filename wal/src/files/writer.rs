@@ -36,7 +36,9 @@ impl BatchWriter for FileWriter {
         if self.shared.sync_wanted.load(Ordering::Relaxed) > self.writer.synced() {
             self.writer.sync()?;
         }
-        self.shared.synced.store(self.writer.synced(), Ordering::Release);
+        self.shared
+            .synced
+            .store(self.writer.synced(), Ordering::Release);
         Ok(last)
     }
 
@@ -46,7 +48,9 @@ impl BatchWriter for FileWriter {
 
     fn seal(&mut self) -> Result<(), Error> {
         self.writer.seal()?;
-        self.shared.synced.store(self.writer.synced(), Ordering::Release);
+        self.shared
+            .synced
+            .store(self.writer.synced(), Ordering::Release);
         Ok(())
     }
 
