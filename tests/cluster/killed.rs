@@ -30,12 +30,13 @@ fn nothing_acknowledged_is_lost_or_done_twice_whoever_is_killed() {
     town.failing.store(true, Ordering::SeqCst);
     let directories = [town.world.data(), town.world.path("second")];
     let mut memories = memories(seed);
-    let mut server = cluster.serve(&town.world);
-    town.settle(&server);
+    let mut running = Some(cluster.serve(&town.world));
+    town.settle(running.as_ref().unwrap());
     let started = Instant::now();
     let mut kills = [0; 4];
     for round in 0..rounds {
-        let address = server.address.clone();
+        let mut before = running.take();
+        let address = before.as_ref().unwrap().address.clone();
         // In the last round the first directory is the one that is compared.
         let is_last = round + 1 == rounds;
         let next = if is_last {
@@ -44,7 +45,6 @@ fn nothing_acknowledged_is_lost_or_done_twice_whoever_is_killed() {
             random.random_range(0..2)
         };
         let what = if is_last { 0 } else { round % 4 };
-        let mut before = Some(server);
         std::thread::scope(|scope| {
             for memory in &mut memories {
                 let (town, address) = (&town, &address);
@@ -78,16 +78,16 @@ fn nothing_acknowledged_is_lost_or_done_twice_whoever_is_killed() {
             // Where the one before has the directory, it is the other one's turn.
             let held = stood_still.map(|_| 1 - next);
             let data = &directories[held.unwrap_or(next)];
-            server = start(&cluster, &town, data, &directories);
+            running = Some(start(&cluster, &town, data, &directories));
             if let Some(before) = before.take() {
                 before.signal("CONT");
                 assert_eq!(before.ended_within(PATIENCE), Some(5));
             }
         });
-        town.hold_to(&server, &mut memories, is_last);
+        town.hold_to(running.as_ref().unwrap(), &mut memories, is_last);
         town.content();
     }
-    server.kill();
+    running.unwrap().kill();
     let server = cluster.serve(&town.world);
     assert_eq!(server.stop(), Some(0));
     town.compare_with_log();
