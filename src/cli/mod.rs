@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod journal;
 mod key_set;
 pub mod keys;
+mod listening;
 pub mod logging;
 mod manager;
 pub mod nats;

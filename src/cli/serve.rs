@@ -18,6 +18,7 @@ use super::ending::end_the_process;
 use super::exit::Failure;
 use super::journal::JournalArgs;
 use super::keys::{KeyArgs, KeysFrom};
+use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs, settle};
 use super::manager;
 use super::nats::NatsArgs;
@@ -220,7 +221,7 @@ impl ServeArgs {
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
-        let (engine, link) = self.engine(&data, nats.is_some(), &trusted)?;
+        let (engine, _link) = self.engine(&data, nats.is_some(), &trusted)?;
         if demo.is_some() {
             load_samples(&engine).map_err(Failure::other)?;
         }
@@ -251,7 +252,6 @@ impl ServeArgs {
         listen_to_signals(&engine, age, told_to_stop).map_err(Failure::from_error)?;
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
-        drop(link);
         let base = format!("{scheme}://{address}");
         announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
@@ -456,31 +456,6 @@ impl ServeArgs {
         let tls = Tls::read(cert.clone(), key.clone()).map_err(Failure::from_error)?;
         Ok(Some(Arc::new(tls)))
     }
-}
-
-/// Why, and what to do.
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
-    use std::io::ErrorKind;
-    let next = match error.kind() {
-        ErrorKind::AddrInUse => {
-            "; give another address, or stop who listens there, whom `ss -ltnp` names"
-        }
-        ErrorKind::PermissionDenied => "; give a port of 1024 or more, or the service the right",
-        ErrorKind::AddrNotAvailable => {
-            "; give an address of this machine, as `ip address` shows them"
-        }
-        _ => "",
-    };
-    Failure::other(format!("cannot listen on {address}: {error}{next}"))
-}
-
-/// A listener with a long queue for bursts of connections: with the usual 128, those beyond would
-/// try again only after a second.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    const WAITING_MAX: i32 = 4_096;
-    let listener = TcpListener::bind(address)?;
-    rustix::net::listen(&listener, WAITING_MAX)?;
-    Ok(listener)
 }
 
 /// Tells the service manager, and whoever reads standard output, where it listens from now on.

@@ -46,7 +46,7 @@ struct Node {
 /// dropped.
 pub struct Cluster {
     program: PathBuf,
-    directory: TempDir,
+    _directory: TempDir,
     nodes: Vec<Node>,
     runtime: Runtime,
 }
@@ -99,7 +99,7 @@ impl Cluster {
         let mut cluster = Self {
             program,
             nodes: nodes.collect(),
-            directory,
+            _directory: directory,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -146,11 +146,6 @@ impl Cluster {
         child.wait().unwrap();
     }
 
-    /// A file of the cluster's.
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
     fn url(&self) -> String {
         let servers: Vec<_> = self
             .nodes
@@ -158,6 +153,14 @@ impl Cluster {
             .map(|node| format!("127.0.0.1:{}", node.port))
             .collect();
         format!("nats://{}", servers.join(","))
+    }
+
+    fn addresses(&self) -> Vec<async_nats::ServerAddr> {
+        let address = |node: &Node| format!("nats://127.0.0.1:{}", node.port).parse();
+        self.nodes
+            .iter()
+            .map(|node| address(node).unwrap())
+            .collect()
     }
 
     /// The arguments that name the journal.
@@ -224,7 +227,7 @@ impl Cluster {
         let began = Instant::now();
         loop {
             let done = self.runtime.block_on(async {
-                let client = async_nats::connect(self.url()).await?;
+                let client = async_nats::connect(self.addresses()).await?;
                 work(jetstream::new(client)).await
             });
             match done {

@@ -10,6 +10,7 @@ use tokio_rustls::rustls::ClientConfig;
 
 use super::super::exit::Failure;
 use super::super::nats::{NatsUrl, login};
+use super::super::trust::TrustArgs;
 use crate::stream::connection::Connection;
 use crate::stream::settings::Names;
 
@@ -119,6 +120,18 @@ impl PlaceArgs {
         let options = login(speaker, file, "journal", trusted)?;
         Ok((url.addresses(), names, options))
     }
+}
+
+/// What each of these commands is told.
+#[derive(Args)]
+pub(super) struct Common {
+    #[command(flatten)]
+    pub(super) place: PlaceArgs,
+    #[command(flatten)]
+    pub(super) trust: TrustArgs,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[cfg(test)]

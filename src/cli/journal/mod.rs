@@ -13,8 +13,6 @@ pub use opening::JournalArgs;
 use clap::{Args, Subcommand};
 
 use super::exit::Failure;
-use super::trust::TrustArgs;
-use args::PlaceArgs;
 
 /// Arguments of `carebook journal`.
 #[derive(Args)]
@@ -48,16 +46,4 @@ impl JournalCommandArgs {
             JournalCommand::Verify(args) => args.run(),
         }
     }
-}
-
-/// What each of these commands is told.
-#[derive(Args)]
-struct Common {
-    #[command(flatten)]
-    place: PlaceArgs,
-    #[command(flatten)]
-    trust: TrustArgs,
-    /// Prints JSON instead of a table.
-    #[arg(long)]
-    json: bool,
 }

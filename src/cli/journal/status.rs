@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::super::exit::Failure;
 use super::super::output::Output;
-use super::Common;
+use super::args::Common;
 use super::reading::{End, end_of};
 use crate::base::digest::hex;
 use crate::stream::settings::weaker;

@@ -12,7 +12,7 @@ use wal::{BoxError, Identity, Record, SnapshotInfo, Visitor};
 use super::super::exit::Failure;
 use super::super::open::count_bar;
 use super::super::output::{Output, existing};
-use super::Common;
+use super::args::Common;
 use super::opening::checked;
 use crate::base::digest::hex;
 use crate::stream::chain::Tail;
