@@ -12,6 +12,7 @@ use super::super::exit::Failure;
 use super::super::open::{Opening, Replaying, unusable};
 use super::args::PlaceArgs;
 use crate::engine::clock::SystemClock;
+use crate::engine::right::Right;
 use crate::engine::{Engine, Limits};
 use crate::stream::cache;
 use crate::stream::connection::{Connection, StreamInfo};
@@ -90,6 +91,7 @@ impl JournalArgs {
             end_the_process_of(Arc::clone(&link)),
         );
         let engine = engine.map_err(|error| Failure::of_log(&error))?;
+        engine.answer_by(Arc::clone(&link) as Arc<dyn Right>);
         Ok((engine, opened.report, link))
     }
 }
