@@ -18,12 +18,14 @@
 //!    commits their order, holds answers back until what they rest on is on the disk, takes
 //!    snapshots beside that. The only
 //!    reader of the clock and the only source of chance. Knows nothing of HTTP.
-//! 6. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of
+//! 6. [`stream`]: the journal on a replicated stream, in the place of the directory alone: one
+//!    writer at a time, fenced by the next. Knows bytes of records and not what they mean.
+//! 7. [`http`]: the front. Connections, tokens, strict bodies, and the one place where a class of
 //!    rejection becomes a status.
-//! 7. [`cli`]: the commands, their arguments, their exit codes.
+//! 8. [`cli`]: the commands, their arguments, their exit codes.
 //!
 //! Beside them stands the crate `wal`, a log of bytes that has never heard of carebook. The engine
-//! appends to it. `cli` opens it, and so skips the floors between: a directory is recovered before
+//! appends to it, and `stream` stands before it. `cli` opens it, and so skips the floors between: a directory is recovered before
 //! there is an engine, and checked without one.
 //!
 //! Within the floors, tests may look up: the domain's own tests find their operations in the
@@ -36,3 +38,4 @@ pub mod domain;
 pub mod engine;
 pub mod http;
 pub mod journal;
+pub mod stream;

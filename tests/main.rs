@@ -7,6 +7,7 @@ mod access;
 mod bodies;
 mod cli;
 mod clients;
+mod cluster;
 mod concurrency;
 mod console;
 mod contract;

@@ -328,7 +328,13 @@ fn why_commands_are_not_accepted_is_told_with_what_the_disk_has_free() {
     let unready = |server: &Server, reason: &str| {
         server.metric(&format!("carebook_unready{{reason=\"{reason}\"}}"))
     };
-    let reasons = ["stopping", "log_failed", "disk_full", "no_segment"];
+    let reasons = [
+        "stopping",
+        "log_failed",
+        "disk_full",
+        "no_segment",
+        "no_journal",
+    ];
     assert_eq!(server.metric("carebook_ready"), 1.0);
     for reason in reasons {
         assert_eq!(unready(&server, reason), 0.0, "{reason}");

@@ -1,11 +1,16 @@
 //! How a server ends whose log has failed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::manager;
 use super::tell::tell;
 use crate::engine::OnFatal;
+use crate::stream::error::StreamError;
+use crate::stream::link::Link;
 
+/// The exit code of a writer that another one has taken over from.
+const TAKEN_OVER: i32 = 5;
 /// How long responses may still leave after the log has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -13,16 +18,28 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 /// its memory may be ahead of the disk. Nothing that is said of it can hold that up: nobody may be
 /// reading standard error.
 pub(super) fn end_the_process() -> OnFatal {
-    Box::new(|error| {
-        let spawned = std::thread::Builder::new().spawn(|| {
-            std::thread::sleep(LAST_WORDS);
-            std::process::exit(1);
-        });
-        if spawned.is_err() {
-            std::process::exit(1);
-        }
-        tracing::error!(%error, "the log has failed: the process ends");
-        manager::status(&format!("the log has failed: {error}"));
-        tell(format_args!("carebook: the log has failed: {error}"));
+    Box::new(|error| end(error, 1))
+}
+
+/// The same where the journal may be taken over by another process: that has an exit code of its
+/// own.
+pub(super) fn end_the_process_of(link: Arc<Link>) -> OnFatal {
+    Box::new(move |error| match link.ended() {
+        Some(fenced) if fenced.is_fenced() => end(&fenced.to_string(), TAKEN_OVER),
+        Some(StreamError::Stopped) | None => end(error, 1),
+        Some(why) => end(&why.to_string(), 1),
     })
+}
+
+fn end(error: &str, code: i32) {
+    let spawned = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(LAST_WORDS);
+        std::process::exit(code);
+    });
+    if spawned.is_err() {
+        std::process::exit(code);
+    }
+    tracing::error!(%error, "the log has failed: the process ends");
+    manager::status(&format!("the log has failed: {error}"));
+    tell(format_args!("carebook: the log has failed: {error}"));
 }

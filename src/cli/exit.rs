@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use super::tell::tell;
 use crate::base::codec::DecodeError;
 use crate::journal::replay_error::ReplayError;
+use crate::stream::error::StreamError;
 
 const WHEN_HELD: &str = "a running server can be asked by inspect and backup, and with --url by facts load and \
     outbox";
@@ -25,12 +26,16 @@ pub enum Failure {
     Held(String),
     /// The log is damaged: 3.
     Damaged(String),
+    /// The journal is damaged, or does not belong to the directory: 3.
+    JournalDamaged(String),
     /// The reader of the output has gone away: 0.
     NobodyReads,
     /// The log cannot be checked beside the server that holds it: 4.
     Busy(String),
     /// The log is of another version of carebook: 5.
     OtherVersion(String),
+    /// Another process has taken the journal over: 5.
+    TakenOver(String),
 }
 
 impl Failure {
@@ -79,6 +84,12 @@ impl Failure {
     pub fn of_log(error: &wal::Error) -> Self {
         match error {
             wal::Error::Held { .. } => Self::Held(error.to_string()),
+            wal::Error::Visitor { source, .. } if source.is::<StreamError>() => {
+                match source.downcast_ref() {
+                    Some(error) => Self::of_journal(error),
+                    None => Self::Other(error.to_string()),
+                }
+            }
             wal::Error::Visitor { source, .. } if source.is::<wal::OtherForm>() => {
                 Self::OtherVersion(format!("the log was rejected: {source}"))
             }
@@ -97,6 +108,16 @@ impl Failure {
         }
     }
 
+    /// A failure of a journal that several machines share.
+    #[must_use]
+    pub fn of_journal(error: &StreamError) -> Self {
+        match error {
+            error if error.is_fenced() => Self::TakenOver(error.to_string()),
+            error if error.is_damage() => Self::JournalDamaged(error.to_string()),
+            error => Self::Other(error.to_string()),
+        }
+    }
+
     /// Prints why on standard error; returns the exit code.
     #[must_use]
     pub fn report(self) -> ExitCode {
@@ -105,6 +126,8 @@ impl Failure {
             Self::Held(sentence) => (1, sentence, Some(WHEN_HELD)),
             Self::Arguments(sentence) => (2, sentence, None),
             Self::Damaged(sentence) => (3, sentence, Some(WHEN_DAMAGED)),
+            Self::JournalDamaged(sentence) => (3, sentence, None),
+            Self::TakenOver(sentence) => (5, sentence, None),
             Self::Busy(sentence) => (4, sentence, Some(WHEN_BUSY)),
             Self::OtherVersion(sentence) => (5, sentence, Some(WHEN_OTHER_VERSION)),
             Self::NobodyReads => return ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Listening on an address, and why that cannot be.
+//! Where a server listens.
 
 use std::net::{SocketAddr, TcpListener};
 

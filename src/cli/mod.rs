@@ -15,6 +15,7 @@ pub mod exit;
 mod export;
 pub mod facts;
 pub mod inspect;
+pub mod journal;
 mod key_set;
 pub mod keys;
 mod listening;
@@ -112,6 +113,8 @@ enum Command {
     Restore(restore::RestoreArgs),
     /// Shows which messages to other systems wait or are dead, and mends them.
     Outbox(outbox::OutboxArgs),
+    /// Makes, shows, fences and checks a journal that is a replicated stream.
+    Journal(journal::JournalCommandArgs),
     /// Shortens the log of a stopped server: snapshots take over its content.
     Compact(compact::CompactArgs),
     /// Prints the API document (OpenAPI 3.1), which `/openapi.json` serves.
@@ -175,6 +178,7 @@ pub fn main() -> ExitCode {
         Command::Recover(arguments) => arguments.run(),
         Command::Restore(arguments) => arguments.run(),
         Command::Outbox(arguments) => arguments.run(),
+        Command::Journal(arguments) => arguments.run(),
         Command::Compact(arguments) => arguments.run(),
         Command::Openapi => print_document(),
         Command::Completions(arguments) => arguments.run(command()),

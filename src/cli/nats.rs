@@ -65,9 +65,9 @@ pub struct NatsArgs {
 /// Where a NATS server is, and as whom to log in there when the URL says so.
 #[derive(Clone)]
 pub struct NatsUrl {
-    address: ServerAddr,
-    user: Option<String>,
-    password: Option<String>,
+    pub(super) address: ServerAddr,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
 }
 
 impl FromStr for NatsUrl {
@@ -130,33 +130,43 @@ impl NatsArgs {
         let Some(url) = &self.nats else {
             return Ok(None);
         };
-        let mut options = ConnectOptions::new();
-        match (&self.nats_credentials, &url.user, &url.password) {
-            (Some(_), Some(_), _) => {
-                return Err(Failure::Arguments(
-                    "--nats names a user, and --nats-credentials another one".to_owned(),
-                ));
-            }
-            (Some(file), None, _) => {
-                options = credentials(file, options).map_err(|why| {
-                    Failure::Arguments(format!(
-                        "{} cannot be used as credentials for NATS: {why}",
-                        file.display()
-                    ))
-                })?;
-            }
-            (None, Some(user), Some(password)) => {
-                options = options.user_and_password(user.clone(), password.clone());
-            }
-            (None, Some(token), None) => options = options.token(token.clone()),
-            (None, None, _) => {}
-        }
-        options = options.tls_client_config(trusted.clone());
         Ok(Some(Target {
             url: url.clone(),
-            options,
+            options: login(url, self.nats_credentials.as_deref(), "nats", trusted)?,
         }))
     }
+}
+
+/// How to log in at a server, which over TLS shows a certificate that is `trusted`: as the URL of
+/// this flag says, or by this file of credentials.
+pub(super) fn login(
+    url: &NatsUrl,
+    file: Option<&Path>,
+    flag: &str,
+    trusted: &ClientConfig,
+) -> Result<ConnectOptions, Failure> {
+    let mut options = ConnectOptions::new();
+    match (file, &url.user, &url.password) {
+        (Some(_), Some(_), _) => {
+            return Err(Failure::Arguments(format!(
+                "--{flag} names a user, and --{flag}-credentials another one"
+            )));
+        }
+        (Some(file), None, _) => {
+            options = credentials(file, options).map_err(|why| {
+                Failure::Arguments(format!(
+                    "{} cannot be used as credentials for NATS: {why}",
+                    file.display()
+                ))
+            })?;
+        }
+        (None, Some(user), Some(password)) => {
+            options = options.user_and_password(user.clone(), password.clone());
+        }
+        (None, Some(token), None) => options = options.token(token.clone()),
+        (None, None, _) => {}
+    }
+    Ok(options.tls_client_config(trusted.clone()))
 }
 
 fn credentials(file: &Path, options: ConnectOptions) -> std::io::Result<ConnectOptions> {

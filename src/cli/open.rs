@@ -14,6 +14,7 @@ use crate::engine::{Engine, Limits, OnFatal};
 use crate::journal::births::{Ancestor, Lineage};
 use crate::journal::replay::{Recovered, Replay};
 use crate::journal::replay_error::ReplayError;
+use crate::stream::cache::Shown;
 
 /// Passes snapshots and records to a replay, and shows the progress.
 pub struct Replaying {
@@ -128,6 +129,18 @@ impl Visitor for Replaying {
             // The remaining time was that of the snapshot.
             self.bar.reset();
             self.bar.set_message(self.what);
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+impl Shown for Replaying {
+    fn filling_up(&mut self, done: u64, total: u64) {
+        const WHAT: &str = "filling up from the journal";
+        if self.bar.message() != WHAT {
+            self.bar.reset();
+            self.bar.set_message(WHAT);
         }
         self.bar.set_length(total);
         self.bar.set_position(done);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::announcing::announce;
 use super::backup_status;
@@ -15,6 +16,7 @@ use super::descriptors::room_for_connections;
 use super::duration::a_second_or_more;
 use super::ending::end_the_process;
 use super::exit::Failure;
+use super::journal::JournalArgs;
 use super::keys::{KeyArgs, KeysFrom};
 use super::listening::{cannot_listen, listen};
 use super::logging::{LogArgs, Logs};
@@ -40,6 +42,7 @@ use crate::http::token::TokenVerifier;
 use crate::http::traces::Tracer;
 use crate::http::upkeep::Upkeep;
 use crate::http::webhooks::managing::WebhookFront;
+use crate::stream::link::Link;
 
 /// Arguments of `carebook serve`.
 #[derive(Args)]
@@ -52,6 +55,8 @@ Examples:
   carebook serve --data /srv/carebook --jwks https://id.example.com/keys \\
       --issuer https://id.example.com --audience carebook
   carebook serve --data /srv/carebook --jwks jwks.json --tls-cert cert.pem --tls-key key.pem
+  carebook serve --data /srv/carebook --journal nats://a:4222,b:4222,c:4222 --journal-name main \
+      --jwks jwks.json --issuer https://id.example.com --audience carebook
   carebook serve --config /etc/carebook/carebook.toml
   carebook serve --config /etc/carebook/carebook.toml --check
 
@@ -65,7 +70,8 @@ Exit codes:
   1  failed, or the data directory is held by another process
   2  the arguments are wrong, or --demo is reached from other machines without --demo-public
   3  the log is damaged: file, offset and position are named
-  5  it was written by another version of carebook, which is named")]
+  5  it was written by another version of carebook, which is named; or, with --journal, another
+     process has taken the journal over")]
 pub struct ServeArgs {
     #[command(flatten)]
     pub(super) settings: SettingsArgs,
@@ -87,6 +93,8 @@ pub struct ServeArgs {
     receivers: ReceiverArgs,
     #[command(flatten)]
     nats: NatsArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
     #[command(flatten)]
     keys: KeyArgs,
     /// A demonstration with everything embedded: a directory of its own, its own signing key,
@@ -211,7 +219,7 @@ impl ServeArgs {
         manager::status("waiting for the keys of tokens");
         let (verifier, age) = self.keys.verifier(keys_from, demo.as_ref())?;
         manager::status("reading the log");
-        let engine = self.engine(&data, nats.is_some())?;
+        let (engine, _link) = self.engine(&data, nats.is_some(), &trusted)?;
         if demo.is_some() {
             load_samples(&engine).map_err(Failure::other)?;
         }
@@ -268,12 +276,29 @@ impl ServeArgs {
         }
         self.tls()?;
         self.nats.target(&trusted)?;
+        self.journal.place.check(&trusted)?;
         self.settings.print()
     }
 
-    /// The engine on the data directory; it tends its log from here on.
-    fn engine(&self, data: &Path, publishes: bool) -> Result<Arc<Engine>, Failure> {
-        let (engine, report) = open(data, self.opening(), end_the_process())?;
+    /// The engine on the data directory, and on the journal where there is one; it tends its log
+    /// from here on.
+    #[allow(clippy::type_complexity)]
+    fn engine(
+        &self,
+        data: &Path,
+        publishes: bool,
+        trusted: &ClientConfig,
+    ) -> Result<(Arc<Engine>, Option<Arc<Link>>), Failure> {
+        let (engine, report, link) = match self.journal.place.is_given() {
+            true => {
+                let (engine, report, link) = self.journal.open(data, self.opening(), trusted)?;
+                (engine, report, Some(link))
+            }
+            false => {
+                let (engine, report) = open(data, self.opening(), end_the_process())?;
+                (engine, report, None)
+            }
+        };
         tell_of_recovery(data, &report);
         let engine = Arc::new(engine);
         engine.checkpoint_by(self.checkpoint_policy()?);
@@ -281,7 +306,7 @@ impl ServeArgs {
             engine.begin_to_publish();
         }
         engine.start_checkpointer().map_err(Failure::from_error)?;
-        Ok(engine)
+        Ok((engine, link))
     }
 
     /// Rejects a demonstration, whose tokens are printed, on an address that other machines reach,

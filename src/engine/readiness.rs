@@ -19,18 +19,21 @@ pub struct Unready {
     pub no_segment: bool,
     /// It follows a writer, and does not have what that one has committed, or does not know.
     pub behind: bool,
+    /// The journal that this process shares with others takes nothing: it is full, or not reached.
+    pub no_journal: bool,
 }
 
 impl Unready {
     /// Each reason, by a word, and whether it is there.
     #[must_use]
-    pub fn reasons(self) -> [(&'static str, bool); 5] {
+    pub fn reasons(self) -> [(&'static str, bool); 6] {
         [
             ("stopping", self.stopping),
             ("log_failed", self.log_failed),
             ("disk_full", self.disk_full),
             ("no_segment", self.no_segment),
             ("behind", self.behind),
+            ("no_journal", self.no_journal),
         ]
     }
 
@@ -51,6 +54,7 @@ impl Shared {
             disk_full: matches!(lack, Some(Lack::Space { .. })),
             no_segment: matches!(lack, Some(Lack::Segment { .. })),
             behind: self.lag().is_some_and(|lag| lag.is_behind()),
+            no_journal: matches!(lack, Some(Lack::Journal { .. })),
         }
     }
 }

@@ -39,6 +39,7 @@ pub fn small() -> Options {
         reserve_bytes: 0,
         seal_after: Duration::from_millis(5),
         create: true,
+        ..Options::default()
     }
 }
 

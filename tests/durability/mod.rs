@@ -30,7 +30,7 @@ mod inside;
 mod io_errors;
 mod kill;
 mod kill_all;
-mod load;
+pub mod load;
 mod panics;
 mod retention;
 mod room;

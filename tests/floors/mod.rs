@@ -9,12 +9,13 @@ use crate::support::files;
 use source::Source;
 
 /// From the lowest to the highest; each may name those below it.
-const FLOORS: [&str; 7] = [
+const FLOORS: [&str; 8] = [
     "base",
     "domain",
     "catalogue",
     "journal",
     "engine",
+    "stream",
     "http",
     "cli",
 ];
@@ -143,7 +144,7 @@ fn no_floor_stands_on_one_above_it() {
 
 #[test]
 fn the_arrows_of_a_list_are_all_read() {
-    let base_and_http = vec![0, 5];
+    let base_and_http = vec![0, 6];
     assert_eq!(
         named("use crate::{base::{json, text}, json_object, http};"),
         base_and_http
@@ -212,12 +213,14 @@ fn only_the_front_speaks_http_and_only_the_command_line_prints() {
 }
 
 #[test]
-fn only_the_engine_and_the_command_line_use_the_log() {
+fn only_the_engine_what_stands_on_it_and_the_command_line_use_the_log() {
     let users = naming(&["wal::"]);
     assert!(!users.is_empty());
     for name in users {
         assert!(
-            name.starts_with("engine/") || name.starts_with("cli/"),
+            ["engine/", "stream/", "cli/"]
+                .iter()
+                .any(|floor| name.starts_with(floor)),
             "{name}"
         );
     }

@@ -213,9 +213,10 @@ impl<'a> Batch<'a> {
         frame::push_data(buffer, place, chain, self.count, self.bytes);
     }
 
-    /// The records one after the other, each with its length before it.
-    #[cfg(test)]
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    /// The records one after the other, each with its length before it: four bytes, the lowest
+    /// first.
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 

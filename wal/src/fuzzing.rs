@@ -36,6 +36,7 @@ fn options() -> Options {
         reserve_bytes: 0,
         seal_after: Duration::from_millis(5),
         create: false,
+        ..Options::default()
     }
 }
 

@@ -102,7 +102,7 @@ pub use batched::Batch;
 pub use error::{BoxError, Error, OtherForm};
 pub use format::{FORMAT_VERSION, RECORD_BYTES_MAX};
 
-pub use log::Log;
+pub use log::{Log, Parts};
 pub use manifest::{Ancestor, Identity};
 pub use medium::{BatchWriter, Medium, WakeUp};
 pub use options::Options;

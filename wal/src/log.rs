@@ -11,6 +11,7 @@ use crate::format::{RECORD_BYTES_MAX, to_u64};
 use crate::index::Index;
 use crate::lock;
 use crate::manifest::Manifest;
+use crate::medium::{BatchWriter, Medium};
 use crate::opening::{begin, no_manifest, report};
 use crate::options::Options;
 use crate::reader::Reader;
@@ -98,8 +99,7 @@ impl Log {
         reader.set_snapshots(report.snapshots.clone());
         reader.set_sealed(maker.manifest());
         let reader = Arc::new(reader);
-        let batch = options.batch_bytes_max;
-        let writer = Writer::new(Arc::clone(&reader), segment, next, chain, batch);
+        let writer = Writer::new(Arc::clone(&reader), segment, next, chain, &options);
         Ok((
             Self {
                 options,
@@ -148,6 +148,7 @@ impl Log {
                     return Err(error.into_inner());
                 }
             };
+            self.writer.sync().inspect_err(|_| self.failed = true)?;
             match self.writer.switch(prepared) {
                 Before::None => {}
                 Before::Retired(retired) => self.maker.retire(retired, &self.reader),
@@ -288,6 +289,15 @@ impl Log {
     /// [`Error::Io`] when threads cannot be started or the disk not be asked
     /// for its free space, [`Error::Stopped`] when an earlier append failed.
     pub fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
+        self.into_parts()?.start(events)
+    }
+
+    /// What [`Log::start`] starts, for another medium that stands before this one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk cannot be asked for its free space, [`Error::Stopped`] when an
+    /// earlier append failed.
+    pub fn into_parts(self) -> Result<Parts, Error> {
         self.alive()?;
         let Self {
             options,
@@ -299,7 +309,12 @@ impl Log {
             ..
         } = self;
         let (medium, writer) = files::split(&options, lock, reader, writer, maker)?;
-        Appender::start(medium, writer, &options, log_bytes, events)
+        Ok(Parts {
+            medium,
+            writer,
+            options,
+            log_bytes,
+        })
     }
 
     fn alive(&self) -> Result<(), Error> {
@@ -315,6 +330,34 @@ impl Log {
 impl OpenLog for Log {
     fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
         Self::start(self, events)
+    }
+}
+
+/// The two sides of an open log, and what an appender on them is told.
+pub struct Parts {
+    /// The side that any thread uses.
+    pub medium: Arc<dyn Medium>,
+    /// The side of the journal thread.
+    pub writer: Box<dyn BatchWriter>,
+    /// How the log is kept.
+    pub options: Options,
+    /// Bytes of the records since the snapshot.
+    pub log_bytes: u64,
+}
+
+impl Parts {
+    /// Starts the journal thread, which appends for any number of callers.
+    ///
+    /// # Errors
+    /// When threads cannot be started.
+    pub fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
+        let Self {
+            medium,
+            writer,
+            options,
+            log_bytes,
+        } = self;
+        Appender::start(medium, writer, &options, log_bytes, events)
     }
 }
 
@@ -334,9 +377,12 @@ fn create(storage: &dyn Storage, options: &Options) -> Result<Manifest, Error> {
         Error::NoLog { .. } if options.create => {}
         error => return Err(error),
     }
-    let id = storage
-        .random_id()
-        .map_err(Error::io("find a random name for", storage.describe("")))?;
+    let id = match options.log_id {
+        Some(id) => id,
+        None => storage
+            .random_id()
+            .map_err(Error::io("find a random name for", storage.describe("")))?,
+    };
     let manifest = Manifest::new(id);
     manifest.store(storage)?;
     Ok(manifest)

@@ -20,6 +20,14 @@ pub struct Options {
     /// Whether a log is made where there is none. Without, an empty directory,
     /// perhaps a disk that is not mounted, is [`crate::Error::NoLog`].
     pub create: bool,
+    /// The id of a log that is made; a random one where there is none. For a log whose records
+    /// somebody else keeps under that id.
+    pub log_id: Option<[u8; 16]>,
+    /// For a log whose records somebody else keeps, who gives them again when they are lost here:
+    /// batches count as durable when they are written, and are synced after so many bytes, when
+    /// nothing was appended for a while, and before anything rests on them. Without, each batch is
+    /// synced before it counts.
+    pub sync_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -33,6 +41,8 @@ impl Default for Options {
             reserve_bytes: 64 << 20,
             seal_after: Duration::from_millis(50),
             create: true,
+            log_id: None,
+            sync_bytes: None,
         }
     }
 }

@@ -18,6 +18,11 @@ pub enum Lack {
         /// Why none could be made.
         why: Arc<str>,
     },
+    /// Whoever keeps the records takes none just now.
+    Journal {
+        /// Why.
+        why: Arc<str>,
+    },
 }
 
 impl fmt::Display for Lack {
@@ -34,6 +39,7 @@ impl fmt::Display for Lack {
                 f.write_str("the system does not tell how much space the disk of the log has")
             }
             Self::Segment { why } => write!(f, "the log has no other segment: {why}"),
+            Self::Journal { why } => write!(f, "the journal takes nothing just now: {why}"),
         }
     }
 }

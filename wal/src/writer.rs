@@ -6,6 +6,7 @@ use crate::batched::Batch;
 use crate::error::Error;
 use crate::format::{self, Chain, FIRST_FRAME, to_u64};
 use crate::frame::{self, Place, SEAL_BYTES};
+use crate::options::Options;
 use crate::reader::Reader;
 use crate::segment::{Prepared, Retired};
 use crate::storage::write_all_at;
@@ -33,6 +34,11 @@ pub(crate) struct Writer {
     chain: Chain,
     /// Whether there are records that no mark on disk covers.
     unsealed: bool,
+    /// After how many bytes batches are synced; each one where there is none.
+    sync_bytes: Option<u64>,
+    /// The last position that is synced, and the bytes behind it.
+    synced: u64,
+    unsynced_bytes: u64,
     /// Used again for every batch.
     buffer: Vec<u8>,
     buffer_max: usize,
@@ -44,10 +50,10 @@ impl Writer {
         segment: Option<Prepared>,
         next: u64,
         chain: Chain,
-        batch_bytes_max: usize,
+        options: &Options,
     ) -> Self {
         let seed = reader.seed();
-        let buffer_max = batch_bytes_max.saturating_mul(4);
+        let buffer_max = options.batch_bytes_max.saturating_mul(4);
         Self {
             reader,
             segment,
@@ -57,6 +63,9 @@ impl Writer {
             first: next,
             chain,
             unsealed: false,
+            sync_bytes: options.sync_bytes,
+            synced: next - 1,
+            unsynced_bytes: 0,
             buffer: Vec::new(),
             buffer_max,
         }
@@ -117,7 +126,7 @@ impl Writer {
             .expect("only what fits into a segment is written")
     }
 
-    /// Writes and syncs one batch that fits; returns the last position in it.
+    /// Writes and syncs one batch that fits, where each is synced; returns the last position in it.
     /// An error is final.
     pub(crate) fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
         self.begin();
@@ -128,6 +137,11 @@ impl Writer {
         self.reader.note(self.next, self.segment().number, frame_at);
         self.next += to_u64(batch.count());
         self.unsealed = true;
+        match self.sync_bytes {
+            None => self.synced = self.next - 1,
+            Some(most) if self.unsynced_bytes >= most => self.sync()?,
+            Some(_) => {}
+        }
         Ok(self.next - 1)
     }
 
@@ -137,10 +151,12 @@ impl Writer {
         if !self.unsealed {
             return Ok(());
         }
+        self.sync()?;
         self.begin();
         let place = self.place();
         frame::push_seal(&mut self.buffer, place, &mut self.chain);
         self.flush()?;
+        self.sync()?;
         self.unsealed = false;
         Ok(())
     }
@@ -161,8 +177,7 @@ impl Writer {
             segment: segment.number,
             epoch: segment.epoch,
             first: self.next,
-            // Each batch is synced before the next one is written.
-            durable: self.next - 1,
+            durable: self.synced,
             seed: self.seed,
         }
     }
@@ -173,9 +188,34 @@ impl Writer {
         let name = || self.reader.describe(&format::segment_name(segment.number));
         write_all_at(file, &self.buffer, self.offset)
             .map_err(|source| Error::io("write", name())(source))?;
-        file.sync()
-            .map_err(|source| Error::io("sync", name())(source))?;
-        self.offset += to_u64(self.buffer.len());
+        let written = to_u64(self.buffer.len());
+        match self.sync_bytes {
+            Some(_) => self.unsynced_bytes += written,
+            None => file
+                .sync()
+                .map_err(|source| Error::io("sync", name())(source))?,
+        }
+        self.offset += written;
         Ok(())
+    }
+
+    /// Syncs what was written and is not synced, which is nothing where each batch is. An error is
+    /// final.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        if self.unsynced_bytes == 0 {
+            return Ok(());
+        }
+        let segment = self.segment();
+        let name = || self.reader.describe(&format::segment_name(segment.number));
+        let synced = segment.file.sync();
+        synced.map_err(|source| Error::io("sync", name())(source))?;
+        self.synced = self.next - 1;
+        self.unsynced_bytes = 0;
+        Ok(())
+    }
+
+    /// The last position that is synced.
+    pub(crate) fn synced(&self) -> u64 {
+        self.synced
     }
 }

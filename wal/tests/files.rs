@@ -42,6 +42,7 @@ pub(crate) fn directory(seed: u64, bytes: u64, tail: bool) -> Directory {
         reserve_bytes: 0,
         seal_after: Duration::from_millis(5),
         create: true,
+        ..Options::default()
     };
     let disk = SimDisk::new();
     let start = || open_with(disk.storage(), options.clone()).unwrap().log;

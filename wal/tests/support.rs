@@ -20,6 +20,7 @@ pub(crate) fn small() -> Options {
         reserve_bytes: 0,
         seal_after: Duration::from_millis(5),
         create: true,
+        ..Options::default()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -32,6 +33,10 @@ pub(super) struct Shared {
     pub(super) gives_up: AtomicBool,
     /// Bytes that it has given up so.
     pub(super) given_up: AtomicU64,
+    /// The last position that is synced.
+    pub(super) synced: AtomicU64,
+    /// The position up to which the next batch is to be followed by a sync.
+    pub(super) sync_wanted: AtomicU64,
 }
 
 /// What is handed over, under its lock.
@@ -69,7 +74,7 @@ pub(super) enum Done {
 }
 
 impl Shared {
-    pub(super) fn new(reader: Arc<Reader>, room: Room) -> Self {
+    pub(super) fn new(reader: Arc<Reader>, room: Room, synced: u64) -> Self {
         Self {
             hand_off: Mutex::default(),
             exchange: Condvar::new(),
@@ -79,7 +84,27 @@ impl Shared {
             maintenance_failed: AtomicBool::new(false),
             gives_up: AtomicBool::new(false),
             given_up: AtomicU64::new(0),
+            synced: AtomicU64::new(synced),
+            sync_wanted: AtomicU64::new(0),
         }
+    }
+
+    /// Waits until what is written up to a position is synced, which the journal thread does with
+    /// the next batch, or soon when none comes.
+    pub(super) fn wait_for_sync(
+        &self,
+        upto: u64,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while self.synced.load(Ordering::Acquire) < upto {
+            self.sync_wanted.fetch_max(upto, Ordering::Relaxed);
+            if self.hand_off.lock().ended {
+                return Err(has_ended());
+            }
+            throttle()?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Has the maintenance thread do something.
@@ -94,9 +119,7 @@ impl Shared {
             }
             if hand_off.ended {
                 hand_off.request = None;
-                return Err(Error::Stopped {
-                    reason: "the log has ended".into(),
-                });
+                return Err(has_ended());
             }
             self.exchange.wait(&mut hand_off);
         }
@@ -136,6 +159,12 @@ impl Shared {
     pub(super) fn stop(&self) {
         self.hand_off.lock().stop = true;
         self.exchange.notify_all();
+    }
+}
+
+fn has_ended() -> Error {
+    Error::Stopped {
+        reason: "the log has ended".into(),
     }
 }
 

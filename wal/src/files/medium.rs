@@ -58,7 +58,7 @@ pub(crate) fn split(
         size: AtomicU64::new(writer.segment_bytes()),
         margin: to_u64(batch_bytes_max).saturating_mul(2),
     };
-    let shared = Arc::new(Shared::new(reader, room));
+    let shared = Arc::new(Shared::new(reader, room, writer.synced()));
     shared.note_free_space(Some(shared.ask_for_free_space()?));
     let files = Files {
         shared: Arc::clone(&shared),
@@ -195,6 +195,7 @@ impl Medium for Files {
         upto: u64,
         throttle: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<SnapshotInfo, Error> {
+        self.shared.wait_for_sync(upto, throttle)?;
         let snapshot: SnapshotFile = snapshot.of();
         let finished = snapshot.finish(upto, throttle)?;
         match self.shared.ask(Request::Install(Box::new(finished)))? {

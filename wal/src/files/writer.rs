@@ -33,6 +33,12 @@ impl BatchWriter for FileWriter {
         let last = self.writer.commit(batch)?;
         let left = self.writer.left();
         self.shared.room.left.store(left, Ordering::Relaxed);
+        if self.shared.sync_wanted.load(Ordering::Relaxed) > self.writer.synced() {
+            self.writer.sync()?;
+        }
+        self.shared
+            .synced
+            .store(self.writer.synced(), Ordering::Release);
         Ok(last)
     }
 
@@ -41,7 +47,11 @@ impl BatchWriter for FileWriter {
     }
 
     fn seal(&mut self) -> Result<(), Error> {
-        self.writer.seal()
+        self.writer.seal()?;
+        self.shared
+            .synced
+            .store(self.writer.synced(), Ordering::Release);
+        Ok(())
     }
 
     fn failure(&mut self) -> Option<Error> {
@@ -76,6 +86,7 @@ impl FileWriter {
             shared.exchange.wait(&mut hand_off);
         };
         hand_off.wanted = None;
+        self.writer.sync()?;
         match self.writer.switch(prepared) {
             Before::None => {}
             Before::Retired(retired) => hand_off.retired.push(retired),

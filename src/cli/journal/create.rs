@@ -1,0 +1,85 @@
+//! `carebook journal create`: the stream of a new journal.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+
+use super::super::exit::Failure;
+use super::super::output::Output;
+use super::args::Common;
+use super::opening::checked;
+use crate::stream::chain::Tail;
+use crate::stream::connection::Connection;
+use crate::stream::link::Link;
+use crate::stream::settings::wanted;
+
+/// Arguments of `carebook journal create`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
+  carebook journal create --journal nats://127.0.0.1:4222 --journal-name trial --journal-replicas 1
+
+The stream is called CAREBOOK_NAME, and its first message gives the log its id. A stream that is
+there with these settings is left as it is.
+
+Exit codes:
+  0  the stream is there, with the settings that it has to have
+  1  the servers are not reached, or refuse it, or the stream has other settings: they are named
+  2  the arguments are wrong")]
+pub(super) struct CreateArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The most bytes that the stream may have. A full journal refuses commands, and forgets
+    /// nothing; more can be given later.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 30,
+        value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 50))]
+    max_bytes: u64,
+}
+
+impl CreateArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Common { place, trust, json } = self.common;
+        let connection = place.connect(&trust.config()?)?;
+        let names = connection.names();
+        let config = wanted(names, place.journal_replicas, self.max_bytes);
+        let made = connection.block(connection.create(&config));
+        made.map_err(|error| Failure::of_journal(&error))?;
+        let info = checked(&connection, place.journal_replicas)?;
+        if info.last == 0 {
+            begin(&connection)?;
+        }
+        let replicas = info.config["num_replicas"].as_u64().unwrap_or(0);
+        let mut out = Output::new();
+        if json {
+            let told = json!({
+                "stream": names.stream,
+                "subject": names.subject,
+                "replicas": replicas,
+                "bytesMax": info.bytes_max,
+                "messages": info.messages,
+            });
+            out.line(format_args!("{told:#}"))?;
+        } else {
+            out.pairs([
+                ("stream".to_owned(), names.stream.clone()),
+                ("subject".to_owned(), names.subject.clone()),
+                ("copies".to_owned(), replicas.to_string()),
+                ("bytes at most".to_owned(), info.bytes_max.to_string()),
+                ("messages".to_owned(), info.messages.to_string()),
+            ])?;
+        }
+        out.flush()
+    }
+}
+
+/// The first message of the stream: from here on the log has its id, and whoever is started first
+/// cannot differ on it.
+fn begin(connection: &Arc<Connection>) -> Result<(), Failure> {
+    let random = || uuid::Uuid::new_v4().into_bytes();
+    let link = Link::new(Arc::clone(connection), "carebook journal create", random());
+    let begun = connection.block(link.fence(&Tail::beginning(), random()));
+    // Where another one was there sooner, it is begun all the same.
+    begun.map(drop).map_err(|error| Failure::of_journal(&error))
+}

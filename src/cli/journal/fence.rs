@@ -1,0 +1,83 @@
+//! `carebook journal fence`: the present writer writes nothing more.
+
+use clap::Args;
+use serde_json::json;
+
+use super::super::exit::Failure;
+use super::super::output::Output;
+use super::args::Common;
+use super::opening::checked;
+use super::reading::end_of;
+use crate::stream::link::Link;
+
+/// Arguments of `carebook journal fence`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook journal fence --journal nats://a:4222,b:4222,c:4222 --journal-name main
+
+For when a writer is to stop that cannot be reached: it ends, with exit code 5, at the latest when
+it appends the next time, and answers nothing more that rests on being the writer. The next server
+that is started with this journal writes. What was acknowledged stays.
+
+Exit codes:
+  0  nobody who wrote before writes any more
+  1  the servers are not reached, or the stream has no messages
+  2  the arguments are wrong
+  3  the last message is none of a journal")]
+pub(super) struct FenceArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How often the end is read again because somebody appended meanwhile.
+const ATTEMPTS: usize = 100;
+
+impl FenceArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Common { place, trust, json } = self.common;
+        let connection = place.connect(&trust.config()?)?;
+        let link = Link::new(
+            connection.clone(),
+            "carebook journal fence",
+            uuid::Uuid::new_v4().into_bytes(),
+        );
+        for _ in 0..ATTEMPTS {
+            let info = checked(&connection, place.journal_replicas)?;
+            let end = end_of(&connection, &info)?;
+            let Some(log_id) = end.tail.log_id else {
+                return Err(Failure::other(format!(
+                    "the stream {} has no messages: nobody has written yet",
+                    connection.names().stream
+                )));
+            };
+            let fenced = connection.block(link.fence(&end.tail, log_id));
+            if !fenced.map_err(|error| Failure::of_journal(&error))? {
+                continue;
+            }
+            let epoch = end.tail.epoch + 1;
+            let last = end.tail.next - 1;
+            let before = end.writer.unwrap_or_default();
+            let mut out = Output::new();
+            if json {
+                let told = json!({
+                    "stream": connection.names().stream,
+                    "epoch": epoch,
+                    "lastPosition": last,
+                    "fenced": before,
+                });
+                out.line(format_args!("{told:#}"))?;
+            } else {
+                out.pairs([
+                    ("fenced".to_owned(), before),
+                    ("epoch".to_owned(), epoch.to_string()),
+                    ("last position".to_owned(), last.to_string()),
+                ])?;
+            }
+            return out.flush();
+        }
+        Err(Failure::other(
+            "others append faster than the end can be read: try again",
+        ))
+    }
+}

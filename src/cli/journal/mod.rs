@@ -1,0 +1,55 @@
+//! The journal on a stream: opening a directory as its copy, and the operator's commands.
+
+mod args;
+mod create;
+mod fence;
+mod opening;
+mod reading;
+mod status;
+mod verify;
+
+pub use opening::JournalArgs;
+
+use clap::{Args, Subcommand};
+
+use super::exit::Failure;
+
+/// Arguments of `carebook journal`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook journal create --journal nats://a:4222,b:4222,c:4222 --journal-name main
+  carebook journal status --journal nats://a:4222,b:4222,c:4222 --journal-name main
+  carebook journal verify --journal nats://a:4222,b:4222,c:4222 --journal-name main --data /srv/carebook
+  carebook journal fence --journal nats://a:4222,b:4222,c:4222 --journal-name main")]
+pub struct JournalCommandArgs {
+    #[command(subcommand)]
+    command: JournalCommand,
+}
+
+#[derive(Subcommand)]
+enum JournalCommand {
+    /// Makes the stream of a new journal, with the settings that it has to have.
+    Create(create::CreateArgs),
+    /// Shows the stream, its servers, its end, and who writes.
+    Status(status::StatusArgs),
+    /// Ends the right of the present writer, and of all before it.
+    Fence(fence::FenceArgs),
+    /// Reads the whole stream and checks every message and the chain.
+    Verify(verify::VerifyArgs),
+}
+
+impl JournalCommandArgs {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.command {
+            JournalCommand::Create(args) => args.run(),
+            JournalCommand::Status(args) => args.run(),
+            JournalCommand::Fence(args) => args.run(),
+            JournalCommand::Verify(args) => args.run(),
+        }
+    }
+}

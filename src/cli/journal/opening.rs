@@ -1,0 +1,130 @@
+//! Opening a data directory as the copy of a journal: compared, filled up, and written to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio_rustls::rustls::ClientConfig;
+use wal::{Options, Report};
+
+use super::super::ending::end_the_process_of;
+use super::super::exit::Failure;
+use super::super::open::{Opening, Replaying, unusable};
+use super::args::PlaceArgs;
+use crate::engine::clock::SystemClock;
+use crate::engine::right::Right;
+use crate::engine::{Engine, Limits};
+use crate::stream::cache;
+use crate::stream::connection::{Connection, StreamInfo};
+use crate::stream::error::StreamError;
+use crate::stream::link::Link;
+use crate::stream::log::StreamLog;
+use crate::stream::message::{FORM_BYTES, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
+use crate::stream::settings::weaker;
+
+/// The directory is synced after so many bytes: what it loses is filled up from the stream.
+const SYNC_BYTES: u64 = 8 << 20;
+/// No record fits into fewer bytes.
+const MESSAGE_BYTES_MIN: usize = 64 << 10;
+
+/// The journal of a service.
+#[derive(Args)]
+pub struct JournalArgs {
+    #[command(flatten)]
+    pub(in super::super) place: PlaceArgs,
+    /// The name of this node, for people; by default that of the machine.
+    #[arg(long, value_name = "NAME", requires = "journal")]
+    journal_node: Option<String>,
+}
+
+impl JournalArgs {
+    /// Opens the directory as the copy of the journal, and makes this process the one that writes.
+    ///
+    /// # Errors
+    /// When the journal cannot be used, does not belong to the directory, or is another's.
+    pub(in super::super) fn open(
+        &self,
+        data: &Path,
+        opening: Opening,
+        trusted: &ClientConfig,
+    ) -> Result<(Engine, Report, Arc<Link>), Failure> {
+        let connection = self.place.connect(trusted)?;
+        checked(&connection, self.place.journal_replicas)?;
+        let message = messages_within(&connection)?;
+        tracing::info!(
+            stream = connection.names().stream,
+            record_bytes_max = message - RECORD_FORM_BYTES,
+            "the journal is a stream: no record may be larger than one of its messages"
+        );
+        let mut filling = Replaying::new("recovering");
+        let storage = wal::open_dir(data).map_err(|error| unusable(data, &error))?;
+        let options = Options {
+            reserve_bytes: opening.reserve_bytes,
+            create: opening.create,
+            batch_bytes_max: message,
+            sync_bytes: Some(SYNC_BYTES),
+            ..Options::default()
+        };
+        let mut opened = cache::open(storage, options, &connection, &mut filling)
+            .map_err(|error| Failure::of_log(&error))?;
+        let node = self.journal_node.clone().unwrap_or_else(machine);
+        let link = Link::new(connection, &node, uuid::Uuid::new_v4().into_bytes());
+        cache::begin_to_write(&mut opened, &link, &mut filling)
+            .map_err(|error| Failure::of_log(&error))?;
+        let epoch = link.figures().counted().epoch;
+        tracing::info!(epoch, node, "this process writes the journal");
+        let directory = opened.log.into_parts();
+        let log = StreamLog {
+            directory: directory.map_err(|error| Failure::of_log(&error))?,
+            link: Arc::clone(&link),
+        };
+        let limits = Limits {
+            record_bytes_max: message - RECORD_FORM_BYTES,
+            ..opening.limits
+        };
+        let engine = Engine::start(
+            log,
+            filling.finish(),
+            opening.lanes,
+            limits,
+            Arc::new(SystemClock::default()),
+            end_the_process_of(Arc::clone(&link)),
+        );
+        let engine = engine.map_err(|error| Failure::of_log(&error))?;
+        engine.answer_by(Arc::clone(&link) as Arc<dyn Right>);
+        Ok((engine, opened.report, link))
+    }
+}
+
+/// What the servers say of the stream, whose settings are as they have to be.
+pub(super) fn checked(connection: &Connection, replicas: u64) -> Result<StreamInfo, Failure> {
+    let info = connection.block(connection.info());
+    let info = info.map_err(|error| Failure::of_journal(&error))?;
+    let faults = weaker(&info.config, connection.names(), replicas);
+    if !faults.is_empty() {
+        let stream = connection.names().stream.clone();
+        return Err(Failure::of_journal(&StreamError::Weak { stream, faults }));
+    }
+    Ok(info)
+}
+
+/// The most bytes of records that a message may have.
+fn messages_within(connection: &Connection) -> Result<usize, Failure> {
+    let message = connection.payload_max().min(MESSAGE_BYTES_MAX);
+    if message < MESSAGE_BYTES_MIN {
+        return Err(Failure::other(format!(
+            "the servers take messages of {} bytes at most: set their max_payload to 1 MiB",
+            connection.payload_max()
+        )));
+    }
+    Ok(message - FORM_BYTES)
+}
+
+/// The name of this machine.
+fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "unnamed".to_owned(),
+        name => name.to_owned(),
+    }
+}

@@ -1,0 +1,103 @@
+//! `carebook journal status`: the stream, its servers, its end, and who writes.
+
+use clap::Args;
+use serde_json::json;
+
+use super::super::exit::Failure;
+use super::super::output::Output;
+use super::args::Common;
+use super::reading::{End, end_of};
+use crate::base::digest::hex;
+use crate::stream::settings::weaker;
+
+/// Arguments of `carebook journal status`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  carebook journal status --journal nats://a:4222,b:4222,c:4222 --journal-name main
+  carebook journal status --journal nats://a:4222 --journal-name main --json | jq .lastPosition
+
+Exit codes:
+  0  the settings are those that a journal has to have, and a majority of its servers is there
+  1  the servers are not reached, there is no stream, or settings are weaker: they are named
+  2  the arguments are wrong
+  3  the last message is none of a journal")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let Common { place, trust, json } = self.common;
+        let connection = place.connect(&trust.config()?)?;
+        let info = connection.block(connection.info());
+        let info = info.map_err(|error| Failure::of_journal(&error))?;
+        let End { tail, writer } = end_of(&connection, &info)?;
+        let names = connection.names();
+        let faults = weaker(&info.config, names, place.journal_replicas);
+        let log = tail.log_id.map(|log| hex(&log));
+        let mut out = Output::new();
+        if json {
+            let followers = info.followers.iter();
+            let followers: Vec<_> = followers
+                .map(|(name, is_current)| json!({"name": name, "current": is_current}))
+                .collect();
+            let told = json!({
+                "stream": names.stream,
+                "logId": log,
+                "epoch": tail.epoch,
+                "writer": writer,
+                "lastPosition": tail.next - 1,
+                "lastSequence": info.last,
+                "messages": info.messages,
+                "bytes": info.bytes,
+                "bytesMax": info.bytes_max,
+                "leader": info.leader,
+                "followers": followers,
+                "weakerSettings": faults,
+            });
+            out.line(format_args!("{told:#}"))?;
+        } else {
+            let mut rows = vec![
+                ("stream".to_owned(), names.stream.clone()),
+                (
+                    "log".to_owned(),
+                    log.unwrap_or_else(|| "none yet".to_owned()),
+                ),
+                ("epoch".to_owned(), tail.epoch.to_string()),
+                (
+                    "begun by".to_owned(),
+                    writer.unwrap_or_else(|| "nobody".to_owned()),
+                ),
+                ("last position".to_owned(), (tail.next - 1).to_string()),
+                ("messages".to_owned(), info.messages.to_string()),
+                (
+                    "bytes".to_owned(),
+                    format!("{} of {}", info.bytes, info.bytes_max),
+                ),
+                ("led by".to_owned(), info.leader.clone()),
+            ];
+            for (name, is_current) in &info.followers {
+                let state = if *is_current { "current" } else { "behind" };
+                rows.push((format!("copy on {name}"), state.to_owned()));
+            }
+            rows.extend(
+                faults
+                    .iter()
+                    .map(|fault| ("weaker".to_owned(), fault.clone())),
+            );
+            out.pairs(rows)?;
+        }
+        out.flush()?;
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::of_journal(
+                &crate::stream::error::StreamError::Weak {
+                    stream: names.stream.clone(),
+                    faults,
+                },
+            )),
+        }
+    }
+}

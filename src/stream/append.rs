@@ -1,0 +1,191 @@
+//! One append: sent again, byte for byte, until it is known what became of it.
+
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use async_nats::header::{NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::connection::{Connection, Unanswered};
+use super::error::StreamError;
+use super::message::{Content, Message};
+
+/// For how long it is tried to find out what became of an append.
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+/// How long after an attempt without an answer the next one begins.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long after a refusal for lack of room the next attempt begins.
+const PAUSE_WHEN_FULL: Duration = Duration::from_millis(500);
+
+/// The refusals of the servers that mean something here.
+mod code {
+    pub(super) const ACCOUNT_RESOURCES_EXCEEDED: u64 = 10_002;
+    pub(super) const INSUFFICIENT_RESOURCES: u64 = 10_023;
+    pub(super) const STORAGE_RESOURCES_EXCEEDED: u64 = 10_047;
+    pub(super) const MESSAGE_EXCEEDS_MAXIMUM: u64 = 10_054;
+    pub(super) const WRONG_LAST_SEQUENCE: u64 = 10_071;
+    pub(super) const STORE_FAILED: u64 = 10_077;
+    pub(super) const DUPLICATE_IN_PROCESS: u64 = 10_158;
+    pub(super) const WRONG_LAST_SEQUENCE_NOW: u64 = 10_164;
+}
+
+/// What has become of an append.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Appended {
+    /// It is in the stream, at the sequence after the expected one.
+    Ours,
+    /// Another message is there: by this epoch and node, where that is known.
+    Other(Option<(u64, String)>),
+}
+
+/// What one attempt has come to.
+enum Attempt {
+    Acknowledged,
+    /// Something is at the place, or was.
+    Taken,
+    /// Nothing was appended, for lack of room.
+    Full(String),
+    /// Nobody knows.
+    Unknown(String),
+}
+
+/// What is told of an append while it takes its time.
+pub(super) trait Watched: Sync {
+    /// It is tried again, because of this. Whether to go on where nothing was appended.
+    fn tries_again(&self, why: &str, is_full: bool) -> bool;
+}
+
+/// A message on its way into the stream.
+pub(super) struct Appending<'a> {
+    pub(super) connection: &'a Connection,
+    /// The sequence that the message expects to be the last one.
+    pub(super) after: u64,
+    /// By which the servers know it again.
+    pub(super) id: &'a str,
+    pub(super) bytes: Bytes,
+}
+
+impl Appending<'_> {
+    /// Appends it.
+    ///
+    /// # Errors
+    /// [`StreamError::Unknown`] when it is not known in time what became of it; when the servers
+    /// refuse it for what it is.
+    pub(super) async fn run(&self, watched: &dyn Watched) -> Result<Appended, StreamError> {
+        let mut until = Instant::now() + KNOWN_WITHIN;
+        // Whether an earlier attempt may still be on its way.
+        let mut is_unknown = false;
+        loop {
+            let why = match self.attempt().await? {
+                Attempt::Acknowledged => return Ok(Appended::Ours),
+                Attempt::Taken => match self.at_the_place().await? {
+                    Some(appended) => return Ok(appended),
+                    // An attempt of ours is being replicated, or the server is behind.
+                    None => "the stream does not show yet what came after".to_owned(),
+                },
+                Attempt::Full(why) if !is_unknown => {
+                    if !watched.tries_again(&why, true) {
+                        return Err(StreamError::Refused {
+                            what: format!("the journal is full, and took nothing: {why}"),
+                        });
+                    }
+                    until = Instant::now() + KNOWN_WITHIN;
+                    sleep(PAUSE_WHEN_FULL).await;
+                    continue;
+                }
+                Attempt::Full(why) | Attempt::Unknown(why) => {
+                    is_unknown = true;
+                    why
+                }
+            };
+            watched.tries_again(&why, false);
+            if Instant::now() >= until {
+                let what = format!("no answer for {} s, {why}", KNOWN_WITHIN.as_secs());
+                return Err(StreamError::Unknown { what });
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn attempt(&self) -> Result<Attempt, StreamError> {
+        let names = self.connection.names();
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_STREAM, names.stream.as_str());
+        headers.insert(NATS_EXPECTED_LAST_SEQUENCE, self.after.to_string());
+        headers.insert(NATS_MESSAGE_ID, self.id);
+        let asked = self
+            .connection
+            .ask_once(&names.subject, Some(headers), self.bytes.clone());
+        let answer = match asked.await {
+            Ok(answer) => answer,
+            Err(error) => return Ok(Attempt::Unknown(error.to_string())),
+        };
+        let Ok(answer) = serde_json::from_slice::<Value>(&answer) else {
+            return Ok(Attempt::Unknown("an answer is no JSON".to_owned()));
+        };
+        let error = &answer["error"];
+        if error.is_null() {
+            let is_there = answer["seq"].as_u64() == Some(self.after + 1);
+            let is_new = answer["duplicate"].as_bool() != Some(true);
+            let is_of_stream = answer["stream"].as_str() == Some(&names.stream);
+            // Of a message that the servers say they have already the bytes are compared.
+            return Ok(match is_there && is_new && is_of_stream {
+                true => Attempt::Acknowledged,
+                false => Attempt::Taken,
+            });
+        }
+        let number = error["err_code"].as_u64().unwrap_or(0);
+        let description = error["description"].as_str().unwrap_or_default();
+        let said = format!("{description} (error {number})");
+        Ok(match number {
+            code::WRONG_LAST_SEQUENCE | code::WRONG_LAST_SEQUENCE_NOW => Attempt::Taken,
+            code::STORE_FAILED if description.contains("maximum") => Attempt::Full(said),
+            code::ACCOUNT_RESOURCES_EXCEEDED
+            | code::INSUFFICIENT_RESOURCES
+            | code::STORAGE_RESOURCES_EXCEEDED => Attempt::Full(said),
+            code::DUPLICATE_IN_PROCESS => Attempt::Unknown(said),
+            code::MESSAGE_EXCEEDS_MAXIMUM => {
+                let what = format!("the stream refuses a message of this length: {said}");
+                return Err(StreamError::Refused { what });
+            }
+            _ if error["code"].as_u64().unwrap_or(0) >= 500 => Attempt::Unknown(said),
+            _ => {
+                let what = format!("the stream refuses a message: {said}");
+                return Err(StreamError::Refused { what });
+            }
+        })
+    }
+
+    /// What is where this message belongs; `None` when nothing is, as far as is shown.
+    async fn at_the_place(&self) -> Result<Option<Appended>, StreamError> {
+        let found = match self.connection.message(self.after + 1).await {
+            Ok(found) => found,
+            Err(StreamError::Unreachable { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        if found == self.bytes {
+            return Ok(Some(Appended::Ours));
+        }
+        let by = Message::read(&found).ok().map(|message| {
+            let name = match message.content {
+                Content::Fence(node) => node.name.to_owned(),
+                Content::Batch(_) | Content::Barrier => "a process that did not say who".to_owned(),
+            };
+            (message.epoch, name)
+        });
+        Ok(Some(Appended::Other(by)))
+    }
+}
+
+impl From<Unanswered> for StreamError {
+    fn from(error: Unanswered) -> Self {
+        Self::Unreachable {
+            what: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The directory beside the stream: compared with it before anything is changed, then filled up.
+//!
+//! The directory was written after each acknowledgement, so it holds nothing that the stream does
+//! not. Where it does, the stream has lost what was acknowledged.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wal::storage::Storage;
+use wal::{BoxError, Error, Identity, Log, Options, Record, Report, SnapshotInfo, Visitor};
+
+use super::chain::Tail;
+use super::connection::{Connection, StreamInfo};
+use super::error::StreamError;
+use super::link::Link;
+use super::message::{Content, Message};
+use super::reader::{Reader, Received, before_position, tail_at};
+
+/// How long a message is waited for that the servers say they have.
+const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+/// How often the end is read again because somebody else appended meanwhile.
+const FENCES_MAX: usize = 20;
+
+/// Who is shown the records, and told when that was all.
+pub trait Shown: Visitor {
+    /// So many of so many messages of the stream were read.
+    fn filling_up(&mut self, done: u64, total: u64);
+}
+
+/// Whether what a directory holds is what the stream holds.
+struct Compared<'a, V> {
+    visitor: &'a mut V,
+    connection: &'a Connection,
+    info: &'a StreamInfo,
+    /// The stream's log; `None` where it has no message.
+    log_id: Option<[u8; 16]>,
+    own_id: [u8; 16],
+    last: u64,
+    /// The record at the last position, where it was shown as one.
+    last_record: Option<Vec<u8>>,
+    refusal: Option<StreamError>,
+}
+
+impl<V: Visitor> Compared<'_, V> {
+    /// Why the directory does not belong to the stream, found out when everything was shown.
+    fn judge(&self) -> Result<(), StreamError> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        let journal = match self.info.last {
+            0 => 0,
+            last => tail_at(self.connection, last)?.next - 1,
+        };
+        if self.info.last == 0 && self.last == 0 {
+            let stream = self.connection.names().stream.clone();
+            return Err(StreamError::Empty { stream });
+        }
+        if self.last > journal {
+            return Err(StreamError::Ahead {
+                directory: self.last,
+                journal,
+            });
+        }
+        let Some(record) = self.last_record.as_ref().filter(|_| self.last > 0) else {
+            return Ok(());
+        };
+        let before = self.before(self.last)?;
+        let sequence = before.sequence + 1;
+        let found = self.connection.block(self.connection.message(sequence))?;
+        let missing = StreamError::Gap {
+            missing: sequence,
+            sequence: sequence + 1,
+        };
+        let bytes = found.ok_or(missing)?;
+        let message = Message::read(&bytes).map_err(|malformed| StreamError::Broken {
+            sequence,
+            what: malformed.to_string(),
+        })?;
+        let Content::Batch(records) = message.content else {
+            return Err(StreamError::Differs {
+                position: self.last,
+            });
+        };
+        let at = usize::try_from(self.last - message.first).unwrap_or(usize::MAX);
+        match records.iter().nth(at) == Some(record.as_slice()) {
+            true => Ok(()),
+            false => Err(StreamError::Differs {
+                position: self.last,
+            }),
+        }
+    }
+
+    fn before(&self, position: u64) -> Result<Tail, StreamError> {
+        before_position(self.connection, position, self.info.first, self.info.last)
+    }
+}
+
+impl<V: Visitor> Visitor for Compared<'_, V> {
+    fn identity(&mut self, identity: &Identity) {
+        self.own_id = identity.log_id;
+        if let Some(found) = self.log_id.filter(|found| *found != identity.log_id) {
+            self.refusal = Some(StreamError::Foreign {
+                expected: identity.log_id,
+                found,
+            });
+        }
+        self.visitor.identity(identity);
+    }
+
+    fn record(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone().into());
+        }
+        self.last = record.position;
+        let last = self.last_record.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(record.payload);
+        self.visitor.record(record)
+    }
+
+    fn snapshot(&mut self, info: &SnapshotInfo) -> Result<(), BoxError> {
+        self.last = info.covers;
+        self.last_record = None;
+        self.visitor.snapshot(info)
+    }
+
+    fn kept(&mut self, record: Record<'_>) -> Result<(), BoxError> {
+        self.visitor.kept(record)
+    }
+
+    fn entry(&mut self, entry: &[u8]) -> Result<(), BoxError> {
+        self.visitor.entry(entry)
+    }
+
+    fn reset(&mut self) {
+        (self.last, self.last_record) = (0, None);
+        self.visitor.reset();
+    }
+
+    /// The visitor is told when the directory is filled up.
+    fn end(&mut self) -> Result<(), BoxError> {
+        Ok(self.judge()?)
+    }
+
+    fn progress_of_snapshot(&mut self, done: u64, total: u64) {
+        self.visitor.progress_of_snapshot(done, total);
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.visitor.progress(done, total);
+    }
+}
+
+/// A directory that holds all that the stream held when it was read, and the reader that goes on.
+pub struct Opened {
+    /// The log in the directory.
+    pub log: Log,
+    /// What was found there.
+    pub report: Report,
+    /// The log's id.
+    pub log_id: [u8; 16],
+    /// Reads what comes next.
+    pub reader: Reader,
+}
+
+fn refused(position: u64) -> impl Fn(BoxError) -> Error {
+    move |source| Error::Visitor { position, source }
+}
+
+/// Opens the directory as the copy of the stream: compares them, and fills up what it lacks. The
+/// visitor is shown everything, and not told that it was all.
+///
+/// # Errors
+/// Those of [`Log::open`]; [`Error::Visitor`] with a [`StreamError`] when directory and stream do
+/// not belong together, or the stream is not whole: the directory is not changed then, beyond what
+/// was filled up from the stream.
+pub fn open<V: Shown>(
+    storage: Arc<dyn Storage>,
+    options: Options,
+    connection: &Arc<Connection>,
+    visitor: &mut V,
+) -> Result<Opened, Error> {
+    let of_stream = |error: StreamError| refused(0)(error.into());
+    let info = connection.block(connection.info()).map_err(of_stream)?;
+    let log_id = match info.last {
+        0 => None,
+        _ => {
+            tail_at(connection, info.first.max(1))
+                .map_err(of_stream)?
+                .log_id
+        }
+    };
+    let mut compared = Compared {
+        visitor,
+        connection,
+        info: &info,
+        log_id,
+        own_id: [0; 16],
+        last: 0,
+        last_record: None,
+        refusal: None,
+    };
+    let options = Options {
+        log_id,
+        // The stream says which log a new directory is of.
+        create: options.create && log_id.is_some(),
+        ..options
+    };
+    let opened = Log::open(storage, options, &mut compared);
+    let (mut log, report) = opened.map_err(|error| match error {
+        Error::NoLog { .. } if log_id.is_none() => {
+            let stream = connection.names().stream.clone();
+            of_stream(StreamError::Empty { stream })
+        }
+        error => error,
+    })?;
+    let own_id = compared.own_id;
+    let last = log.last_position();
+    let before = before_position(connection, last + 1, info.first, info.last);
+    let mut reader = Reader::after(connection, before.map_err(of_stream)?);
+    fill_up(&mut log, &mut reader, info.last, visitor)?;
+    Ok(Opened {
+        log,
+        report,
+        log_id: own_id,
+        reader,
+    })
+}
+
+/// Takes messages into the directory, up to a sequence.
+///
+/// # Errors
+/// When one is not what has to come, is refused by the visitor, or cannot be written.
+pub fn fill_up<V: Shown>(
+    log: &mut Log,
+    reader: &mut Reader,
+    upto: u64,
+    visitor: &mut V,
+) -> Result<(), Error> {
+    let from = reader.tail().sequence;
+    while reader.tail().sequence < upto {
+        let position = log.last_position() + 1;
+        let until = Instant::now() + MESSAGE_WITHIN;
+        let received = loop {
+            let next = reader.next(Duration::from_secs(1));
+            match next.map_err(|error| refused(position)(error.into()))? {
+                Some(received) => break received,
+                None if Instant::now() < until => {}
+                None => {
+                    let what = format!("message {} does not come", reader.tail().sequence + 1);
+                    return Err(refused(position)(StreamError::Unreachable { what }.into()));
+                }
+            }
+        };
+        take(log, &received, visitor)?;
+        visitor.filling_up(received.sequence - from, upto - from);
+    }
+    Ok(())
+}
+
+/// Takes the records of a message that the directory does not have yet.
+fn take<V: Shown>(log: &mut Log, received: &Received, visitor: &mut V) -> Result<(), Error> {
+    let Some(records) = received.records() else {
+        return Ok(());
+    };
+    let mut lacking = Vec::new();
+    for (position, record) in (received.first..).zip(records.iter()) {
+        if position <= log.last_position() {
+            continue;
+        }
+        let shown = visitor.record(Record {
+            position,
+            payload: record,
+        });
+        shown.map_err(refused(position))?;
+        lacking.push(record.to_vec());
+    }
+    if !lacking.is_empty() {
+        log.append(&lacking)?;
+    }
+    Ok(())
+}
+
+/// Makes this process the writer: reads to the end and begins the next epoch there, again while
+/// others append meanwhile. The visitor is told that it was all when nobody else can append.
+///
+/// # Errors
+/// As [`fill_up`], and those of the fence; [`StreamError::Fenced`] when others do not let it.
+pub fn begin_to_write<V: Shown>(
+    opened: &mut Opened,
+    link: &Link,
+    visitor: &mut V,
+) -> Result<(), Error> {
+    for _ in 0..FENCES_MAX {
+        let of_stream = |error: StreamError| refused(0)(error.into());
+        let connection = link.connection();
+        let info = connection.block(connection.info()).map_err(of_stream)?;
+        fill_up(&mut opened.log, &mut opened.reader, info.last, visitor)?;
+        let fenced = link.fence(opened.reader.tail(), opened.log_id);
+        if connection.block(fenced).map_err(of_stream)? {
+            let position = opened.log.last_position();
+            return visitor.end().map_err(refused(position));
+        }
+    }
+    Err(refused(0)(StreamError::Fenced { by: None }.into()))
+}

@@ -1,0 +1,393 @@
+//! The connection to the servers, and what is asked of them.
+//!
+//! It has a thread with a runtime of its own. Threads that may wait ask by [`Connection::block`].
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::connection::State;
+use async_nats::jetstream::{self, context::Context};
+use async_nats::{
+    Client, ConnectOptions, Event, HeaderMap, Request, RequestError, RequestErrorKind, ServerAddr,
+};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+use super::error::StreamError;
+use super::message::HEADERS_BYTES;
+use super::settings::Names;
+
+/// How long one answer is waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long an answer is tried for, where nothing hurries.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long after an attempt that failed the next one begins.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often a silent server is asked whether it is there.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// How long after a failed attempt to connect the next one begins at the latest.
+const RECONNECT_WITHIN: Duration = Duration::from_millis(500);
+
+/// What the servers say of the stream.
+#[derive(Clone, Debug, Default)]
+pub struct StreamInfo {
+    /// Its settings.
+    pub config: Value,
+    /// The first sequence that it has; 0 where it never had a message.
+    pub first: u64,
+    /// The last sequence that it gave.
+    pub last: u64,
+    /// How many messages it has.
+    pub messages: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// The most bytes that they may take.
+    pub bytes_max: u64,
+    /// The server that leads it, and each other one with whether it has all that is committed;
+    /// empty where there is one server.
+    pub leader: String,
+    /// The servers that follow.
+    pub followers: Vec<(String, bool)>,
+}
+
+/// Why an answer is none.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// The servers refused what was asked, by this code.
+    Refused {
+        status: u64,
+        code: u64,
+        description: String,
+    },
+    /// There was no answer.
+    Silent(String),
+}
+
+impl Unanswered {
+    fn of(error: &Value) -> Self {
+        Self::Refused {
+            status: error["code"].as_u64().unwrap_or(0),
+            code: error["err_code"].as_u64().unwrap_or(0),
+            description: error["description"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// Whether it may be otherwise soon.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => *status >= 500,
+            Self::Silent(_) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused {
+                code, description, ..
+            } => write!(f, "{description} (error {code})"),
+            Self::Silent(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What is known of the link to the servers.
+pub(super) struct Health {
+    is_up: watch::Sender<bool>,
+    fault: Mutex<String>,
+}
+
+impl Health {
+    fn hear(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.is_up.send_replace(true);
+            }
+            Event::Disconnected | Event::Closed => {
+                "the connection was lost".clone_into(&mut self.fault.lock());
+                self.is_up.send_replace(false);
+            }
+            Event::ClientError(error) => *self.fault.lock() = error.to_string(),
+            Event::ServerError(error) => *self.fault.lock() = error.to_string(),
+            _ => {}
+        }
+    }
+}
+
+/// A connection to the servers, for the journal of one name.
+pub struct Connection {
+    names: Names,
+    client: Client,
+    context: Context,
+    handle: Handle,
+    health: Arc<Health>,
+    /// Ends the runtime when it is dropped.
+    _running: oneshot::Sender<()>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When no server is reached in time, or none lets this client in.
+    pub fn open(
+        servers: Vec<ServerAddr>,
+        options: ConnectOptions,
+        names: Names,
+    ) -> Result<Arc<Self>, StreamError> {
+        let cannot = |error: std::io::Error| StreamError::Unreachable {
+            what: error.to_string(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(cannot)?;
+        let handle = runtime.handle().clone();
+        let (running, ended) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("journal-link".to_owned());
+        let spawned = thread.spawn(move || {
+            let _ = runtime.block_on(ended);
+            runtime.shutdown_background();
+        });
+        spawned.map_err(cannot)?;
+        let health = Arc::new(Health {
+            is_up: watch::Sender::new(false),
+            fault: Mutex::new("no server was reached".to_owned()),
+        });
+        let heard = Arc::clone(&health);
+        let options = options
+            .name("carebook journal")
+            .retry_on_initial_connect()
+            .ping_interval(PING_INTERVAL)
+            .connection_timeout(ANSWER_WITHIN)
+            .reconnect_delay_callback(|attempts| {
+                let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+                (Duration::from_millis(20) * attempts.min(100)).min(RECONNECT_WITHIN)
+            })
+            .event_callback(move |event| {
+                heard.hear(&event);
+                std::future::ready(())
+            });
+        let connected = handle.block_on(options.connect(servers));
+        let client = connected.map_err(|error| StreamError::Unreachable {
+            what: error.to_string(),
+        })?;
+        let context = {
+            // It has a task of its own.
+            let _runtime = handle.enter();
+            jetstream::new(client.clone())
+        };
+        let connection = Arc::new(Self {
+            names,
+            client,
+            context,
+            handle,
+            health,
+            _running: running,
+        });
+        connection.block(connection.wait_until_up(PATIENCE))?;
+        Ok(connection)
+    }
+
+    /// How what belongs to the journal is named.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What the library gives for all else.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The runtime of the connection.
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The most bytes that a message may have, without its headers.
+    #[must_use]
+    pub fn payload_max(&self) -> usize {
+        self.client.max_payload().saturating_sub(HEADERS_BYTES)
+    }
+
+    /// Waits on the present thread for something that is done on the connection's.
+    pub fn block<T>(&self, work: impl Future<Output = T>) -> T {
+        self.handle.block_on(work)
+    }
+
+    /// Whether a server is connected.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        *self.health.is_up.borrow() && self.client.connection_state() == State::Connected
+    }
+
+    /// What was last wrong.
+    pub(super) fn fault(&self) -> String {
+        self.health.fault.lock().clone()
+    }
+
+    /// Waits until a server is connected.
+    pub(super) async fn wait_until_up(&self, within: Duration) -> Result<(), StreamError> {
+        let mut is_up = self.health.is_up.subscribe();
+        let came = timeout(within, is_up.wait_for(|is_up| *is_up)).await;
+        match came {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(StreamError::Unreachable { what: self.fault() }),
+        }
+    }
+
+    /// Sends something once, and waits for the answer. What is sent without a connection would be
+    /// kept by the library and sent later: that is not done.
+    pub(super) async fn ask_once(
+        &self,
+        subject: &str,
+        headers: Option<HeaderMap>,
+        payload: Bytes,
+    ) -> Result<Bytes, Unanswered> {
+        if !self.is_up() {
+            return Err(Unanswered::Silent(self.fault()));
+        }
+        let mut request = Request::new().payload(payload).timeout(Some(ANSWER_WITHIN));
+        if let Some(headers) = headers {
+            request = request.headers(headers);
+        }
+        let mut is_up = self.health.is_up.subscribe();
+        let asked = self.client.send_request(subject.to_owned(), request);
+        let said = |error: &RequestError| match error.kind() {
+            RequestErrorKind::NoResponders => {
+                "no server answers for it: it may have no leader just now".to_owned()
+            }
+            RequestErrorKind::TimedOut => format!("no answer within {ANSWER_WITHIN:?}"),
+            _ => error.to_string(),
+        };
+        tokio::select! {
+            biased;
+            answered = asked => answered
+                .map(|message| message.payload)
+                .map_err(|error| Unanswered::Silent(said(&error))),
+            _ = is_up.wait_for(|is_up| !is_up) => Err(Unanswered::Silent(self.fault())),
+        }
+    }
+
+    /// Asks the servers' interface, once.
+    async fn api_once(&self, subject: &str, body: &Value) -> Result<Value, Unanswered> {
+        let subject = format!("$JS.API.{subject}");
+        let answer = self
+            .ask_once(&subject, None, body.to_string().into())
+            .await?;
+        let answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| Unanswered::Silent(format!("an answer is no JSON: {error}")))?;
+        match &answer["error"] {
+            Value::Null => Ok(answer),
+            error => Err(Unanswered::of(error)),
+        }
+    }
+
+    /// Asks the servers' interface, again while that may help.
+    pub(super) async fn api(&self, subject: &str, body: &Value) -> Result<Value, Unanswered> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.api_once(subject, body).await {
+                Err(error) if error.is_passing() && Instant::now() < until => sleep(PAUSE).await,
+                answered => return answered,
+            }
+        }
+    }
+
+    fn failed(&self, what: &str, error: Unanswered) -> StreamError {
+        match error {
+            Unanswered::Refused { code: 10059, .. } => StreamError::Missing {
+                stream: self.names.stream.clone(),
+            },
+            Unanswered::Refused { .. } => StreamError::Refused {
+                what: format!("the servers refuse to {what}: {error}"),
+            },
+            Unanswered::Silent(why) => StreamError::Unreachable { what: why },
+        }
+    }
+
+    /// What the servers say of the stream.
+    ///
+    /// # Errors
+    /// When there is none, or no answer.
+    pub async fn info(&self) -> Result<StreamInfo, StreamError> {
+        let subject = format!("STREAM.INFO.{}", self.names.stream);
+        let info = self.api(&subject, &json!({})).await;
+        let info = info.map_err(|error| self.failed("tell of the stream", error))?;
+        let (config, state, cluster) = (&info["config"], &info["state"], &info["cluster"]);
+        let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or(0);
+        let followers = cluster["replicas"].as_array().into_iter().flatten();
+        Ok(StreamInfo {
+            config: config.clone(),
+            first: number(state, "first_seq"),
+            last: number(state, "last_seq"),
+            messages: number(state, "messages"),
+            bytes: number(state, "bytes"),
+            bytes_max: number(config, "max_bytes"),
+            leader: cluster["leader"].as_str().unwrap_or_default().to_owned(),
+            followers: followers
+                .map(|server| {
+                    let is_current = server["current"].as_bool().unwrap_or(false);
+                    let name = server["name"].as_str().unwrap_or_default();
+                    (name.to_owned(), is_current)
+                })
+                .collect(),
+        })
+    }
+
+    /// Makes the stream with these settings, or finds it there with the same ones.
+    ///
+    /// # Errors
+    /// When it is not made.
+    pub async fn create(&self, config: &Value) -> Result<(), StreamError> {
+        let subject = format!("STREAM.CREATE.{}", self.names.stream);
+        let made = self.api(&subject, config).await;
+        made.map(drop)
+            .map_err(|error| self.failed("make the stream", error))
+    }
+
+    /// The bytes of the message at a sequence; `None` when there is none.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn message(&self, sequence: u64) -> Result<Option<Bytes>, StreamError> {
+        let subject = format!("STREAM.MSG.GET.{}", self.names.stream);
+        let found = self.stored(&subject, &json!({"seq": sequence})).await?;
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    /// The message of a stream that is asked for so, as the stream's leader has it: its sequence
+    /// and its bytes; `None` when there is none.
+    pub(super) async fn stored(
+        &self,
+        subject: &str,
+        body: &Value,
+    ) -> Result<Option<(u64, Bytes)>, StreamError> {
+        let found = match self.api(subject, body).await {
+            Ok(found) => found,
+            Err(Unanswered::Refused {
+                status: 404, code, ..
+            }) if code != 10059 => return Ok(None),
+            Err(error) => return Err(self.failed("show a message", error)),
+        };
+        let sequence = found["message"]["seq"].as_u64().unwrap_or(0);
+        let data = found["message"]["data"].as_str().unwrap_or_default();
+        let bytes = BASE64_STANDARD.decode(data);
+        bytes
+            .map(|bytes| Some((sequence, bytes.into())))
+            .map_err(|error| StreamError::Broken {
+                sequence,
+                what: error.to_string(),
+            })
+    }
+}

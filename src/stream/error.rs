@@ -1,0 +1,181 @@
+//! What can be wrong with a journal, each as a sentence: what, where, and what to do.
+
+use std::fmt;
+
+use crate::base::digest::hex;
+
+/// Why a journal cannot be used, or not any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamError {
+    /// The servers cannot be reached, or do not answer.
+    Unreachable {
+        /// What was tried, and what came of it.
+        what: String,
+    },
+    /// There is no such stream.
+    Missing {
+        /// Its name.
+        stream: String,
+    },
+    /// The stream has no first message.
+    Empty {
+        /// Its name.
+        stream: String,
+    },
+    /// The stream's settings do not keep what is acknowledged.
+    Weak {
+        /// The stream.
+        stream: String,
+        /// Each setting, as it is and as it has to be.
+        faults: Vec<String>,
+    },
+    /// Messages are missing.
+    Gap {
+        /// The first sequence that is missing.
+        missing: u64,
+        /// The one that comes next.
+        sequence: u64,
+    },
+    /// The journal is another log's.
+    Foreign {
+        /// The id that was expected.
+        expected: [u8; 16],
+        /// The id that it has.
+        found: [u8; 16],
+    },
+    /// A message is not what has to come at its place.
+    Broken {
+        /// Its sequence.
+        sequence: u64,
+        /// What it is.
+        what: String,
+    },
+    /// The directory has more than the journal.
+    Ahead {
+        /// The last position of the directory.
+        directory: u64,
+        /// The last position of the journal.
+        journal: u64,
+    },
+    /// The directory has another record than the journal.
+    Differs {
+        /// At this position.
+        position: u64,
+    },
+    /// Another process writes the journal now.
+    Fenced {
+        /// Its epoch, and its node's name, where they are known.
+        by: Option<(u64, String)>,
+    },
+    /// Nobody knows whether what was appended last is kept.
+    Unknown {
+        /// For how long it was tried, in seconds, and what came of it.
+        what: String,
+    },
+    /// The servers refused something.
+    Refused {
+        /// What, and why.
+        what: String,
+    },
+    /// The process stops.
+    Stopped,
+}
+
+impl StreamError {
+    /// Whether the journal, or the directory, is not what it was: people have to look.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Gap { .. }
+                | Self::Foreign { .. }
+                | Self::Broken { .. }
+                | Self::Ahead { .. }
+                | Self::Differs { .. }
+        )
+    }
+
+    /// Whether another process has taken over.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced { .. })
+    }
+}
+
+const NOTHING_CHANGED: &str = "Nothing was changed";
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { what } => write!(
+                f,
+                "the journal is not reached: {what}; see that its servers run, and that a majority \
+                 of them reach each other"
+            ),
+            Self::Missing { stream } => write!(
+                f,
+                "the servers have no stream {stream}; make it with `carebook journal create`"
+            ),
+            Self::Empty { stream } => write!(
+                f,
+                "the stream {stream} has no message, not even the first one, which gives the log its \
+                 id: begin it with `carebook journal create`"
+            ),
+            Self::Weak { stream, faults } => write!(
+                f,
+                "the stream {stream} could lose what is acknowledged: {}; change these settings, or \
+                 make a stream with `carebook journal create`",
+                faults.join("; ")
+            ),
+            Self::Gap { missing, sequence } => write!(
+                f,
+                "the journal has a gap: message {missing} is missing, the next one is {sequence}. \
+                 {NOTHING_CHANGED}. Restore the stream from a copy that has it"
+            ),
+            Self::Foreign { expected, found } => write!(
+                f,
+                "the journal is that of another service: its log is {}, the directory's is {}. \
+                 {NOTHING_CHANGED}. See that --journal-name and --data belong together",
+                hex(found),
+                hex(expected)
+            ),
+            Self::Broken { sequence, what } => write!(
+                f,
+                "the journal is damaged at message {sequence}: {what}. {NOTHING_CHANGED}. Restore \
+                 the stream from a copy that is whole"
+            ),
+            Self::Ahead { directory, journal } => write!(
+                f,
+                "the directory has position {directory}, and the journal ends at position {journal}: \
+                 the journal has lost what was acknowledged. {NOTHING_CHANGED}. Keep the directory: \
+                 it has what is missing"
+            ),
+            Self::Differs { position } => write!(
+                f,
+                "the directory has another record at position {position} than the journal: one of \
+                 them was replaced by an older copy that was written on. {NOTHING_CHANGED}. Keep \
+                 both, and find out which one answered clients"
+            ),
+            Self::Fenced {
+                by: Some((epoch, node)),
+            } => write!(
+                f,
+                "another process has taken the journal over: {node}, with epoch {epoch}. What was \
+                 acknowledged here is kept there"
+            ),
+            Self::Fenced { by: None } => f.write_str(
+                "another process has taken the journal over. What was acknowledged here is kept \
+                 there",
+            ),
+            Self::Unknown { what } => write!(
+                f,
+                "nobody knows whether what was appended last is in the journal: {what}. The next \
+                 start finds out"
+            ),
+            Self::Refused { what } => f.write_str(what),
+            Self::Stopped => f.write_str("the process stops"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}

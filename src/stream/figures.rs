@@ -1,0 +1,88 @@
+//! What is counted of a journal, for the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is counted of a journal.
+#[derive(Debug, Default)]
+pub struct Figures {
+    epoch: AtomicU64,
+    fences: AtomicU64,
+    appends: AtomicU64,
+    in_flight: AtomicU64,
+    retries: AtomicU64,
+    barriers: AtomicU64,
+    bytes: AtomicU64,
+    bytes_max: AtomicU64,
+}
+
+/// The same at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The epoch in which this process writes or wrote; 0 when it never did.
+    pub epoch: u64,
+    /// Epochs that this process has begun.
+    pub fences: u64,
+    /// Messages that it has begun to append.
+    pub appends: u64,
+    /// Those whose end is not known yet.
+    pub in_flight: u64,
+    /// Attempts that came to nothing, after which the same bytes were sent again.
+    pub retries: u64,
+    /// Messages that were appended only to show that this process still writes.
+    pub barriers: u64,
+    /// Bytes of the stream, as last told.
+    pub bytes: u64,
+    /// The most that they may be.
+    pub bytes_max: u64,
+}
+
+/// An append in flight, until it is dropped.
+pub(super) struct InFlight<'a>(&'a AtomicU64);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Figures {
+    pub(super) fn begins(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.fences.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn begins_append(&self) -> InFlight<'_> {
+        self.appends.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(&self.in_flight)
+    }
+
+    pub(super) fn tries_again(&self) {
+        self.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn barrier(&self) {
+        self.barriers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn stream_has(&self, bytes: u64, bytes_max: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// All of it, as it is now.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Counted {
+            epoch: load(&self.epoch),
+            fences: load(&self.fences),
+            appends: load(&self.appends),
+            in_flight: load(&self.in_flight),
+            retries: load(&self.retries),
+            barriers: load(&self.barriers),
+            bytes: load(&self.bytes),
+            bytes_max: load(&self.bytes_max),
+        }
+    }
+}

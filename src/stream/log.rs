@@ -1,0 +1,215 @@
+//! The journal as a log that an appender stands on: the stream first, then the directory.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wal::storage::Storage;
+use wal::{
+    Appender, Batch, BatchWriter, BoxError, Compacted, Error, Events, Keep, Lack, Medium, OnRange,
+    OpenLog, Parts, Record, Retained, SnapshotInfo, SnapshotTarget, Space, WakeUp,
+};
+
+use super::error::StreamError;
+use super::link::Link;
+use super::message::{Content, Records};
+
+/// A log whose batches are in the stream before they are in the directory.
+///
+/// While another process writes, what is appended here came from the stream, and goes into the
+/// directory alone.
+pub struct StreamLog {
+    /// The log in the directory.
+    pub directory: Parts,
+    /// The hold on the stream.
+    pub link: Arc<Link>,
+}
+
+impl OpenLog for StreamLog {
+    fn start(self, events: Box<dyn Events>) -> Result<Arc<Appender>, Error> {
+        let Self { directory, link } = self;
+        let medium = Beside {
+            directory: directory.medium,
+            link: Arc::clone(&link),
+        };
+        let writer = Writer {
+            directory: directory.writer,
+            link,
+        };
+        let parts = Parts {
+            medium: Arc::new(medium),
+            writer: Box::new(writer),
+            options: directory.options,
+            log_bytes: directory.log_bytes,
+        };
+        parts.start(events)
+    }
+}
+
+/// The end, as the log tells it.
+fn ended(error: &StreamError) -> Error {
+    Error::Stopped {
+        reason: error.to_string().into(),
+    }
+}
+
+/// The side of the journal thread.
+struct Writer {
+    directory: Box<dyn BatchWriter>,
+    link: Arc<Link>,
+}
+
+impl BatchWriter for Writer {
+    fn next(&self) -> u64 {
+        self.directory.next()
+    }
+
+    fn make_room(&mut self, batch: Batch<'_>) -> Result<(), Error> {
+        self.directory.make_room(batch)
+    }
+
+    fn commit(&mut self, batch: Batch<'_>) -> Result<u64, Error> {
+        if self.link.writes() {
+            let count = u32::try_from(batch.count()).ok();
+            let records = count.and_then(|count| Records::of(batch.bytes(), count));
+            let records = records.ok_or_else(|| Error::Stopped {
+                reason: "a batch is none".into(),
+            })?;
+            let appended = self.link.append(Content::Batch(records));
+            let appended = self.link.connection().block(appended);
+            appended.map_err(|error| ended(&error))?;
+        } else if let Some(error) = self.link.ended() {
+            return Err(ended(error));
+        }
+        self.directory.commit(batch)
+    }
+
+    fn is_unsealed(&self) -> bool {
+        self.directory.is_unsealed()
+    }
+
+    fn seal(&mut self) -> Result<(), Error> {
+        self.directory.seal()
+    }
+
+    fn failure(&mut self) -> Option<Error> {
+        match self.link.ended() {
+            Some(error) => Some(ended(error)),
+            None => self.directory.failure(),
+        }
+    }
+}
+
+/// The side of all others.
+struct Beside {
+    directory: Arc<dyn Medium>,
+    link: Arc<Link>,
+}
+
+impl Medium for Beside {
+    fn start(&self, wake_up: WakeUp) -> Result<(), Error> {
+        let wake_up: Arc<dyn Fn() + Send + Sync> = Arc::from(wake_up);
+        let of_link = Arc::clone(&wake_up);
+        self.link.wake_by(Box::new(move || of_link()));
+        self.directory.start(Box::new(move || wake_up()))
+    }
+
+    fn drain(&self) {
+        self.link.drain();
+        self.directory.drain();
+    }
+
+    fn stop(&self) {
+        self.directory.stop();
+    }
+
+    fn close(&self, wait: bool) {
+        self.directory.close(wait);
+    }
+
+    fn has_room(&self) -> bool {
+        self.directory.has_room() && self.link.lack().is_none()
+    }
+
+    fn lack(&self) -> Option<Lack> {
+        let of_stream = || self.link.lack().map(|why| Lack::Journal { why });
+        self.directory.lack().or_else(of_stream)
+    }
+
+    fn space(&self) -> Result<Space, Error> {
+        self.directory.space()
+    }
+
+    fn known_space(&self) -> Option<Space> {
+        self.directory.known_space()
+    }
+
+    fn read(&self, position: u64) -> Result<Option<Vec<u8>>, Error> {
+        self.directory.read(position)
+    }
+
+    fn first(&self) -> u64 {
+        self.directory.first()
+    }
+
+    fn newest_part(&self) -> u64 {
+        self.directory.newest_part()
+    }
+
+    fn records(&self, from: u64, upto: u64, visit: &mut OnRange<'_>) -> Result<u64, Error> {
+        self.directory.records(from, upto, visit)
+    }
+
+    fn history(
+        &self,
+        upto: u64,
+        visit: &mut dyn FnMut(Record<'_>) -> Result<(), BoxError>,
+    ) -> Result<(), Error> {
+        self.directory.history(upto, visit)
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.directory.snapshots()
+    }
+
+    fn snapshot_written(&self) -> Option<SystemTime> {
+        self.directory.snapshot_written()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.directory.kept_bytes()
+    }
+
+    fn begin_snapshot(&self, covers: u64) -> Result<Box<dyn SnapshotTarget>, Error> {
+        self.directory.begin_snapshot(covers)
+    }
+
+    fn install(
+        &self,
+        snapshot: Box<dyn SnapshotTarget>,
+        upto: u64,
+        throttle: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<SnapshotInfo, Error> {
+        self.directory.install(snapshot, upto, throttle)
+    }
+
+    fn retained(&self, keep: &Keep) -> Retained {
+        self.directory.retained(keep)
+    }
+
+    fn give_up_for_room(&self, may: bool) {
+        self.directory.give_up_for_room(may);
+    }
+
+    fn given_up_bytes(&self) -> u64 {
+        self.directory.given_up_bytes()
+    }
+
+    fn compact(
+        &self,
+        keep: &Keep,
+        archive: Option<&dyn Storage>,
+        copying: &mut dyn FnMut(u64, u64) -> Result<(), Error>,
+    ) -> Result<Compacted, Error> {
+        self.directory.compact(keep, archive, copying)
+    }
+}

@@ -1,0 +1,366 @@
+//! The form of a message of the stream, version 1. Numbers are little endian.
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 4 | `CBKJ` |
+//! | 4 | 2 | version: 1 |
+//! | 6 | 1 | kind: 1 batch, 2 fence, 3 barrier |
+//! | 7 | 1 | zero |
+//! | 8 | 16 | the log's id |
+//! | 24 | 8 | epoch |
+//! | 32 | 8 | position of the first record, or of the next one where there is none |
+//! | 40 | 4 | number of records: 0 unless it is a batch |
+//! | 44 | 4 | bytes of the content |
+//! | 48 | 32 | digest of the message before; zero in the first one |
+//! | 80 | | content: of a batch the records, each with its length before it (4 bytes); of a fence 16 random bytes of the process and the name of its node, UTF-8; of a barrier nothing |
+//! | | 32 | digest: BLAKE3 of all before it |
+//!
+//! Each message by itself shows whether it is whole, and each names the one before: a message that
+//! is missing, altered, doubled or of another stream breaks the chain.
+
+use std::fmt;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+/// The largest message, with the form around its records: what a NATS server takes unless it is
+/// told otherwise, less what its headers may need.
+pub const MESSAGE_BYTES_MAX: usize = (1 << 20) - HEADERS_BYTES;
+/// What the headers of a message may need.
+pub const HEADERS_BYTES: usize = 512;
+/// What the form adds to the records.
+pub const FORM_BYTES: usize = HEAD_BYTES + DIGEST_BYTES;
+/// What the form adds to each record.
+pub const RECORD_FORM_BYTES: usize = 4;
+/// The longest name of a node.
+pub const NODE_BYTES_MAX: usize = 128;
+
+const MAGIC: [u8; 4] = *b"CBKJ";
+const VERSION: u16 = 1;
+pub(super) const HEAD_BYTES: usize = 80;
+pub(super) const DIGEST_BYTES: usize = 32;
+const TOKEN_BYTES: usize = 16;
+
+/// BLAKE3 of a message.
+pub type MessageDigest = [u8; DIGEST_BYTES];
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Records, which are committed with it.
+    Batch(Records<'a>),
+    /// From here on this node writes.
+    Fence(Node<'a>),
+    /// The writer shows that it still is the one.
+    Barrier,
+}
+
+/// Who begins an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
+    /// Random bytes of the process: the fences of two that have one name are not the same.
+    pub token: [u8; TOKEN_BYTES],
+    /// The name, for people.
+    pub name: &'a str,
+}
+
+/// Records one after the other, each with its length before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Records<'a> {
+    /// The bytes, whose form was checked.
+    bytes: &'a [u8],
+    count: u32,
+}
+
+impl<'a> Records<'a> {
+    /// So many records in these bytes; `None` when that is not what the bytes hold.
+    #[must_use]
+    pub fn of(bytes: &'a [u8], count: u32) -> Option<Self> {
+        let mut rest = bytes;
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk::<RECORD_FORM_BYTES>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            rest = behind.get(length..)?;
+        }
+        (count > 0 && rest.is_empty()).then_some(Self { bytes, count })
+    }
+
+    /// How many there are, at least one.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// The records, in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.bytes;
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<RECORD_FORM_BYTES>()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+            let (record, behind) = behind.split_at_checked(length)?;
+            rest = behind;
+            Some(record)
+        })
+    }
+}
+
+/// A message, whose form and digest were checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The log that it is of.
+    pub log_id: [u8; 16],
+    /// The epoch of its writer.
+    pub epoch: u64,
+    /// The position of its first record, or of the next one where it has none.
+    pub first: u64,
+    /// The digest of the message before it.
+    pub before: MessageDigest,
+    /// What it is for.
+    pub content: Content<'a>,
+    /// Its own digest.
+    pub digest: MessageDigest,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// They are of something else.
+    Foreign,
+    /// They are of a version that is not known here.
+    Version(u16),
+    /// They are not as long as they say, or say what cannot be.
+    Form,
+    /// They are not what was written.
+    Digest,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("it is no message of a journal of carebook"),
+            Self::Version(version) => write!(
+                f,
+                "it has version {version}, this release reads version {VERSION}; use a newer release"
+            ),
+            Self::Form => f.write_str("its form is broken"),
+            Self::Digest => f.write_str("its bytes are not those that were written"),
+        }
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Malformed> {
+    let bytes = bytes.get(at..at + N).ok_or(Malformed::Form)?;
+    bytes.try_into().map_err(|_| Malformed::Form)
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message. Nothing is copied, and no memory taken.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        if bytes.get(..4) != Some(&MAGIC) {
+            return Err(Malformed::Foreign);
+        }
+        let version = u16::from_le_bytes(array(bytes, 4)?);
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let content_bytes = u32::from_le_bytes(array(bytes, 44)?);
+        let content_bytes = usize::try_from(content_bytes).map_err(|_| Malformed::Form)?;
+        let length = content_bytes.checked_add(FORM_BYTES);
+        if length != Some(bytes.len()) || bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(Malformed::Form);
+        }
+        let (said, digest) = bytes.split_at(bytes.len() - DIGEST_BYTES);
+        let digest: MessageDigest = array(digest, 0)?;
+        if *blake3::hash(said).as_bytes() != digest {
+            return Err(Malformed::Digest);
+        }
+        let count = u32::from_le_bytes(array(bytes, 40)?);
+        let content = &said[HEAD_BYTES..];
+        let content = match (bytes[6], count) {
+            (1, count) => Content::Batch(Records::of(content, count).ok_or(Malformed::Form)?),
+            (2, 0) if content.len() <= TOKEN_BYTES + NODE_BYTES_MAX => Content::Fence(Node {
+                token: array(content, 0)?,
+                name: std::str::from_utf8(&content[TOKEN_BYTES..]).map_err(|_| Malformed::Form)?,
+            }),
+            (3, 0) if content.is_empty() => Content::Barrier,
+            _ => return Err(Malformed::Form),
+        };
+        if bytes[7] != 0 {
+            return Err(Malformed::Form);
+        }
+        Ok(Self {
+            log_id: array(bytes, 8)?,
+            epoch: u64::from_le_bytes(array(bytes, 24)?),
+            first: u64::from_le_bytes(array(bytes, 32)?),
+            before: array(bytes, 48)?,
+            content,
+            digest,
+        })
+    }
+
+    /// The position that comes after this message.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        match self.content {
+            Content::Batch(records) => self.first.saturating_add(records.count.into()),
+            Content::Fence(_) | Content::Barrier => self.first,
+        }
+    }
+}
+
+/// Where a new message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The log that it is of.
+    pub log_id: [u8; 16],
+    /// The epoch of its writer.
+    pub epoch: u64,
+    /// The position of the next record.
+    pub first: u64,
+    /// The digest of the message before it.
+    pub before: MessageDigest,
+}
+
+impl Place {
+    /// The bytes of a message at this place, and their digest.
+    ///
+    /// # Panics
+    /// When the content is longer than a message: what is too large is refused before.
+    #[must_use]
+    pub fn message(&self, content: Content<'_>) -> (Bytes, MessageDigest) {
+        let (kind, count, token, content) = match content {
+            Content::Batch(records) => (1, records.count, &[][..], records.bytes),
+            Content::Fence(Node { token, name }) => (2, 0, &{ token }[..], name.as_bytes()),
+            Content::Barrier => (3, 0, &[][..], &[][..]),
+        };
+        let length = token.len() + content.len();
+        let mut bytes = BytesMut::with_capacity(FORM_BYTES + length);
+        let length = u32::try_from(length).expect("a message is at most 1 MiB");
+        bytes.put_slice(&MAGIC);
+        bytes.put_u16_le(VERSION);
+        bytes.put_u8(kind);
+        bytes.put_u8(0);
+        bytes.put_slice(&self.log_id);
+        bytes.put_u64_le(self.epoch);
+        bytes.put_u64_le(self.first);
+        bytes.put_u32_le(count);
+        bytes.put_u32_le(length);
+        bytes.put_slice(&self.before);
+        bytes.put_slice(token);
+        bytes.put_slice(content);
+        let digest = *blake3::hash(&bytes).as_bytes();
+        bytes.put_slice(&digest);
+        (bytes.freeze(), digest)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng as _, SeedableRng as _};
+
+    use super::*;
+
+    fn some_place(random: &mut StdRng) -> Place {
+        Place {
+            log_id: random.random(),
+            epoch: random.random(),
+            first: random.random_range(0..u64::MAX / 2),
+            before: random.random(),
+        }
+    }
+
+    fn some_records(random: &mut StdRng) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let records: Vec<Vec<u8>> = (0..random.random_range(1..9))
+            .map(|_| vec![random.random(); random.random_range(0..300)])
+            .collect();
+        let mut bytes = Vec::new();
+        for record in &records {
+            bytes.extend(u32::try_from(record.len()).unwrap().to_le_bytes());
+            bytes.extend(record);
+        }
+        (bytes, records)
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_whatever_it_is() {
+        let random = &mut StdRng::seed_from_u64(16);
+        for _ in 0..300 {
+            let place = some_place(random);
+            let (bytes, records) = some_records(random);
+            let count = u32::try_from(records.len()).unwrap();
+            let batch = Records::of(&bytes, count).unwrap();
+            assert!(batch.iter().eq(records.iter().map(Vec::as_slice)));
+            for content in [
+                Content::Batch(batch),
+                Content::Fence(Node {
+                    token: random.random(),
+                    name: "the second node",
+                }),
+                Content::Barrier,
+            ] {
+                let (bytes, digest) = place.message(content);
+                let read = Message::read(&bytes).unwrap();
+                assert_eq!(read.content, content);
+                assert_eq!((read.log_id, read.epoch), (place.log_id, place.epoch));
+                assert_eq!((read.before, read.digest), (place.before, digest));
+                let has = matches!(content, Content::Batch(_));
+                assert_eq!(
+                    read.next(),
+                    place.first + if has { count.into() } else { 0 }
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_altered_cut_or_continued_anywhere_is_refused() {
+        let random = &mut StdRng::seed_from_u64(17);
+        let place = some_place(random);
+        let (bytes, records) = some_records(random);
+        let batch = Records::of(&bytes, u32::try_from(records.len()).unwrap()).unwrap();
+        let (whole, _) = place.message(Content::Batch(batch));
+        for at in 0..whole.len() {
+            let mut altered = whole.to_vec();
+            altered[at] ^= 1 << random.random_range(0..8);
+            assert!(Message::read(&altered).is_err(), "byte {at}");
+            assert!(Message::read(&whole[..at]).is_err(), "cut at {at}");
+        }
+        let longer = [&whole[..], &[0]].concat();
+        assert_eq!(Message::read(&longer), Err(Malformed::Form));
+    }
+
+    #[test]
+    fn lengths_that_bytes_only_claim_are_refused_also_where_the_digest_is_right() {
+        let random = &mut StdRng::seed_from_u64(18);
+        let place = some_place(random);
+        let (bytes, records) = some_records(random);
+        let count = u32::try_from(records.len()).unwrap();
+        let batch = Records::of(&bytes, count).unwrap();
+        let (whole, _) = place.message(Content::Batch(batch));
+        let forged = |at: usize, number: u32| {
+            let mut forged = whole[..whole.len() - DIGEST_BYTES].to_vec();
+            forged[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            let digest = *blake3::hash(&forged).as_bytes();
+            forged.extend(digest);
+            Message::read(&forged).map(|_| ())
+        };
+        let length = u32::try_from(records[0].len()).unwrap();
+        for number in [0, count - 1, count + 1, u32::MAX] {
+            assert_eq!(forged(40, number), Err(Malformed::Form), "count {number}");
+        }
+        for number in [0, 1 << 20, u32::MAX - 1, u32::MAX] {
+            assert_eq!(forged(44, number), Err(Malformed::Form), "bytes {number}");
+        }
+        for number in [length + 1, u32::MAX] {
+            assert_eq!(forged(HEAD_BYTES, number), Err(Malformed::Form), "{number}");
+        }
+        assert_eq!(Message::read(b""), Err(Malformed::Foreign));
+        let mut newer = whole.to_vec();
+        newer[4] = 2;
+        assert_eq!(Message::read(&newer), Err(Malformed::Version(2)));
+    }
+}

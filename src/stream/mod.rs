@@ -1,0 +1,24 @@
+//! The journal on a replicated stream of NATS JetStream: what is acknowledged is on several
+//! machines, and the directory holds a copy of it.
+//!
+//! `message` says what a message is, `chain` what has to come after what; `settings` what the
+//! stream has to be set to. `connection` asks the servers; `append` appends one message, again
+//! until it is known what became of it; `link` is the process's hold on the stream: it fences the
+//! writer before, appends, shows that it still is the writer, and ends when it is not. `reader`
+//! reads messages in order; `cache` compares the directory with the stream and fills up what it
+//! lacks; `log` puts stream and directory together as a log that an engine stands on; `lease` says
+//! when a standby takes over. Nothing here knows what a record means.
+
+mod append;
+pub mod cache;
+pub mod chain;
+pub mod connection;
+pub mod error;
+pub mod figures;
+pub mod holding;
+pub mod lease;
+pub mod link;
+pub mod log;
+pub mod message;
+pub mod reader;
+pub mod settings;

@@ -1,0 +1,213 @@
+//! The messages of the stream from one on, in order, each checked against the one before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::pull::OrderedConfig;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::chain::Tail;
+use super::connection::Connection;
+use super::error::StreamError;
+use super::message::{Content, DIGEST_BYTES, HEAD_BYTES, Message, Records};
+
+/// How many messages are fetched ahead of those that are taken.
+const AHEAD: usize = 64;
+/// How long after a failure it is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A message that was read and checked.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Its sequence.
+    pub sequence: u64,
+    /// The epoch of its writer.
+    pub epoch: u64,
+    /// The position of its first record, or of the next one where it has none.
+    pub first: u64,
+    /// How many messages come after it, as far as was known when it was sent.
+    pub pending: u64,
+    /// The name of the node that begins its epoch with it.
+    pub fence: Option<String>,
+    count: u32,
+    content: Bytes,
+}
+
+impl Received {
+    /// Its records, if it has any.
+    #[must_use]
+    pub fn records(&self) -> Option<Records<'_>> {
+        Records::of(&self.content, self.count)
+    }
+}
+
+/// Messages with their sequences, and how many come after each.
+type Sent = (u64, u64, Bytes);
+
+/// Reads the stream. Lost connections are waited for.
+pub struct Reader {
+    connection: Arc<Connection>,
+    messages: mpsc::Receiver<Sent>,
+    task: JoinHandle<()>,
+    tail: Tail,
+}
+
+impl Reader {
+    /// Begins with the message after a tail.
+    #[must_use]
+    pub fn after(connection: &Arc<Connection>, tail: Tail) -> Self {
+        let (sender, messages) = mpsc::channel(AHEAD);
+        let fetching = fetch(Arc::clone(connection), tail.sequence + 1, sender);
+        Self {
+            task: connection.handle().spawn(fetching),
+            connection: Arc::clone(connection),
+            messages,
+            tail,
+        }
+    }
+
+    /// The end of what was read.
+    #[must_use]
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// The next message; `None` when none came in this time. For a thread that may wait.
+    ///
+    /// # Errors
+    /// When what comes next is not what has to come: nothing after it is to be used.
+    pub fn next(&mut self, within: Duration) -> Result<Option<Received>, StreamError> {
+        let connection = Arc::clone(&self.connection);
+        let next = connection.block(async { timeout(within, self.messages.recv()).await });
+        let Ok(Some((sequence, pending, payload))) = next else {
+            return Ok(None);
+        };
+        let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
+            sequence,
+            what: malformed.to_string(),
+        })?;
+        self.tail.follow(sequence, &message)?;
+        let (count, fence) = match message.content {
+            Content::Batch(records) => (records.count(), None),
+            Content::Fence(node) => (0, Some(node.name.to_owned())),
+            Content::Barrier => (0, None),
+        };
+        Ok(Some(Received {
+            sequence,
+            epoch: message.epoch,
+            first: message.first,
+            pending,
+            fence,
+            count,
+            content: payload.slice(HEAD_BYTES..payload.len() - DIGEST_BYTES),
+        }))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Sends the messages from a sequence on, for as long as somebody takes them.
+async fn fetch(connection: Arc<Connection>, from: u64, sender: mpsc::Sender<Sent>) {
+    let mut next = from;
+    while !sender.is_closed() {
+        if let Err(why) = fetch_some(&connection, &mut next, &sender).await {
+            tracing::debug!(%why, next, "reading the journal begins again");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Sends messages until something fails.
+async fn fetch_some(
+    connection: &Connection,
+    next: &mut u64,
+    sender: &mpsc::Sender<Sent>,
+) -> Result<(), async_nats::Error> {
+    let config = OrderedConfig {
+        deliver_policy: DeliverPolicy::ByStartSequence {
+            start_sequence: *next,
+        },
+        ..OrderedConfig::default()
+    };
+    let stream = &connection.names().stream;
+    let context = connection.context();
+    let consumer = context.create_consumer_on_stream(config, stream).await?;
+    let mut messages = consumer.messages().await?;
+    while let Some(message) = messages.next().await {
+        let message = message?;
+        let (sequence, pending) = {
+            let info = message.info()?;
+            (info.stream_sequence, info.pending)
+        };
+        if sequence < *next {
+            continue;
+        }
+        if sender
+            .send((sequence, pending, message.payload.clone()))
+            .await
+            .is_err()
+        {
+            return Ok(());
+        }
+        // What is not the next one is refused by whoever takes it.
+        *next = sequence + 1;
+    }
+    Ok(())
+}
+
+/// The end of what comes before the message that holds a position, or that would hold it next.
+///
+/// # Errors
+/// When a message is missing or is none, or the servers do not answer.
+pub fn before_position(
+    connection: &Connection,
+    position: u64,
+    first: u64,
+    last: u64,
+) -> Result<Tail, StreamError> {
+    if first > 1 {
+        let (missing, sequence) = (1, first);
+        return Err(StreamError::Gap { missing, sequence });
+    }
+    // Sequences from `low` on may hold it; those below do not.
+    let (mut low, mut high) = (1, last + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if tail_at(connection, middle)?.next > position {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    match low {
+        1 => Ok(Tail::beginning()),
+        low => tail_at(connection, low - 1),
+    }
+}
+
+/// The end of what is read up to a message, by itself.
+///
+/// # Errors
+/// When it is missing or is none, or the servers do not answer.
+pub fn tail_at(connection: &Connection, sequence: u64) -> Result<Tail, StreamError> {
+    let found = connection.block(connection.message(sequence))?;
+    let missing = StreamError::Gap {
+        missing: sequence,
+        sequence: sequence + 1,
+    };
+    let payload = found.ok_or(missing)?;
+    let message = Message::read(&payload).map_err(|malformed| StreamError::Broken {
+        sequence,
+        what: malformed.to_string(),
+    })?;
+    Ok(Tail::after(sequence, &message))
+}

@@ -1,0 +1,187 @@
+//! What the stream's settings have to be, and what each weaker one would lose.
+
+use serde_json::{Value, json};
+
+/// How the messages of a journal are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// The stream.
+    pub stream: String,
+    /// Its one subject.
+    pub subject: String,
+    /// The bucket in which the writer's lease is.
+    pub bucket: String,
+}
+
+/// The longest name of a journal.
+const NAME_MAX: usize = 32;
+
+impl Names {
+    /// Those of the journal of this name.
+    ///
+    /// # Errors
+    /// When it is no name.
+    pub fn of(name: &str) -> Result<Self, String> {
+        let is_fit = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_fit) {
+            return Err(format!(
+                "it has to be 1 to {NAME_MAX} letters, digits, - or _"
+            ));
+        }
+        Ok(Self {
+            stream: format!("CAREBOOK_{name}"),
+            subject: format!("carebook.journal.{name}"),
+            bucket: format!("CAREBOOK_LEASE_{name}"),
+        })
+    }
+}
+
+/// For how long the servers know a message again at the least: longer than it is sent again for.
+const KNOWN_AGAIN_SECONDS: i64 = 60;
+const NANOS: i64 = 1_000_000_000;
+
+/// The settings of a new stream.
+#[must_use]
+pub fn wanted(names: &Names, replicas: u64, bytes_max: u64) -> Value {
+    json!({
+        "name": names.stream,
+        "subjects": [names.subject],
+        "retention": "limits",
+        "storage": "file",
+        "num_replicas": replicas,
+        "discard": "new",
+        "max_bytes": bytes_max,
+        "max_msgs": -1,
+        "max_msgs_per_subject": -1,
+        "max_msg_size": -1,
+        "max_consumers": -1,
+        "max_age": 0,
+        "duplicate_window": 2 * KNOWN_AGAIN_SECONDS * NANOS,
+        "deny_delete": true,
+        "allow_direct": false,
+        "allow_rollup_hdrs": false,
+        "description": "The journal of carebook: not to be edited",
+    })
+}
+
+/// Each setting that could lose what is acknowledged, or answer with what is old.
+#[must_use]
+pub fn weaker(config: &Value, names: &Names, replicas_min: u64) -> Vec<String> {
+    let mut faults = Vec::new();
+    let text = |name: &str| config[name].as_str().unwrap_or_default();
+    let number = |name: &str| config[name].as_i64().unwrap_or(0);
+    let is_set = |name: &str| config[name].as_bool().unwrap_or(false);
+    let mut expect = |holds: bool, fault: String| {
+        if !holds {
+            faults.push(fault);
+        }
+    };
+    for (name, word) in [
+        ("retention", "limits"),
+        ("storage", "file"),
+        ("discard", "new"),
+    ] {
+        let fault = format!("{name} is {}, and has to be {word}", text(name));
+        expect(text(name) == word, fault);
+    }
+    let replicas = config["num_replicas"].as_u64().unwrap_or(0);
+    expect(
+        replicas >= replicas_min,
+        format!("num_replicas is {replicas}, and has to be {replicas_min} or more"),
+    );
+    expect(
+        config["subjects"] == json!([names.subject]),
+        format!("subjects has to be {} alone", names.subject),
+    );
+    expect(
+        is_set("deny_delete"),
+        "deny_delete has to be set".to_owned(),
+    );
+    expect(
+        number("max_bytes") > 0,
+        "max_bytes has to be set: without it the servers' disks fill".to_owned(),
+    );
+    for name in ["max_age", "max_msgs_per_subject"] {
+        let fault = format!("{name} is {}, and must not be set", number(name));
+        expect(number(name) <= 0, fault);
+    }
+    for name in [
+        "allow_direct",
+        "mirror_direct",
+        "allow_rollup_hdrs",
+        "allow_msg_ttl",
+        "allow_msg_counter",
+        "no_ack",
+        "sealed",
+    ] {
+        expect(!is_set(name), format!("{name} must not be set"));
+    }
+    for name in ["mirror", "sources", "subject_transform", "republish"] {
+        expect(config[name].is_null(), format!("{name} must not be set"));
+    }
+    expect(
+        matches!(text("persist_mode"), "" | "default"),
+        format!(
+            "persist_mode is {}, and has to be default",
+            text("persist_mode")
+        ),
+    );
+    let known_again = number("duplicate_window") / NANOS;
+    expect(
+        known_again >= KNOWN_AGAIN_SECONDS,
+        format!(
+            "duplicate_window is {known_again} s, and has to be {KNOWN_AGAIN_SECONDS} s or more"
+        ),
+    );
+    faults
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_taken_and_each_weaker_setting_is_refused_by_its_name() {
+        let names = Names::of("main").unwrap();
+        let good = wanted(&names, 3, 1 << 30);
+        assert!(weaker(&good, &names, 3).is_empty());
+        for (name, value) in [
+            ("retention", json!("interest")),
+            ("storage", json!("memory")),
+            ("discard", json!("old")),
+            ("num_replicas", json!(1)),
+            ("subjects", json!(["carebook.journal.main", "x"])),
+            ("deny_delete", json!(false)),
+            ("max_bytes", json!(-1)),
+            ("max_age", json!(NANOS)),
+            ("max_msgs_per_subject", json!(1)),
+            ("allow_direct", json!(true)),
+            ("mirror_direct", json!(true)),
+            ("allow_rollup_hdrs", json!(true)),
+            ("allow_msg_ttl", json!(true)),
+            ("no_ack", json!(true)),
+            ("sealed", json!(true)),
+            ("mirror", json!({"name": "other"})),
+            ("sources", json!([{"name": "other"}])),
+            ("persist_mode", json!("async")),
+            ("duplicate_window", json!(59 * NANOS)),
+        ] {
+            let mut bad = good.clone();
+            bad[name] = value;
+            let faults = weaker(&bad, &names, 3);
+            assert!(
+                matches!(faults.as_slice(), [fault] if fault.contains(name)),
+                "{name}: {faults:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_is_letters_digits_and_dashes() {
+        assert_eq!(Names::of("a-1_B").unwrap().stream, "CAREBOOK_a-1_B");
+        for bad in ["", "a.b", "a b", "a>", "ä", &"a".repeat(33)] {
+            assert!(Names::of(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A stream that is not what it was, or not this service's, is refused at the start, with words,
+//! and nothing is changed.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{Cluster, ROOMY, STREAM, ask_for, content, start_refused};
+use crate::support::{Server, World};
+
+/// A journal of some commands, whose server has stopped.
+fn stopped() -> Option<(Cluster, World)> {
+    let cluster = Cluster::with_journal(1, ROOMY)?;
+    let world = World::new();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..6);
+    assert_eq!(server.stop(), Some(0));
+    Some((cluster, world))
+}
+
+/// It is refused with this exit code and these words, and neither directory nor stream is changed.
+#[track_caller]
+fn assert_refused(cluster: &Cluster, world: &World, code: i32, words: &[&str]) {
+    let (files, messages) = (content(&world.data()), cluster.messages());
+    let (ended, said) = start_refused(cluster, world, &world.data());
+    assert_eq!(ended, Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{said:?} has no {word:?}");
+    }
+    // Every start writes its name into the lock.
+    let of_data = |files: &[(std::path::PathBuf, Vec<u8>)]| -> Vec<_> {
+        let is_lock = |path: &std::path::Path| path.ends_with("lock") || path.ends_with("LOCK");
+        let files = files.iter().filter(|(path, _)| !is_lock(path)).cloned();
+        files.collect()
+    };
+    assert!(
+        of_data(&content(&world.data())) == of_data(&files),
+        "the directory was changed"
+    );
+    assert!(cluster.messages() == messages, "the stream was changed");
+}
+
+#[test]
+fn a_stream_restored_from_earlier_has_lost_what_was_acknowledged() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let messages = cluster.messages();
+    cluster.replace(&messages[..3]);
+    assert_refused(
+        &cluster,
+        &world,
+        3,
+        &["position 6", "has lost what was acknowledged"],
+    );
+    cluster.replace(&[]);
+    assert_refused(&cluster, &world, 3, &["position 6", "ends at position 0"]);
+    // The whole of it is taken again.
+    cluster.replace(&messages);
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 6..8);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_stream_restored_from_earlier_and_written_on_is_another_history() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let messages = cluster.messages();
+    cluster.replace(&messages[..3]);
+    let server = Server::spawn(cluster.command(&world, &world.path("other")));
+    ask_for(&world, &server, 10..20);
+    assert_eq!(server.stop(), Some(0));
+    assert_refused(&cluster, &world, 3, &["another record at position 6"]);
+}
+
+#[test]
+fn a_stream_of_another_service_is_refused() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    cluster.replace(&[]);
+    let empty = world.path("empty");
+    let (code, said) = start_refused(&cluster, &world, &empty);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("has no message"), "{said}");
+    let (code, _, errors) = cluster.journal("create", &["--max-bytes", &ROOMY.to_string()]);
+    assert_eq!(code, Some(0), "{errors}");
+    let server = Server::spawn(cluster.command(&world, &world.path("other")));
+    ask_for(&world, &server, 0..9);
+    assert_eq!(server.stop(), Some(0));
+    assert_refused(&cluster, &world, 3, &["another service"]);
+}
+
+#[test]
+fn a_gap_an_altered_message_and_a_broken_chain_are_refused_by_their_place() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    let whole = cluster.messages();
+    let mut altered = whole.clone();
+    let mut bytes = altered[3].to_vec();
+    bytes[100] ^= 1;
+    altered[3] = bytes.into();
+    let mut left_out = whole.clone();
+    left_out.remove(3);
+    let mut doubled = whole.clone();
+    doubled.insert(4, whole[3].clone());
+    let foreign = |bytes: &'static [u8]| [&whole[..], &[Bytes::from_static(bytes)]].concat();
+    // A directory that has nothing reads all of it.
+    let empty = world.path("empty");
+    for (what, messages, words) in [
+        ("altered", altered, "message 4"),
+        ("left out", left_out, "message 4"),
+        ("doubled", doubled, "message 5"),
+        (
+            "foreign",
+            foreign(b"something else"),
+            "no message of a journal",
+        ),
+        ("empty", foreign(b""), "no message of a journal"),
+    ] {
+        cluster.replace(&messages);
+        let (code, said) = start_refused(&cluster, &world, &empty);
+        assert_eq!(code, Some(3), "{what}: {said}");
+        assert!(said.contains(words), "{what}: {said}");
+        assert_eq!(cluster.messages().len(), messages.len(), "{what}");
+        let (code, _, said) = cluster.journal("verify", &[]);
+        assert_eq!(code, Some(3), "{what}: {said}");
+        let _ = std::fs::remove_dir_all(&empty);
+    }
+    // A message that is gone from within, and one from the beginning.
+    cluster.replace(&whole);
+    cluster.with(async |context| {
+        let mut stream = context.get_stream(STREAM).await?;
+        let mut config = stream.info().await?.config.clone();
+        context.delete_stream(STREAM).await?;
+        config.deny_delete = false;
+        context.create_stream(config).await?;
+        Ok(())
+    });
+    whole
+        .iter()
+        .for_each(|message| cluster.publish(message.clone()));
+    cluster.with(async |context| {
+        context.get_stream(STREAM).await?.delete_message(4).await?;
+        Ok(())
+    });
+    cluster.change(&json!({"deny_delete": true}));
+    let (code, said) = start_refused(&cluster, &world, &empty);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("message 4 is missing"), "{said}");
+    cluster.with(async |context| {
+        let stream = context.get_stream(STREAM).await?;
+        stream.purge().sequence(3).await?;
+        Ok(())
+    });
+    let (code, said) = start_refused(&cluster, &world, &world.data());
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("message 1 is missing"), "{said}");
+}
+
+#[test]
+fn weaker_settings_are_refused_by_their_names() {
+    let Some((cluster, world)) = stopped() else {
+        return;
+    };
+    for (name, weak, right) in [
+        ("discard", json!("old"), json!("new")),
+        ("max_age", json!(3_600_000_000_000_u64), json!(0)),
+        ("max_bytes", json!(-1), json!(ROOMY)),
+        ("allow_direct", json!(true), json!(false)),
+        (
+            "duplicate_window",
+            json!(1_000_000_000),
+            json!(120_000_000_000_u64),
+        ),
+        (
+            "subjects",
+            json!(["carebook.journal.tests", "x"]),
+            json!(["carebook.journal.tests"]),
+        ),
+    ] {
+        cluster.change(&json!({name: weak}));
+        assert_refused(
+            &cluster,
+            &world,
+            1,
+            &[name, "could lose what is acknowledged"],
+        );
+        let (code, out, said) = cluster.journal("status", &["--json"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(out.contains(name), "{out}");
+        cluster.change(&json!({name: right}));
+    }
+    // Fewer copies than are asked for.
+    let mut command = cluster.command(&world, &world.data());
+    command.args(["--journal-replicas", "3"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "a flag that is given twice");
+    let url = cluster.url();
+    let (code, _, said) = crate::support::run(&[
+        "journal",
+        "status",
+        "--journal",
+        &url,
+        "--journal-name",
+        "tests",
+    ]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("num_replicas is 1, and has to be 3 or more"),
+        "{said}"
+    );
+    let (code, _, said) = crate::support::run(&[
+        "journal",
+        "status",
+        "--journal",
+        &url,
+        "--journal-name",
+        "nothing",
+    ]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no stream CAREBOOK_nothing"), "{said}");
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 6..8);
+    assert_eq!(server.stop(), Some(0));
+}

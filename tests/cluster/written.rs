@@ -1,0 +1,57 @@
+//! What is acknowledged is in the stream, and in the directory, and goes on in another one.
+
+use serde_json::json;
+
+use super::{Cluster, ROOMY, ask, ask_for};
+use crate::support::World;
+
+#[test]
+fn what_is_acknowledged_is_in_the_stream_and_in_the_directory_the_same() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..20);
+    // One that is refused, and one that is repeated, leave nothing.
+    assert_eq!(ask(&world, &mut server.client(), 3), Some(201));
+    let status = cluster.status();
+    assert_eq!(status["lastPosition"], 20, "{status}");
+    assert_eq!(status["epoch"], 2, "the first was that of `journal create`");
+    assert_eq!(server.stop(), Some(0));
+    let told = cluster.verify(&world.data());
+    assert_eq!(told["records"], 20, "{told}");
+    assert_eq!(told["comparedRecords"], 20, "{told}");
+    assert_eq!(told["fences"], 2, "{told}");
+    // It goes on there with the next epoch.
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 20..30);
+    assert_eq!(server.stop(), Some(0));
+    let told = cluster.verify(&world.data());
+    let figures = (&told["records"], &told["fences"], &told["epoch"]);
+    assert_eq!(figures, (&json!(30), &json!(3), &json!(3)));
+}
+
+#[test]
+fn an_empty_directory_and_one_that_is_behind_are_filled_up_from_the_stream() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 0..15);
+    assert_eq!(server.stop(), Some(0));
+    let second = world.path("second");
+    let server = crate::support::Server::spawn(cluster.command(&world, &second));
+    // All of it is known there: a repeated command is answered as before.
+    assert_eq!(ask(&world, &mut server.client(), 7), Some(201));
+    ask_for(&world, &server, 15..25);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&second)["comparedRecords"], 25);
+    assert_eq!(cluster.verify(&world.data())["comparedRecords"], 15);
+    // The first one is behind by now.
+    let server = cluster.serve(&world);
+    ask_for(&world, &server, 25..27);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(cluster.verify(&world.data())["comparedRecords"], 27);
+}
