@@ -38,6 +38,7 @@ mod settings_file;
 pub mod shell;
 mod signals;
 pub mod signing;
+mod stopping;
 mod table;
 pub mod tell;
 pub mod token;
