@@ -1,8 +1,6 @@
 //! The process's hold on the journal: whether it writes, what it has appended, and what it is told
 //! of trouble.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -19,6 +17,7 @@ use super::error::StreamError;
 use super::figures::Figures;
 use super::lease::Holding;
 use super::message::{Content, Message, MessageDigest, NODE_BYTES_MAX, Node};
+use crate::engine::right::{Confirming, Right};
 
 /// How often the stream's room is asked for, and who wrote last.
 const LOOK: Duration = Duration::from_secs(1);
@@ -279,8 +278,12 @@ impl Link {
     /// Why nothing new is to be appended; `None` when something may.
     #[must_use]
     pub fn lack(&self) -> Option<Arc<str>> {
+        if self.ended.get().is_some() {
+            return Some("this process does not write it any more".into());
+        }
         if !self.writes() {
-            return Some("this node does not write it".into());
+            // Nothing of its own is appended here.
+            return None;
         }
         if let Some(trouble) = self.trouble.lock().clone() {
             return Some(trouble);
@@ -305,7 +308,7 @@ impl Link {
     /// Whether this process still is the one that writes, so that what it answers rests on the
     /// newest state: once an append that began no sooner than `came` is acknowledged, or while its
     /// lease holds.
-    pub async fn confirm(&self, came: Instant) -> bool {
+    async fn confirm_since(&self, came: Instant) -> bool {
         if self.lease.get().is_some_and(|lease| lease.holds()) {
             return self.ended.get().is_none();
         }
@@ -410,5 +413,8 @@ async fn looks(link: Weak<Link>) {
     }
 }
 
-/// What is waited for by whoever answers.
-pub type Confirming<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+impl Right for Link {
+    fn confirm(&self, came: Instant) -> Confirming<'_> {
+        Box::pin(self.confirm_since(came))
+    }
+}

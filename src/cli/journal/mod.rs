@@ -3,11 +3,13 @@
 mod args;
 mod create;
 mod fence;
+mod following;
 mod opening;
 mod reading;
 mod status;
 mod verify;
 
+pub use following::Node;
 pub use opening::JournalArgs;
 
 use clap::{Args, Subcommand};
