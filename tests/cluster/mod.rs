@@ -4,6 +4,7 @@ mod fenced;
 mod full;
 mod killed;
 mod refused;
+mod standby;
 mod written;
 
 use std::net::TcpListener;

@@ -1,0 +1,102 @@
+//! Nodes that follow: what they answer while another one writes, and who takes over from whom.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{Cluster, ROOMY, ask, ask_for, until};
+use crate::support::{Answer, Client, Server, World};
+
+/// A node that follows, on a directory of its own; the key of webhooks is the writer's.
+fn standby(cluster: &Cluster, world: &World, name: &str) -> Server {
+    let mut command = cluster.command(world, &directory(world, name));
+    command.arg("--standby");
+    command
+        .arg("--webhook-key")
+        .arg(world.data().join("webhook.key"));
+    let server = Server::spawn(command);
+    until("it has what was committed", || is_ready(&server));
+    server
+}
+
+fn directory(world: &World, name: &str) -> PathBuf {
+    world.path(name)
+}
+
+fn is_ready(server: &Server) -> bool {
+    server.client().request("GET", "/readyz", &[], b"").status == 200
+}
+
+/// The statements that there are at a position or later.
+fn statements(world: &World, client: &mut Client, position: u64) -> Answer {
+    let bearer = format!("Bearer {}", world.headquarters());
+    let position = position.to_string();
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Carebook-Min-Position", position.as_str()),
+    ];
+    client.request("GET", "/settlement-statements?limit=500", &headers, b"")
+}
+
+fn durable(server: &Server) -> u64 {
+    // A position is a whole number, and far below 2^53.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let durable = server.metric("carebook_durable_position") as u64;
+    durable
+}
+
+/// The standby shows what its writer shows, and as many as were asked for.
+#[track_caller]
+fn assert_follows(world: &World, writer: &Server, standby: &Server, count: usize) {
+    let position = durable(writer);
+    let theirs = statements(world, &mut writer.client(), position);
+    let own = statements(world, &mut standby.client(), position);
+    assert_eq!((theirs.status, own.status), (200, 200), "{own:?}");
+    assert_eq!(own.json(), theirs.json());
+    assert!(own.position() >= Some(position), "{own:?}");
+    assert_eq!(own.json()["items"].as_array().unwrap().len(), count);
+}
+
+#[test]
+fn a_standby_shows_what_its_writer_has_answered_and_takes_no_command() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..5);
+    let following = standby(&cluster, &world, "second");
+    assert_follows(&world, &writer, &following, 5);
+    ask_for(&world, &writer, 5..20);
+    assert_follows(&world, &writer, &following, 20);
+    assert_eq!(following.metric("carebook_role{role=\"standby\"}"), 1.0);
+    assert_eq!(following.metric("carebook_standby_lag_positions"), 0.0);
+    assert_eq!(ask(&world, &mut following.client(), 20), Some(503));
+    // It is killed, misses something, and comes back.
+    following.kill();
+    ask_for(&world, &writer, 20..40);
+    let following = standby(&cluster, &world, "second");
+    assert_follows(&world, &writer, &following, 40);
+    assert_eq!(following.stop(), Some(0));
+    assert_eq!(writer.stop(), Some(0));
+    cluster.verify(&directory(&world, "second"));
+    cluster.verify(&world.data());
+}
+
+#[test]
+fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let writer = cluster.serve(&world);
+    ask_for(&world, &writer, 0..1);
+    let mut command = cluster.command(&world, &directory(&world, "second"));
+    let output = command.arg("--standby").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("put a copy of the writer's there"),
+        "{errors}"
+    );
+    assert_eq!(writer.stop(), Some(0));
+}
