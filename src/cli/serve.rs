@@ -252,9 +252,8 @@ impl ServeArgs {
         let published = nats.map(|to| to.publish(&engine, &traces)).transpose()?;
         drop(starting);
         let base = format!("{scheme}://{address}");
-        if let Some(node) = node {
-            node.start(&engine)?;
-        }
+        let terms = self.journal.terms(&base);
+        let running = node.map(|node| node.start(&engine, terms)).transpose()?;
         announce(&engine, told, &base, inside, demo.as_ref())?;
         server.run(listener, stop).map_err(Failure::from_error)?;
         engine.end_feed();
@@ -264,6 +263,9 @@ impl ServeArgs {
         engine
             .shut_down()
             .map_err(|error| Failure::of_log(&error))?;
+        if let Some(running) = running {
+            running.give_up();
+        }
         tracing::info!("stopped");
         Ok(())
     }

@@ -100,3 +100,80 @@ fn a_standby_without_its_writer_s_key_of_webhooks_does_not_start() {
     );
     assert_eq!(writer.stop(), Some(0));
 }
+
+/// Asks until the server does it; how long that took.
+fn until_taken(world: &World, server: &Server, number: usize) -> Duration {
+    let began = Instant::now();
+    until("the next one writes", || {
+        ask(world, &mut server.client(), number) == Some(201)
+    });
+    began.elapsed()
+}
+
+#[test]
+fn a_standby_takes_over_from_a_writer_that_is_killed_and_is_handed_over_to_by_one_that_ends() {
+    let Some(cluster) = Cluster::with_journal(1, ROOMY) else {
+        return;
+    };
+    let world = World::new();
+    let first = cluster.serve(&world);
+    ask_for(&world, &first, 0..5);
+    let second = standby(&cluster, &world, "second");
+    let third = standby(&cluster, &world, "third");
+    until("it knows where its writer is", || {
+        let answer = refused(&world, &second);
+        answer.header("carebook-writer") == Some(&*format!("http://{}", first.address))
+    });
+    ask_for(&world, &first, 5..10);
+    let killed = Instant::now();
+    first.kill();
+    // Whoever it is: the other one follows.
+    let is_writer = |server: &Server| server.metric("carebook_role{role=\"writer\"}") == 1.0;
+    until("one of them writes", || {
+        is_writer(&second) || is_writer(&third)
+    });
+    let (writer, following) = match is_writer(&second) {
+        true => (second, third),
+        false => (third, second),
+    };
+    until_taken(&world, &writer, 10);
+    println!("from the kill to the first answer: {:?}", killed.elapsed());
+    ask_for(&world, &writer, 11..20);
+    assert_follows(&world, &writer, &following, 20);
+    assert!(!is_writer(&following));
+    let told = Instant::now();
+    writer.signal("TERM");
+    until_taken(&world, &following, 20);
+    println!(
+        "from SIGTERM to the first answer of the next: {:?}",
+        told.elapsed()
+    );
+    assert_eq!(writer.stop(), Some(0));
+    // The first one comes back, and follows.
+    let first = standby(&cluster, &world, "data");
+    assert_follows(&world, &following, &first, 21);
+    assert_eq!(first.stop(), Some(0));
+    assert_eq!(following.stop(), Some(0));
+    for name in ["data", "second", "third"] {
+        cluster.verify(&directory(&world, name));
+    }
+}
+
+/// A command that the node does not take.
+fn refused(world: &World, server: &Server) -> Answer {
+    let body = world
+        .deposit_request("code-refused", "key-refused")
+        .to_string();
+    let bearer = format!("Bearer {}", world.headquarters());
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let path = "/settlement-deposit-requests";
+    let answer = server
+        .client()
+        .request("POST", path, &headers, body.as_bytes());
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.json()["code"], "not_the_writer");
+    answer
+}

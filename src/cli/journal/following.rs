@@ -1,10 +1,13 @@
-//! A node that follows: it reads the journal and has its engine apply what another node has written.
+//! A node at work: one that writes holds the lease; one that follows reads the journal, has its engine
+//! apply what another node has written, and takes that one's place when the lease is free.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_rustls::rustls::ClientConfig;
 use wal::{Report, Visitor as _};
 
@@ -13,9 +16,11 @@ use super::super::exit::Failure;
 use super::super::open::Opening;
 use super::JournalArgs;
 use crate::engine::Engine;
+use crate::engine::right::Right;
 use crate::engine::role::Role;
 use crate::engine::standby::NotApplied;
 use crate::stream::error::StreamError;
+use crate::stream::lease::{Lease, Terms};
 use crate::stream::link::Link;
 use crate::stream::reader::{Reader, tail_at};
 
@@ -23,11 +28,14 @@ use crate::stream::reader::{Reader, tail_at};
 const TURN: Duration = Duration::from_millis(100);
 /// How often the journal is asked for its end.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a takeover may take before another node shall try.
+const TAKEOVER_WITHIN: Duration = Duration::from_secs(30);
 
 /// What brings an engine that follows what was written.
 pub struct Follower {
     reader: Reader,
     link: Arc<Link>,
+    log_id: [u8; 16],
     looked: Option<Instant>,
 }
 
@@ -78,6 +86,21 @@ pub enum Node {
     Standby(Box<Follower>),
 }
 
+/// A node at work.
+pub struct Running {
+    link: Arc<Link>,
+    lease: Arc<Mutex<Option<Lease>>>,
+}
+
+impl Running {
+    /// Lets another node take over at once. To be called when nothing more is answered or written.
+    pub(in super::super) fn give_up(self) {
+        if let Some(lease) = self.lease.lock().take() {
+            lease.give_up(self.link.connection());
+        }
+    }
+}
+
 impl Node {
     /// The node's hold on the journal.
     #[must_use]
@@ -88,15 +111,34 @@ impl Node {
         }
     }
 
-    /// Begins to do it.
+    /// Begins to do it. A writer whose place was taken from another one that may still answer waits
+    /// until that cannot be any more.
     ///
     /// # Errors
-    /// When a thread cannot be started.
-    pub(in super::super) fn start(self, engine: &Arc<Engine>) -> Result<(), Failure> {
+    /// When the lease cannot be taken, or a thread not be started.
+    pub(in super::super) fn start(
+        self,
+        engine: &Arc<Engine>,
+        terms: Terms,
+    ) -> Result<Running, Failure> {
+        let running = Running {
+            link: Arc::clone(self.link()),
+            lease: Arc::default(),
+        };
         match self {
-            Self::Writer(_) => Ok(()),
-            Self::Standby(follower) => follower.start(engine),
+            Self::Writer(link) => {
+                let seized = Lease::seize(&link, &terms);
+                let (lease, until) = seized.map_err(|error| Failure::of_journal(&error))?;
+                *running.lease.lock() = Some(lease);
+                if let Some(until) = until {
+                    thread::sleep(until.saturating_duration_since(Instant::now()));
+                }
+            }
+            Self::Standby(follower) => {
+                follower.start(engine, terms, &running.lease)?;
+            }
         }
+        Ok(running)
     }
 }
 
@@ -143,6 +185,7 @@ impl JournalArgs {
         let follower = Follower {
             reader,
             link,
+            log_id,
             looked: None,
         };
         Ok((engine, report, follower))
@@ -150,26 +193,84 @@ impl JournalArgs {
 }
 
 impl Follower {
-    /// Follows, on a thread of its own, until the service ends.
+    /// Follows, on a thread of its own, until the service ends, or it has become the writer.
     ///
     /// # Errors
-    /// When the thread cannot be started.
-    fn start(self: Box<Self>, engine: &Arc<Engine>) -> Result<(), Failure> {
-        let engine = Arc::clone(engine);
-        let thread = thread::Builder::new().name("following".to_owned());
-        let spawned = thread.spawn(move || match self.run(&engine) {
-            Ok(()) | Err(Stop::Ended) => {}
-            Err(stop) => stop.end(),
+    /// When a thread cannot be started.
+    fn start(
+        self: Box<Self>,
+        engine: &Arc<Engine>,
+        terms: Terms,
+        lease: &Arc<Mutex<Option<Lease>>>,
+    ) -> Result<(), Failure> {
+        let (sender, taken) = channel();
+        let candidate = Candidate {
+            engine: Arc::clone(engine),
+            link: Arc::clone(&self.link),
+            terms,
+            taken: sender,
+        };
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        let spawned = named("candidate").spawn(move || candidate.run());
+        spawned.map_err(Failure::from_error)?;
+        let (engine, lease) = (Arc::clone(engine), Arc::clone(lease));
+        let spawned = named("following").spawn(move || {
+            if let Err(stop) = self.run(&engine, &taken, &lease) {
+                stop.end();
+            }
         });
         spawned.map(drop).map_err(Failure::from_error)
     }
 
-    fn run(mut self, engine: &Engine) -> Result<(), Stop> {
+    fn run(
+        mut self: Box<Self>,
+        engine: &Engine,
+        taken: &Receiver<Lease>,
+        lease: &Mutex<Option<Lease>>,
+    ) -> Result<(), Stop> {
         while !engine.feed().has_ended() {
+            if let Ok(taken) = taken.try_recv() {
+                *lease.lock() = Some(taken);
+                return self.take_over(engine);
+            }
             self.look(engine)?;
             self.take_next(engine, TURN)?;
         }
         Ok(())
+    }
+
+    /// Becomes the writer: applies everything up to the journal's end, and begins the next epoch
+    /// there.
+    fn take_over(&mut self, engine: &Engine) -> Result<(), Stop> {
+        let began = Instant::now();
+        let connection = Arc::clone(self.link.connection());
+        while began.elapsed() < TAKEOVER_WITHIN && !engine.feed().has_ended() {
+            let Ok(info) = connection.block(connection.info()) else {
+                thread::sleep(TURN);
+                continue;
+            };
+            while self.reader.tail().sequence < info.last && began.elapsed() < TAKEOVER_WITHIN {
+                self.take_next(engine, TURN)?;
+            }
+            // What came from the journal must be in the directory before it is this node that
+            // writes: from then on what is appended here goes to the journal.
+            engine.until_applied_is_durable()?;
+            let fence = self.link.fence(self.reader.tail(), self.log_id);
+            if connection.block(fence)? {
+                engine.answer_by(Arc::clone(&self.link) as Arc<dyn Right>);
+                engine.promote()?;
+                let epoch = self.link.figures().counted().epoch;
+                tracing::info!(
+                    epoch,
+                    node = self.link.node(),
+                    "this process writes the journal"
+                );
+                return Ok(());
+            }
+        }
+        Err(Stop::Journal(StreamError::Unreachable {
+            what: "the end of the journal is not reached in time".to_owned(),
+        }))
     }
 
     /// Applies what the next message has, if one comes in this time; whether one came.
@@ -207,5 +308,52 @@ impl Follower {
         };
         engine.heard(last);
         Ok(())
+    }
+}
+
+/// Waits for the writer's lease.
+struct Candidate {
+    engine: Arc<Engine>,
+    link: Arc<Link>,
+    terms: Terms,
+    taken: Sender<Lease>,
+}
+
+impl Candidate {
+    /// Until the lease is taken, or the service ends. One that is behind leaves it to others.
+    fn run(self) {
+        let mut was_refused = false;
+        while !self.engine.feed().has_ended() {
+            self.tell_of_writer();
+            let is_behind = self.engine.lag().is_none_or(|lag| lag.is_behind());
+            if is_behind {
+                thread::sleep(TURN);
+                continue;
+            }
+            match Lease::take_within(&self.link, &self.terms, LOOK) {
+                Ok(Some(lease)) => {
+                    // A service that ends meanwhile leaves it to others.
+                    if let Err(SendError(lease)) = self.taken.send(lease) {
+                        lease.give_up(self.link.connection());
+                    }
+                    return;
+                }
+                Ok(None) => was_refused = false,
+                Err(error) => {
+                    if !was_refused {
+                        tracing::warn!(%error, "the writer's lease cannot be asked for");
+                    }
+                    was_refused = true;
+                    thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// Has the engine know where the writer is, for clients.
+    fn tell_of_writer(&self) {
+        let holder = Lease::holder(self.link.connection()).ok().flatten();
+        self.engine
+            .writer_is_at(holder.as_ref().map(|holder| holder.address.as_str()));
     }
 }

@@ -18,6 +18,7 @@ use crate::engine::{Engine, Limits};
 use crate::stream::cache::{self, Opened};
 use crate::stream::connection::{Connection, StreamInfo};
 use crate::stream::error::StreamError;
+use crate::stream::lease::Terms;
 use crate::stream::link::Link;
 use crate::stream::log::StreamLog;
 use crate::stream::message::{FORM_BYTES, MESSAGE_BYTES_MAX, RECORD_FORM_BYTES};
@@ -37,6 +38,10 @@ pub struct JournalArgs {
     /// The name of this node, for people; by default that of the machine.
     #[arg(long, value_name = "NAME", requires = "journal")]
     journal_node: Option<String>,
+    /// Where clients reach this node, as standbys tell them of the writer; by default what it listens
+    /// on.
+    #[arg(long, value_name = "URL", requires = "journal")]
+    journal_address: Option<String>,
     /// Follows the journal: answers reads, each with the position that it rests on, refuses commands,
     /// and takes over when nobody writes any more.
     #[arg(long, requires = "journal", conflicts_with = "demo")]
@@ -53,6 +58,18 @@ pub(super) struct Begun {
 }
 
 impl JournalArgs {
+    /// What the lease says of this node, which listens there.
+    pub(in super::super) fn terms(&self, base: &str) -> Terms {
+        Terms {
+            address: self
+                .journal_address
+                .clone()
+                .unwrap_or_else(|| base.to_owned()),
+            relies: false,
+            replicas: usize::try_from(self.place.journal_replicas).unwrap_or(1),
+        }
+    }
+
     /// Opens the directory as the copy of the journal, and makes this process the one that writes.
     ///
     /// # Errors
