@@ -26,6 +26,7 @@ mod past;
 mod ranges;
 mod snapshots;
 mod support;
+mod synced_later;
 mod tools;
 mod upkeep;
 mod workload;
